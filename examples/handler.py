@@ -1,31 +1,27 @@
 """A handler: what a sinker calls with messages. `kctl.toml` beside this file names it.
 
-Each message is acknowledged on its own. True: it is done, for good. False: try it again later; after
-`sinkers.max_tries` it becomes a dead letter, to be listed with `kctl storage dead list`.
+Each message is acknowledged on its own. True: it is done, for good. A reason, or False: try it again later; after
+`sinkers.max_tries` it becomes a dead letter with the reason, to be listed with `kctl storage dead list`.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 
 from kctl_agent.message import Message
 
-log = logging.getLogger(__name__)
 
-
-def handle(messages: list[Message]) -> list[bool]:
+def handle(messages: list[Message]) -> list[bool | Exception]:
     """Print the amount of each order. What is no order is refused, and does not hold up the others."""
     return [_handle_one(message) for message in messages]
 
 
-def _handle_one(message: Message) -> bool:
+def _handle_one(message: Message) -> bool | Exception:
     try:
         order = json.loads(message.value or b"")
         amount = float(order["amount"])
     except (ValueError, KeyError, TypeError) as error:
-        log.warning("%s-%d offset %d is no order: %r", message.topic, message.partition, message.offset, error)
-        return False
+        return error
     print(f"{message.topic}-{message.partition} offset {message.offset}: {amount:.2f}", flush=True)  # noqa: T201
     return True
 
@@ -40,13 +36,15 @@ class Ledger:
         """Before the first batch. What it raises ends the sinker, which is started again after a back-off."""
         self._total = 0.0
 
-    def handle(self, messages: list[Message]) -> list[bool]:
+    def handle(self, messages: list[Message]) -> list[bool | Exception]:
         acks = [_handle_one(message) for message in messages]
         self._total += sum(
-            json.loads(message.value or b"")["amount"] for message, ack in zip(messages, acks, strict=True) if ack
+            json.loads(message.value or b"")["amount"]
+            for message, ack in zip(messages, acks, strict=True)
+            if ack is True
         )
         return acks
 
     def close(self) -> None:
         """After the last batch, when the sinker is stopped in order."""
-        log.info("total of this process: %.2f", self._total)
+        print(f"total of this process: {self._total:.2f}", flush=True)  # noqa: T201

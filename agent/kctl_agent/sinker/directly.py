@@ -20,7 +20,7 @@ from typing import Any
 from kctl_agent.message import Message
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.in_flight import RETURNED_FALSE
+from kctl_agent.sinker.in_flight import RETURNED_FALSE, Ack
 from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
@@ -87,7 +87,7 @@ class Calls:
         self._settings = settings
         self._begin()
 
-    def __call__(self, messages: list[Message]) -> list[bool]:
+    def __call__(self, messages: list[Message]) -> list[Ack]:
         """Raises HandlerError."""
         self._asked.put(messages)
         try:
@@ -109,7 +109,7 @@ class Calls:
     def _begin(self) -> None:
         self._handler = self._settings.load()
         self._asked: queue.SimpleQueue[list[Message] | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[list[bool] | BaseException] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[list[Ack] | BaseException] = queue.SimpleQueue()
         arguments = (self._handler, self._asked, self._answers)
         self._thread = threading.Thread(target=_serve, args=arguments, name="kctl-handler", daemon=True)
         self._thread.start()
@@ -121,7 +121,7 @@ class Calls:
 def _serve(
     handler: Handler,
     asked: queue.SimpleQueue[list[Message] | None],
-    answers: queue.SimpleQueue[list[bool] | BaseException],
+    answers: queue.SimpleQueue[list[Ack] | BaseException],
 ) -> None:
     try:
         handler.open()
@@ -148,7 +148,7 @@ def _calls(settings: HandlerSettings) -> Calls:
 
 
 class _HandlingWriter(Writer):
-    def __init__(self, storage: HandlingStorage, call: Callable[[list[Message]], list[bool]]) -> None:
+    def __init__(self, storage: HandlingStorage, call: Callable[[list[Message]], list[Ack]]) -> None:
         self._storage = storage
         self._settings = storage.handler_settings
         self._call = call
@@ -174,42 +174,32 @@ class _HandlingWriter(Writer):
 
     def _handle(self, messages: list[Message], topic_id: str | None) -> None:
         """Until each is acknowledged or dead."""
-        failed, own_error = self._first_call(messages)
-        if self._settings.ordered:
+        errors = self._errors(messages)
+        failed = [message for message in messages if message.offset in errors]
+        if self._settings.ordered:  # what stands behind the first was not to be handled yet
             for i, message in enumerate(failed):
-                self._retry([message], own_error if i == 0 else None, topic_id)
+                self._retry([message], {message.offset: None if i else errors[message.offset]}, topic_id)
         elif failed:
-            self._retry(failed, own_error, topic_id)
+            self._retry(failed, errors, topic_id)
 
-    def _first_call(self, messages: list[Message]) -> tuple[list[Message], str | None]:
-        """What is left, and why each of them failed for itself; None if they failed together: that is blamed on
-        nobody."""
+    def _errors(self, messages: list[Message]) -> dict[int, str | None]:
+        """Why each of those failed that did, by offset; None: with others, which is blamed on nobody."""
         try:
             acks = self._call(messages)
         except HandlerError as error:
             _failures.error(error)
-            return messages, error.text if len(messages) == 1 else None
-        return [message for message, ack in zip(messages, acks, strict=True) if not ack], RETURNED_FALSE
+            return dict.fromkeys((message.offset for message in messages), error.text if len(messages) == 1 else None)
+        pairs = zip(messages, acks, strict=True)
+        return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
-    def _retry(self, failed: Sequence[Message], own_error: str | None, topic_id: str | None) -> None:
+    def _retry(self, failed: list[Message], errors: dict[int, str | None], topic_id: str | None) -> None:
         """Message by message, `max_tries` in all; at least once each, if the first call was not their own failure."""
-        is_own = own_error is not None
-        errors: dict[int, str] = {message.offset: own_error or RETURNED_FALSE for message in failed}
-        rounds = self._settings.max_tries - 1 if is_own else max(self._settings.max_tries - 1, 1)
+        rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
-            failed = [message for message in failed if not self._is_done(replace(message, tries=tries), errors)]
+            errors = {k: v for m in failed for k, v in self._errors([replace(m, tries=tries)]).items()}
+            failed = [message for message in failed if message.offset in errors]
             if not failed:
                 return
-        for message in failed:
-            self._storage.dead_letter([replace(message, tries=rounds + 1)], errors[message.offset], topic_id)
-
-    def _is_done(self, message: Message, errors: dict[int, str]) -> bool:
-        try:
-            is_done = self._call([message])[0]
-            errors[message.offset] = RETURNED_FALSE
-        except HandlerError as error:
-            _failures.error(error)
-            errors[message.offset] = error.text
-            is_done = False
-        return is_done
+        reasons = [errors[message.offset] or RETURNED_FALSE for message in failed]
+        self._storage.dead_letter([replace(m, tries=rounds + 1) for m in failed], reasons, topic_id)

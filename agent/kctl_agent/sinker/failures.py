@@ -20,8 +20,8 @@ MAX_KINDS = 20
 
 
 class HandlerError(AgentError):
-    """The handler raised, took too long, or returned something else than a bool for each message. All of the call's
-    messages count as not handled."""
+    """The handler raised, took too long, or returned something else than a bool or a reason for each message. All
+    messages of the call count as not handled."""
 
     code = "handler_failed"
 

@@ -19,6 +19,7 @@ from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.sinker.failures import HandlerError
+from kctl_agent.sinker.in_flight import Ack
 
 __all__ = ["Handler", "HandlerError", "described", "load"]
 
@@ -62,8 +63,8 @@ class Handler:
         finally:
             self._runner.close()
 
-    def __call__(self, messages: list[Message]) -> list[bool]:
-        """One bool per message.
+    def __call__(self, messages: list[Message]) -> list[Ack]:
+        """What became of each message.
 
         Raises:
             HandlerError: names handler, messages and what happened; an `async` handler also after its time-out.
@@ -97,16 +98,21 @@ class Handler:
                 raise self.timed_out(messages, traceback_of(error)) from error
             raise
 
-    def _judged(self, returned: Any, messages: list[Message]) -> list[bool]:
+    def _judged(self, returned: Any, messages: list[Message]) -> list[Ack]:
         if not isinstance(returned, list | tuple):
             raise self.failed(f"returned {_shown(returned)} instead of a list of bools", messages)
         if len(returned) != len(messages):
             raise self.failed(f"returned {len(returned)} values for {len(messages)} messages", messages)
-        for ack, message in zip(returned, messages, strict=True):
-            if ack is not True and ack is not False:
-                what = f"returned {_shown(ack)}, not a bool, for {message.topic}-{message.partition}"
-                raise self.failed(f"{what} offset {message.offset}", messages)
-        return list(returned)
+        acks: list[Ack] = list(returned)
+        for i, ack in enumerate(returned):
+            if ack is True or ack is False:
+                continue
+            if isinstance(ack, BaseException):
+                acks[i] = _reason(ack)
+            elif not isinstance(ack, str) or not ack.strip():
+                where = f"{messages[i].topic}-{messages[i].partition} offset {messages[i].offset}"
+                raise self.failed(f"returned {_shown(ack)}, neither a bool nor a reason, for {where}", messages)
+        return acks
 
     def _lifecycle(self, name: str) -> None:
         step = getattr(self._target, name, None)
@@ -154,6 +160,12 @@ def _takes_messages(handle: Callable[..., Any]) -> bool:
 
 async def _finished(awaitable: Awaitable[Any]) -> None:
     await awaitable
+
+
+def _reason(error: BaseException) -> str:
+    """As a dead letter keeps it: with the place where it was raised, if it was."""
+    trace = traceback_of(error) if error.__traceback__ else ""
+    return f"{_named(error)}\n{trace}" if trace else _named(error)
 
 
 def _named(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 Two rules make a poison message harmless to those that came with it:
 
 - *What failed together is blamed on nobody.* Such messages come again, however often they were tried; only a message
-  of which the handler returned False, or that failed alone, can become a dead letter.
+  of which the handler returned False or a reason, or that failed alone, can become a dead letter.
 - *What comes again comes alone.* A block that was handed out before is handled message by message. So a message that
   makes a whole batch fail costs the others one delivery more, the one alone.
 """
@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 
 from kctl_agent.storage.claim import Claim
 
-__all__ = ["NEVER", "RETURNED_FALSE", "Decision", "InFlightClaim", "Part", "cut", "decide"]
+__all__ = ["NEVER", "RETURNED_FALSE", "Ack", "Decision", "InFlightClaim", "Part", "cut", "decide"]
 
 NEVER = sys.maxsize
 """As `max_tries`: none of them dies."""
 RETURNED_FALSE = "the handler returned False"
+
+Ack = bool | str
+"""Of a message, from the handler: done, not done, or not done with the reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +33,7 @@ class InFlightClaim:
     claim: Claim
     acks: list[bool | None]
     errors: dict[int, str] = field(default_factory=dict)
-    """Index of a message that failed alone, to the reason."""
+    """Index of a message that failed for itself, to the reason."""
     shared_error: str = ""
     """Why a call failed whose messages were several."""
     renew_at: float = 0.0
@@ -67,8 +70,11 @@ class Part:
     def count(self) -> int:
         return self.end - self.begin
 
-    def acknowledged(self, acks: Sequence[bool]) -> None:
-        self.claimed.acks[self.begin : self.end] = acks
+    def acknowledged(self, acks: Sequence[Ack]) -> None:
+        are_done = [ack is True for ack in acks]
+        self.claimed.acks[self.begin : self.end] = are_done
+        if False in are_done:
+            self.claimed.errors.update((self.begin + i, ack) for i, ack in enumerate(acks) if isinstance(ack, str))
 
     def failed(self, error: str, is_alone: bool) -> None:
         if is_alone:
@@ -98,12 +104,12 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`acks`, `reason` and `max_tries` are for `Storage.settle`; before it, `dead_lettered` become dead letters apart:
-    reason to indexes. They are acknowledged then. The counts are of messages."""
+    index to reason. They are acknowledged then. The counts are of messages."""
 
     acks: list[bool]
     reason: str
     max_tries: int
-    dead_lettered: dict[str, list[int]]
+    dead_lettered: dict[int, str]
     handled: int
     again: int
     dead: int
@@ -119,17 +125,13 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
     failed = [i for i, ack in enumerate(results) if ack is False]
     handled = results.count(True)
     is_last = claimed.claim.tries + 1 >= max_tries
-    dying = failed if is_last else []
-    by_reason: dict[str, list[int]] = {}
-    for i in dying:
-        by_reason.setdefault(claimed.errors.get(i, RETURNED_FALSE), []).append(i)
+    dying = {i: claimed.errors.get(i, RETURNED_FALSE) for i in failed} if is_last else {}
     counts = (handled, len(results) - handled - len(dying), len(dying))
     is_failure = bool(failed or claimed.shared_error)
-    if dying and len(by_reason) == 1 and len(failed) + handled == len(results):
-        return Decision([ack is True for ack in results], next(iter(by_reason)), max_tries, {}, *counts, is_failure)
-    dead_lettered = set(dying)
-    acks = [ack is True or i in dead_lettered for i, ack in enumerate(results)]
-    return Decision(acks, _why(claimed), NEVER, by_reason, *counts, is_failure)
+    if len(set(dying.values())) == 1 and len(failed) + handled == len(results):
+        return Decision([ack is True for ack in results], dying[failed[0]], max_tries, {}, *counts, is_failure)
+    acks = [ack is True or i in dying for i, ack in enumerate(results)]
+    return Decision(acks, _why(claimed), NEVER, dying, *counts, is_failure)
 
 
 def _hold_back(results: list[bool | None]) -> None:

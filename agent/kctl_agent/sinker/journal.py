@@ -34,6 +34,7 @@ BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 DIED = "the sinker died while it handled this message alone"
+UNKNOWN = "the handler failed with this message alone, and the sinker died before it had stored why"
 
 
 class Journal:
@@ -112,6 +113,8 @@ def _restored(claim: Claim, notes: bytes) -> InFlightClaim:
     claimed = InFlightClaim.of(claim)
     for i, ended in enumerate(notes[1::2]):
         claimed.acks[i] = ended == DONE[0]
+        if not claimed.acks[i]:
+            claimed.errors[i] = UNKNOWN
     if len(notes) % 2:
         culprit = len(notes) // 2
         claimed.acks[culprit] = False

@@ -255,10 +255,8 @@ class Sinker:
         if decision.dead_lettered:
             if not self._storage.renew(claim, settings.lease_seconds):
                 return False
-            for reason, indexes in decision.dead_lettered.items():
-                dying = [replace(claim.messages[i], tries=claim.tries + 1) for i in indexes]
-                self._storage.dead_letter(dying, reason, claim.block.topic_id)
-            decision.dead_lettered.clear()
+            dying = [replace(claim.messages[i], tries=claim.tries + 1) for i in decision.dead_lettered]
+            self._storage.dead_letter(dying, list(decision.dead_lettered.values()), claim.block.topic_id)
         wait = min(settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
             claim,

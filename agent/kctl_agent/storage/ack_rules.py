@@ -13,7 +13,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_BYTES", "Verdict", "as_dead_letters", "damaged", "judge", "opened", "requeued"]
+__all__ = ["MAX_ERROR_BYTES", "Verdict", "as_dead_letters", "damaged", "given_up", "judge", "opened", "requeued"]
 
 MAX_ERROR_BYTES = 8192
 """Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
@@ -55,6 +55,15 @@ def as_dead_letters(
     for message in messages:
         block = _block(message.topic, topic_id, message.partition, pack([message]), codec)
         yield DeadLetter("", block, tries, kept, at)
+
+
+def given_up(
+    messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
+) -> list[DeadLetter]:
+    """As `Storage.dead_letter` is to store them. Raises ValueError for another number of errors than of messages."""
+    each = [errors] * len(messages) if isinstance(errors, str) else errors
+    pairs = zip(messages, each, strict=True)
+    return [x for m, error in pairs for x in as_dead_letters([m], topic_id, m.tries, error, codec, at)]
 
 
 def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:

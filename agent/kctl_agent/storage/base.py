@@ -257,8 +257,9 @@ class Storage(OffsetStore, DeadLetterStore):
         """
 
     @abstractmethod
-    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
-        """Store messages that are not in the storage as dead letters (mode `directly` has no other place)."""
+    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
+        """Store messages as dead letters, each with its own error where there are several, whether they are in the
+        storage or not (mode `directly` has no other place)."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened, requeued
+from kctl_agent.storage.ack_rules import given_up, judge, opened, requeued
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, Storage, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
@@ -187,10 +187,9 @@ class MemoryStorage(Storage):
                 self._count(found, dead_letter.block, "dead", None)
             return StorageStats.of(tuple(found[tp] for tp in sorted(found)), self.limits)
 
-    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
+    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
         with self._lock:
-            for message in messages:
-                self._add_dead(as_dead_letters([message], topic_id, message.tries, error, self.codec, time.time()))
+            self._add_dead(given_up(messages, error, topic_id, self.codec, time.time()))
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         with self._lock:

@@ -29,6 +29,9 @@ def refuses(messages):
 def refuses_once(messages):
     record(messages)
     return [m.offset != 2 or m.tries > 0 for m in messages]
+def explains(messages):
+    record(messages)
+    return [m.offset != 2 or KeyError("amount") for m in messages]
 def chokes(messages):
     record(messages)
     if any(m.offset == 2 for m in messages):
@@ -100,14 +103,19 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
     assert (put.stored, again.stored, again.skipped, stored(storage)) == (6, 2, 6, 8)
 
 
-def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter(make: Make, module: Any) -> None:
-    storage = make("refuses")
+@pytest.mark.parametrize(
+    ("handler", "error"), [("refuses", "the handler returned False"), ("explains", "KeyError: 'amount'")]
+)
+def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter_with_its_reason(
+    make: Make, module: Any, handler: str, error: str
+) -> None:
+    storage = make(handler)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
 
     assert module.calls[1:] == [[(2, 1)], [(2, 2)]]
     (dead_letter,) = storage.dead()
-    assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, 3, "the handler returned False")
+    assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, 3, error)
     assert stored(storage) == 4
 
 

@@ -13,11 +13,12 @@ from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.sinker.failures import HandlerError
 from kctl_agent.sinker.handler import Handler, described, load
+from kctl_agent.sinker.in_flight import Ack
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
 
 
-def called(returned: Any) -> list[bool]:
+def called(returned: Any) -> list[Ack]:
     handler = Handler("shop:handle", lambda _messages: returned, 1.0)
     try:
         return handler(MESSAGES)
@@ -33,12 +34,13 @@ def called(returned: Any) -> list[bool]:
         ({5: True}, "returned {5: True} instead of a list of bools"),
         ([], "returned 0 values for 3 messages"),
         ([True] * 4, "returned 4 values for 3 messages"),
-        ([True, "yes", True], "returned 'yes', not a bool, for t-0 offset 6"),
-        ([True, True, 1], "returned 1, not a bool, for t-0 offset 8"),
-        (["x" * 1000] * 3, "…, not a bool"),
+        ([True, "", True], "returned '', neither a bool nor a reason, for t-0 offset 6"),
+        ([True, True, 1], "returned 1, neither a bool nor a reason, for t-0 offset 8"),
+        ([ValueError] * 3, "returned <class 'ValueError'>, neither"),
+        ([b"x" * 1000] * 3, "…, neither a bool nor a reason"),
     ],
 )
-def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_names_what_was_returned(
+def test_an_answer_that_is_not_one_for_each_message_is_an_error_that_names_what_was_returned(
     returned: Any, complaint: str
 ) -> None:
     with pytest.raises(HandlerError) as failure:
@@ -49,6 +51,18 @@ def test_an_answer_that_is_not_a_bool_for_each_message_is_an_error_that_names_wh
     assert complaint in text
     assert text.endswith(" on t-0 offsets 5..8 (3 messages)")
     assert len(text) < 400
+
+
+def test_a_message_may_have_a_reason_in_words_or_as_an_exception() -> None:
+    nothing: dict[str, int] = {}
+    with pytest.raises(KeyError) as raised:
+        nothing["amount"]
+
+    assert called([True, False, "no such customer"]) == [True, False, "no such customer"]
+    of_itself, with_place, _ = called([TimeoutError(), raised.value, True])
+    assert of_itself == "TimeoutError"
+    assert str(with_place).startswith("KeyError: 'amount'\nTraceback (most recent call last):\n")
+    assert 'in test_a_message_may_have_a_reason_in_words_or_as_an_exception\n    nothing["amount"]' in str(with_place)
 
 
 def test_a_message_cannot_be_changed_and_has_no_room_for_more() -> None:

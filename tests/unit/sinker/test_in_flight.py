@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.sinker.in_flight import NEVER, RETURNED_FALSE, InFlightClaim, Part, cut, decide
-from kctl_agent.sinker.journal import DIED, Journal
+from kctl_agent.sinker.journal import DIED, UNKNOWN, Journal
 from kctl_agent.storage.claim import Claim
 from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.memory import MemoryStorage
@@ -74,7 +74,7 @@ def test_messages_that_die_of_different_errors_or_beside_untried_ones_are_dead_l
 
     decision = decide(one, max_tries=3, ordered=False)
 
-    assert decision.dead_lettered == {"no amount": [1], "no date": [2]}
+    assert decision.dead_lettered == {1: "no amount", 2: "no date"}
     assert (decision.acks, decision.max_tries) == ([True, True, True, False], NEVER)
     assert (decision.handled, decision.again, decision.dead) == (1, 1, 2)
 
@@ -82,7 +82,7 @@ def test_messages_that_die_of_different_errors_or_beside_untried_ones_are_dead_l
 def test_in_order_only_the_first_refused_message_of_a_call_is_blamed() -> None:
     decision = decide(claimed([True, False, False, True]), max_tries=1, ordered=True)
 
-    assert decision.dead_lettered == {RETURNED_FALSE: [1]}
+    assert decision.dead_lettered == {1: RETURNED_FALSE}
     assert decision.acks == [True, True, False, True]
 
 
@@ -100,16 +100,24 @@ def test_a_message_that_failed_alone_is_blamed_with_its_error() -> None:
     assert (one.acks, one.errors) == ([None, False], {1: "no amount"})
 
 
+def test_a_message_that_got_a_reason_is_blamed_with_it() -> None:
+    one = claimed([None] * 4)
+
+    Part(one, 1, 4).acknowledged([True, "no date", False])
+
+    assert (one.acks, one.errors) == ([None, True, False, False], {2: "no date"})
+
+
 @pytest.mark.parametrize(
-    ("notes", "acks", "culprit"),
+    ("notes", "acks", "errors"),
     [
-        (["begin"], [False, None, None], 0),
-        (["begin", "done", "begin"], [True, False, None], 1),
-        (["begin", "failed", "begin", "done"], [False, True, None], None),
+        (["begin"], [False, None, None], {0: DIED}),
+        (["begin", "done", "begin"], [True, False, None], {1: DIED}),
+        (["begin", "failed", "begin", "done"], [False, True, None], {0: UNKNOWN}),
     ],
 )
 def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
-    notes: list[str], acks: list[bool | None], culprit: int | None, tmp_path: Path
+    notes: list[str], acks: list[bool | None], errors: dict[int, str], tmp_path: Path
 ) -> None:
     journal = Journal(tmp_path / "in-flight")
     (claim,) = claims(3)
@@ -123,8 +131,7 @@ def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     left = Journal(tmp_path / "in-flight").left_behind()
 
     assert left is not None
-    assert (left.claim, left.acks) == (claim, acks)
-    assert left.errors == ({} if culprit is None else {culprit: DIED})
+    assert (left.claim, left.acks, left.errors) == (claim, acks, errors)
     journal.clear()
     assert Journal(tmp_path / "in-flight").left_behind() is None
 

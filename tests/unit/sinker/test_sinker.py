@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
-from kctl_agent.sinker.in_flight import Part
+from kctl_agent.sinker.in_flight import RETURNED_FALSE, Part
 from kctl_agent.sinker.journal import DIED, Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
@@ -27,7 +27,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.conformance.given import fill, total
 from kctl_agent.storage.memory import MemoryStorage
 
-Handle = Callable[[list[Message]], list[bool]]
+Handle = Callable[[list[Message]], Sequence[object]]
 
 
 class Bench:
@@ -65,7 +65,7 @@ class Bench:
         finally:
             handler.close()
 
-    def _called(self, messages: list[Message]) -> list[bool]:
+    def _called(self, messages: list[Message]) -> Sequence[object]:
         self.calls.append([message.offset for message in messages])
         if len(self.calls) >= self._stop_after:
             self.stop.ask()
@@ -105,6 +105,21 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
 
     assert own.calls == [[0, 1, 2], [1]]
     assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
+
+
+def test_dead_letters_have_the_reasons_that_the_handler_gave(bench: Callable[..., Bench]) -> None:
+    reasons: dict[int, bool | str] = {1: "no such customer", 2: False, 3: "no date"}
+    own = bench(lambda messages: [reasons.get(message.offset, True) for message in messages], stop_after=2, max_tries=1)
+    fill(own.storage, 5)
+    own.run()
+
+    assert own.calls == [[0, 1, 2], [3, 4]]
+    assert [(dead_letter.offset, dead_letter.tries, dead_letter.error) for dead_letter in own.storage.dead()] == [
+        (1, 1, "no such customer"),
+        (2, 1, RETURNED_FALSE),
+        (3, 1, "no date"),
+    ]
+    assert total(own.storage) == (0, 0, 0, 3)
 
 
 def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_dies(

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import as_dead_letters, judge, opened
+from kctl_agent.storage.ack_rules import given_up, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
@@ -187,9 +187,8 @@ class FileStorage(Storage):
             return None
         return Free(f"the disk of {self.path.parent}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
 
-    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
-        wall = self.clock.wall()
-        dead_letters = [x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, wall)]
+    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
+        dead_letters = given_up(messages, error, topic_id, self.codec, self.clock.wall())
         with self._session(is_durable=True) as db, transaction(db):
             dead_letter_table.insert(db, dead_letters)
 

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import Verdict, as_dead_letters, judge, opened
+from kctl_agent.storage.ack_rules import Verdict, given_up, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
@@ -187,16 +187,13 @@ class RedisStorage(Storage):
         with as_unusable(self._session.place):
             return StorageStats.of(partitions, self.limits, free_memory(self._session.client, self._session.place))
 
-    def dead_letter(self, messages: Sequence[Message], error: str, topic_id: str | None = None) -> None:
-        dead_letters = [
-            x for m in messages for x in as_dead_letters([m], topic_id, m.tries, error, self.codec, time.time())
-        ]
+    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
         rows = [
             word
-            for x in dead_letters
-            for word in (name_of((x.block.topic, x.block.partition)), x.offset, x.tries, x.block.body)
+            for x in given_up(messages, error, topic_id, self.codec, time.time())
+            for word in (name_of((x.block.topic, x.block.partition)), x.offset, x.tries, x.error, x.block.body)
         ]
-        self._session.run_once("dead_letter", topic_id or "", dead_letters[0].error if dead_letters else "", *rows)
+        self._session.run_once("dead_letter", topic_id or "", *rows)
 
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         left = limit

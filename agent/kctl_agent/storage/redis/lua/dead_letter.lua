@@ -1,8 +1,9 @@
--- ARGV: token, topic_id, error, then tp, offset, tries, body of each message that never was in the storage.
+-- ARGV: token, topic_id, then tp, offset, tries, error, body of each message.
 return once(ARGV[1], function()
   local machine = machine_time()
-  for i = 4, #ARGV, 4 do
-    add_dead_letter(ARGV[i], ARGV[2], ARGV[i + 1], ARGV[i + 1], 1, ARGV[i + 2], ARGV[3], '0', ARGV[i + 3], machine)
+  for i = 3, #ARGV, 5 do
+    local tp, offset, tries, reason, body = unpack(ARGV, i, i + 4)
+    add_dead_letter(tp, ARGV[2], offset, offset, 1, tries, reason, '0', body, machine)
   end
   return 1
 end)
