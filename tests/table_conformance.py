@@ -19,11 +19,13 @@ from kctl_agent.storage.conformance import Dead, Offsets
 from kctl_agent.storage.conformance.dead import ERROR
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
 from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.compaction import Compacted, Compaction
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.selection import READING
+from kctl_agent.storage.lake.table import LakeTable
 
-__all__ = ["OpenTable", "TableDead", "TableOffsets", "opened", "write"]
+__all__ = ["OpenTable", "TableDead", "TableOffsets", "compact", "opened", "write"]
 
 GROUP = Binding("payments/eu", "cluster-1")
 ROW = pa.schema(
@@ -69,6 +71,14 @@ HEADERS = {
 }
 
 OpenTable = Callable[[], LakeStorage]
+
+
+def compact(
+    lake: LakeTable, target_file_bytes: int = 128 << 20, progress: Callable[[int], None] = lambda _: None
+) -> Compacted:
+    """Its small files, as `kctl storage optimize` does."""
+    compaction = Compaction(lake)
+    return compaction.run(compaction.small_files(target_file_bytes), progress)
 
 
 def spark_schema(columns: pa.Schema, **more: Any) -> str:

@@ -21,7 +21,7 @@ from kctl_agent.messages import number_of
 from kctl_agent.process import parent_watch
 from kctl_agent.storage import open_lake
 from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.compaction import Compaction
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.storage.lake.vacuum import remove, unused
@@ -77,9 +77,9 @@ def _swept(lake: LakeStorage) -> list[str]:
 
 
 def _compacted(lake: LakeStorage) -> list[str]:
-    with lake.table.latest() as table:
-        found = small_files(table, lake.target_file_bytes, LEAST_FILES)
-    return [str(compact(lake.table, lake.target_file_bytes))] if found.files else []
+    compaction = Compaction(lake.table)
+    groups = compaction.small_files(lake.target_file_bytes, LEAST_FILES)
+    return [str(compaction.run(groups))] if groups else []
 
 
 def _vacuumed(lake: LakeStorage) -> list[str]:

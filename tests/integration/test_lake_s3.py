@@ -25,7 +25,6 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
 )
 from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import read_files
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
@@ -37,7 +36,7 @@ from kctl_agent.storage.lake.plans import sweep
 from kctl_agent.storage.lake.vacuum import remove, unused
 from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
-from tests.table_conformance import DEAD_LETTER_SCHEMA, dead_rows, write
+from tests.table_conformance import DEAD_LETTER_SCHEMA, compact, dead_rows, write
 from tests.unconditional_proxy import UnconditionalProxy
 from tests.unit.storage.lake.test_compaction import while_it_compacts
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema

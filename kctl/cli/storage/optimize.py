@@ -15,6 +15,7 @@ from kctl_agent.messages import number_of
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.compaction import Group
 
 __all__ = ["optimize"]
 
@@ -29,8 +30,9 @@ def optimize(
     """Compact the small files of a table (mode `lake`).
 
     Also those of the table of its dead letters. Files of about `storage.target_file_bytes` take their place; rows,
-    stored offsets and older versions stay as they are, and `kctl storage vacuum` removes what was replaced. The fleet
-    may run meanwhile.
+    stored offsets and older versions stay as they are, and `kctl storage vacuum` removes what was replaced. Foreign
+    files, of other writers than Spark and kctl, are written anew: their statistics may hide rows from queries. The
+    fleet may run meanwhile.
     """
     fleet = load_fleet(context, config)
     with opened_table(fleet) as lake:
@@ -40,21 +42,29 @@ def optimize(
 
 def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
     """What was done, or would be."""
-    from kctl_agent.storage.lake.compaction import compact, small_files
-    from kctl_agent.storage.room import readable
+    from kctl_agent.storage.lake.compaction import Compaction
 
-    with lake.table.latest() as table:
-        found = small_files(table, lake.target_file_bytes)
-    if not found.files:
+    compaction = Compaction(lake.table)
+    small = compaction.small_files(lake.target_file_bytes)
+    inexact = compaction.inexact_files(besides=small)
+    if not small and not inexact:
         return "no small files to compact"
-    where = f" in {number_of(found.partitions, 'partition')}" if found.partitions > 1 else ""
-    what = f"{number_of(found.files, 'small file')} ({readable(found.bytes)}){where}"
+    what = " and ".join([*_counted(small, "small file"), *_counted(inexact, "foreign file")])
     if dry_run:
         return f"would compact {what}"
     with operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running:
         sys.stderr.write(f"compacting {what} …\n")
-        running.text = str(compact(lake.table, lake.target_file_bytes, _print_version))
+        running.text = str(compaction.run(small + inexact, _print_version))
     return running.text
+
+
+def _counted(groups: list[Group], what: str) -> list[str]:
+    from kctl_agent.storage.room import readable
+
+    files = [file for group in groups for file in group]
+    partitions = len({tuple(file.partition_values.values()) for file in files})
+    where = f" in {number_of(partitions, 'partition')}" if partitions > 1 else ""
+    return [f"{number_of(len(files), what)} ({readable(sum(file.size for file in files))}){where}"] if files else []
 
 
 def _print_version(version: int) -> None:

@@ -346,6 +346,16 @@ def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, sma
     assert [line["operation"] for line in operations] == ["storage optimize"] * 2
 
 
+def test_what_delta_rs_has_written_is_written_anew_whatever_its_size(kctl: Kctl, small_table: Path) -> None:
+    DeltaTable(small_table).optimize.compact()
+
+    ran = [kctl("storage", "optimize", *more) for more in (["--dry-run"], [], [])]
+
+    assert ran[0].out.startswith("would compact 1 foreign file (")
+    assert ran[1].out.startswith("1 file (")
+    assert ran[2].out == "no small files to compact\n"
+
+
 def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, small_table: Path) -> None:
     kctl("storage", "optimize")
     kept = kctl("storage", "vacuum", "--yes")

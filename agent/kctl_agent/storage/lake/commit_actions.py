@@ -36,20 +36,11 @@ def append_actions(
     for name, number in transactions.items():
         yield {"txn": {"appId": name, "version": number}}
     for file in files:
-        yield {
-            "add": {
-                "path": quote(file.path, safe=SAFE),
-                "partitionValues": dict(file.partition_values),
-                "size": file.size,
-                "modificationTime": file.modified_ms,
-                "dataChange": True,
-                "stats": file.stats,
-            }
-        }
+        yield _add(file, is_change=True)
 
 
 def compaction_actions(
-    removed: Sequence[TableFile], added: Sequence[TableFile], transactions: Mapping[str, int], now_ms: int
+    removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
     """Let files take the place of others that hold the same rows. It is no blind append: by that an UPDATE or DELETE of
     others, which has read the files that are removed, sees that it has to begin anew."""
@@ -65,25 +56,29 @@ def compaction_actions(
     }
     for name, number in transactions.items():
         yield {"txn": {"appId": name, "version": number}}
-    for file in removed:
+    for each in removed:
         yield {
             "remove": {
-                "path": file.path,
+                "path": each.path,
                 "deletionTimestamp": now_ms,
                 "dataChange": False,
                 "extendedFileMetadata": True,
-                "partitionValues": dict(file.partition_values),
-                "size": file.size,
+                "partitionValues": dict(each.partition_values),
+                "size": each.size,
             }
         }
     for file in added:
-        yield {
-            "add": {
-                "path": file.path,
-                "partitionValues": dict(file.partition_values),
-                "size": file.size,
-                "modificationTime": file.modified_ms,
-                "dataChange": False,
-                "stats": file.stats,
-            }
+        yield _add(file, is_change=False)
+
+
+def _add(file: DataFile, *, is_change: bool) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": quote(file.path, safe=SAFE),
+            "partitionValues": dict(file.partition_values),
+            "size": file.size,
+            "modificationTime": file.modified_ms,
+            "dataChange": is_change,
+            "stats": file.stats,
         }
+    }

@@ -7,19 +7,21 @@ delta-rs takes both, and each row is there twice: so a compaction of kctl's is w
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.log import actions
+from kctl_agent.storage.lake.log import actions, committed_at
 from kctl_agent.storage.lake.plans import Plan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kctl_agent.storage.lake.folder import Folder
     from kctl_agent.storage.lake.log_state import LogState
 
-__all__ = ["COMPACTIONS", "CompactionBasis", "Overtaken", "is_touched"]
+__all__ = ["COMPACTIONS", "CompactionBasis", "Overtaken"]
 
 COMPACTIONS = "kctl/compactions"
 """The `txn` action that each compaction of kctl's moves on: what an earlier one has left is known by it."""
@@ -31,26 +33,39 @@ class Overtaken(StorageUnusable):
     code = "compaction_overtaken"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompactionBasis:
-    """The table as it was before the first file was read."""
+    """The table as it was before its files were listed, and which of them are gone since."""
 
     version: int
+    """That was checked last."""
+    committed_at: float | None
     id: str
     schema: str
     partition_by: tuple[str, ...]
     number: int | None
     """Of COMPACTIONS."""
+    removed: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, state: LogState) -> CompactionBasis:
+    def of(cls, table: Folder, state: LogState) -> CompactionBasis:
         return cls(
             state.version,
+            committed_at(table, state.version),
             state.id,
             str(state.metadata["schemaString"]),
             tuple(state.partition_columns),
             state.transaction_version(COMPACTIONS),
         )
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Those that are in the files."""
+        import pyarrow as pa
+        from deltalake import Schema
+
+        every = pa.schema(Schema.from_json(self.schema).to_arrow())
+        return pa.schema([field for field in every if field.name not in self.partition_by])
 
     @property
     def plan(self) -> Plan:
@@ -60,19 +75,18 @@ class CompactionBasis:
     def transactions(self) -> dict[str, int]:
         return {COMPACTIONS: (self.number or 0) + 1}
 
-    def check(self, table: Folder, state: LogState) -> None:
-        """Raises Overtaken."""
-        found = CompactionBasis.of(state)
-        if found.version < self.version or found.id != self.id:
+    def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
+        """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable,
+        OSError."""
+        if state.id != self.id or committed_at(table, self.version) != self.committed_at:
             raise Overtaken(f"the table {table} went back, or was replaced: nothing was compacted")
-        if (found.schema, found.partition_by) != (self.schema, self.partition_by):
+        if (state.metadata["schemaString"], tuple(state.partition_columns)) != (self.schema, self.partition_by):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile: nothing was compacted")
-        if found.number != self.number:
+        if state.transaction_version(COMPACTIONS) != self.number:
             raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
-
-
-def is_touched(table: Folder, version: int, names: Collection[str]) -> bool:
-    """Whether the commit of this version has removed or rewritten one of these files. Each writer has escapes of its
-    own in a path. Raises LogUnreadable, OSError."""
-    changed = (action.get("remove") or action.get("add") for action in actions(table, version))
-    return any(unquote(each["path"]) in names for each in changed if each is not None)
+        for version in range(self.version + 1, state.version + 1):
+            # Each writer has escapes of its own in a path.
+            self.removed |= {unquote(each["remove"]["path"]) for each in actions(table, version) if "remove" in each}
+            self.version, self.committed_at = version, committed_at(table, version)
+        if not self.removed.isdisjoint(names):
+            raise Overtaken(f"another writer has changed the same files of {table}: nothing was compacted")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,19 +18,26 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder.base import TableRefused
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 __all__ = [
+    "OWN_FOOTER",
     "DataFile",
     "DayRefused",
     "TableFile",
     "check_days",
+    "is_exact",
     "is_hidden",
+    "is_ordered",
     "read_files",
     "spark_schema",
     "written_files",
 ]
 
+OWN_FOOTER = {b"kctl": b"compaction"}
+"""In the footer of a file that kctl itself has written."""
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
 STATS_CHARACTERS = 32
@@ -59,24 +67,23 @@ class DataFile:
     @property
     def stats(self) -> str:
         """As the protocol of Delta has them, `tightBounds` included: what is cut off is still a bound."""
-        bounds = {
-            "minValues": {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None},
-            "maxValues": {
-                name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
-            },
+        least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
+        greatest = {
+            name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
         }
-        return json.dumps({"numRecords": self.rows, **bounds, "nullCount": dict(self.nulls)}, separators=(",", ":"))
+        return (
+            f'{{"numRecords":{self.rows},"minValues":{_json(least)},"maxValues":{_json(greatest)},'
+            f'"nullCount":{_json(self.nulls)}}}'
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One that a version of the table has, or is to have, as its log describes it; `path` is escaped as it is there."""
+    """One that a version of the table has; `path` is escaped as it is in its log."""
 
     path: str
     size: int
     partition_values: Mapping[str, str | None]
-    modified_ms: int = 0
-    stats: str = "{}"
 
 
 def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:
@@ -146,6 +153,28 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", ".")) and "=" not in name
 
 
+def is_exact(footer: FileMetaData) -> bool:
+    """Whether NaN counts in its statistics, or there are none of a column that has it: Spark and kctl wrote it so."""
+    return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
+
+
+def is_ordered(footer: FileMetaData, number: int) -> bool:
+    """Whether no value of this column is NaN, which is larger than all for Spark and neither larger nor smaller than
+    anything for Python. Others than Spark and kctl leave NaN out of a footer, so nobody knows."""
+    groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
+    if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
+        return True
+    return is_exact(footer) and all(_is_ordered(group.statistics, group) for group in groups)
+
+
+def _is_ordered(stats: Any, group: Any) -> bool:
+    if stats is None or not stats.has_null_count:
+        return False
+    if not _has_values(stats, group):
+        return True
+    return stats.has_min_max and not (math.isnan(stats.min) or math.isnan(stats.max))
+
+
 def spark_schema(table: Folder, path: str) -> str | None:
     """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark. Raises
     OSError."""
@@ -171,8 +200,8 @@ def _read_file(folder: Folder, file: FolderFile) -> DataFile:
         if not every or any(stats is None or not stats.has_null_count for stats in every):
             continue
         nulls[name] = sum(stats.null_count for stats in every)
-        bounds = _bounds([stats for stats, group in zip(every, groups, strict=True) if _has_values(stats, group)])
-        if bounds is not None:
+        known = [stats for stats, group in zip(every, groups, strict=True) if _has_values(stats, group)]
+        if is_ordered(metadata, number) and (bounds := _bounds(known)) is not None:
             least[name], greatest[name] = bounds
     return DataFile(
         f"{folder.name}/{file.name}",
@@ -192,15 +221,12 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
     """The smallest and the largest value by the statistics of row groups; None where there are none that hold:
-    Spark writes dates beyond year 9999 and strings that are no UTF-8, which Python cannot have, and NaN, which is
-    larger than all for Spark and neither larger nor smaller than anything for Python."""
+    Spark writes dates beyond year 9999 and strings that are no UTF-8, which Python cannot have."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:
         least, greatest = [stats.min for stats in known], [stats.max for stats in known]
     except (ValueError, OverflowError):
-        return None
-    if any(isinstance(value, float) and math.isnan(value) for value in (*least, *greatest)):
         return None
     return min(least), max(greatest)
 
@@ -219,10 +245,17 @@ def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]
         yield unquote(name), None if value == NULL_PARTITION else unquote(value)
 
 
+def _json(values: Mapping[str, object]) -> str:
+    """With each digit of a decimal, which `json` has no way to write; no escapes, as in an entry of the log."""
+
+    def text(value: object) -> str:
+        return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+    return "{" + ",".join(f"{text(name)}:{text(value)}" for name, value in values.items()) + "}"
+
+
 def _bound(value: object, *, upper: bool = False) -> object:
-    """As JSON; None: of this type there is none."""
-    if isinstance(value, bool):
-        return None
+    """What is written; None: of this type there is none."""
     if isinstance(value, str):
         return _upper(value) if upper else value[:STATS_CHARACTERS]
     if isinstance(value, datetime):
@@ -230,7 +263,7 @@ def _bound(value: object, *, upper: bool = False) -> object:
         return utc.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")  # strftime cuts year 1 short
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, int):
+    if isinstance(value, int | Decimal):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else None
 

@@ -175,7 +175,8 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
     Raises OSError: whether it is written shows the log.
     """
-    lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+    # No escapes: delta-rs takes those of a character from U+100000 on for another one.
+    lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
     if not table.create(entry_name(version), content):
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.checkpoint import Checkpoints
 from kctl_agent.storage.lake.commit_actions import append_actions, compaction_actions
-from kctl_agent.storage.lake.compaction_commit import CompactionBasis, Overtaken, is_touched
+from kctl_agent.storage.lake.compaction_commit import COMPACTIONS, CompactionBasis
 from kctl_agent.storage.lake.files import DataFile, TableFile, check_days
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
 from kctl_agent.storage.lake.log import LOG, LogUnreadable, added, log_files, write_entry
@@ -161,7 +161,7 @@ class LakeTable:
         self.checkpoints.after(self._log.confirm(version, written), version)
         return version
 
-    def replace(self, removed: Sequence[TableFile], added: Sequence[TableFile], basis: CompactionBasis) -> int:
+    def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
         """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
         theirs.
 
@@ -171,32 +171,16 @@ class LakeTable:
             StorageUnusable: whether it is committed, shows the log.
         """
         names = {unquote(file.path) for file in removed}
-        checked: int | None = None
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
-            nonlocal checked
             check_features(self.folder, state)
-            basis.check(self.folder, state)
-            went_back = checked is not None and state.version < checked
-            since = self._version_with({file.path for file in removed}) if checked is None else checked
-            versions = range(since + 1, state.version + 1)
-            if went_back or any(is_touched(self.folder, version, names) for version in versions):
-                raise self._overtaken()
-            checked = state.version
+            basis.check(self.folder, state, names)
             return compaction_actions(removed, added, basis.transactions, _now_ms())
 
         with self._lock, self.errors():
-            return self._write(decided)
-
-    def _version_with(self, paths: Set[str]) -> int:
-        """The newest version, which has these files, by their paths in the log. Raises Overtaken: it has not."""
-        table = self._opened()
-        if not paths <= set(table.get_add_actions().column("path").to_pylist()):
-            raise self._overtaken()
-        return table.version()
-
-    def _overtaken(self) -> Overtaken:
-        return Overtaken(f"another writer has changed the same files of {self.folder}: nothing was compacted")
+            version = self._write(decided)
+        basis.number = basis.transactions[COMPACTIONS]
+        return version
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
         """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""

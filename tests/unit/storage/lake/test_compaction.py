@@ -17,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, TableFeatures
 from deltalake.schema import PrimitiveType
-from deltalake.table import TableOptimizer
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, checkpoint, compaction
-from kctl_agent.storage.lake.compaction import compact, small_files
+from kctl_agent.storage.lake.compaction import Compaction
+from kctl_agent.storage.lake.file_merge import merge_files
+from kctl_agent.storage.lake.files import DataFile
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
 from kctl_agent.storage.lake.log import entry_name
 from kctl_agent.storage.lake.table import LakeTable
 from kctl_agent.storage.lake.vacuum import remove, unused
+from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import (
     FIELDS,
     GROUP,
@@ -67,13 +69,11 @@ def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
     storage: LakeStorage, path: Path
 ) -> None:
     version = DeltaTable(path).version()
-    with storage.table.latest() as table:
-        found = small_files(table, 128 * MIB)
+    size = sum(file.stat().st_size for file in path.glob("kctl-*/*"))
 
     done = compact(opened(path).table, 128 * MIB)
 
-    assert (found.files, found.partitions) == (4, 1)
-    assert (done.files_removed, done.files_added, done.bytes_removed) == (4, 1, found.bytes)
+    assert (done.files_removed, done.files_added, done.bytes_removed) == (4, 1, size)
     assert done.version == version + 1
     assert DeltaTable(path).history(1)[0]["kctl"] == "compaction"
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 40, 1)
@@ -84,12 +84,15 @@ def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
     assert offsets(path) == list(range(50))
 
 
-def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to_compact(storage: LakeStorage) -> None:
-    with storage.table.latest() as table:
-        size = max(table.get_add_actions(flatten=True).column("size_bytes").to_pylist())
-        assert small_files(table, 2 * size - 1).files < 4
-        assert small_files(table, 1).files == 0
-        assert small_files(table, 128 * MIB, least=5).files == 0
+def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to_compact(
+    storage: LakeStorage, path: Path
+) -> None:
+    compaction = Compaction(storage.table)
+    sizes = sorted(file.stat().st_size for file in path.glob("kctl-*/*"))
+
+    assert sum(map(len, compaction.small_files(2 * sizes[-1]))) < 4
+    assert [len(group) for group in compaction.small_files(128 * MIB)] == [4]
+    assert compaction.small_files(1) == compaction.small_files(128 * MIB, least=5) == []
 
 
 def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
@@ -176,14 +179,8 @@ def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
 def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = begun(opened(path), 40, 50)
-    run = TableOptimizer.compact
+    while_it_compacts(monkeypatch, begun(opened(path), 40, 50).commit)
 
-    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
-        before.commit()
-        return run(*args, **more)
-
-    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
     compact(storage.table, 128 * MIB)
 
     assert offsets(path) == list(range(50))
@@ -204,14 +201,14 @@ def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
 
 def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Done once, when the files were listed and nothing was made of them yet."""
-    run, waiting = TableOptimizer.compact, [change]
+    waiting = [change]
 
-    def overtaken(*args: Any, **more: Any) -> dict[str, Any]:
+    def overtaken(*args: Any) -> list[DataFile]:
         if waiting:
             waiting.pop()()
-        return run(*args, **more)
+        return merge_files(*args)
 
-    monkeypatch.setattr(TableOptimizer, "compact", overtaken)
+    monkeypatch.setattr(compaction, "merge_files", overtaken)
 
 
 @pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
@@ -355,6 +352,52 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     assert len(files(path)) == 1
 
 
+def test_a_compaction_that_lost_a_row_on_its_way_is_refused(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = pq.ParquetWriter.write_table
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", lambda writer, rows, **more: write(writer, rows[1:], **more))
+    before = files(path)
+
+    with pytest.raises(StorageUnusable, match=r"of 40 rows .* 39 were compacted: nothing was changed"):
+        compact(storage.table)
+
+    assert files(path) == before
+    assert not list((path / "_kctl").iterdir())
+    assert len(list(path.glob("kctl-*"))) == 4
+
+
+def test_a_file_with_a_column_that_the_table_has_not_is_not_compacted(storage: LakeStorage, path: Path) -> None:
+    """By names alone it would be taken for one that lacks the table's."""
+    [file, *_] = path.glob("kctl-*/*.parquet")
+    pq.write_table(pq.read_table(file).rename_columns(["TOPIC", "partition", "offset", "timestamp"]), file)
+
+    with pytest.raises(TableRefused, match="has TOPIC, and the table has no such column"):
+        compact(storage.table)
+
+
+def test_text_that_is_no_utf_8_and_times_as_older_engines_write_them_are_compacted_as_they_are(path: Path) -> None:
+    lake = LakeStorage(LocalFolder(path))
+    lake.prepare()
+    lake.fit(schema(("text", "string"), ("at", "timestamp")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start, text in enumerate((b"\xff", b"a")):
+        batch = lake.begin([Advance(*TP, 1, start, start + 1)])
+        Path(batch.folder.uri).mkdir()
+        times = pa.array([start], pa.timestamp("us", "UTC"))
+        rows = pa.table({"text": pa.array([text]).view(pa.string()), "at": times})
+        pq.write_table(rows, Path(batch.folder.uri) / "part-0.parquet", use_deprecated_int96_timestamps=True)
+        batch.commit()
+
+    compact(lake.table)
+
+    [file] = files(path)
+    rows = pq.read_table(path / file)
+    found = zip(rows["text"].cast(pa.binary()).to_pylist(), rows["at"].cast(pa.int64()).to_pylist(), strict=True)
+    assert sorted(found) == [(b"a", 1), (b"\xff", 0)]
+
+
 @pytest.fixture
 def partitioned(path: Path) -> LakeStorage:
     """Two batches of five rows in each of three partitions with odd names."""
@@ -384,14 +427,13 @@ def by_country(path: Path) -> dict[str | None, list[int]]:
 def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_does_not_matter(
     partitioned: LakeStorage, path: Path
 ) -> None:
-    with partitioned.table.latest() as table:
-        assert (small_files(table, 128 * MIB).files, small_files(table, 128 * MIB).partitions) == (6, 3)
+    assert [len(group) for group in Compaction(partitioned.table).small_files(128 * MIB)] == [2, 2, 2]
     compact(partitioned.table, 128 * MIB)
     assert remove(partitioned.table, unused(partitioned.table, 0)) == 6
 
     assert len(files(path)) == 3
     assert by_country(path) == {country: list(range(10)) for country in ODD}
-    assert len(list(path.glob("kctl-*"))) == 1
+    assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
     assert paths(partitioned, 0) == []
 
 

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, counts, table
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.log import actions, write_entry
 from kctl_agent.storage.room import TableCounts
+from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
 

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.counts import count
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import LogUnreadable, entry_name, own_file
 from kctl_agent.storage.lake.numbered import numbered_files
 from kctl_agent.storage.lake.table import LakeTable
+from tests.table_conformance import compact
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "v", "type": "long", "nullable": True, "metadata": {}}]})
 

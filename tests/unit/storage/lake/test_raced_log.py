@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, checkpoint, counts, log_state
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log import LogFiles, log_files
 from kctl_agent.storage.lake.vacuum import unused
+from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
 
 

@@ -20,13 +20,13 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, vacuum
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.plans import Plan, sweep
 from kctl_agent.storage.lake.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
 from kctl_agent.storage.lake.table import LakeTable, TableRefused
 from kctl_agent.storage.room import Limits
+from tests.table_conformance import compact
 from tests.unit.storage.lake.test_dead_letters import FIELDS, HEADERS, NOW, dead, written
 from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
 

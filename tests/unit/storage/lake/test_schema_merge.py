@@ -12,9 +12,9 @@ from deltalake.table import TableAlterer
 
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.compaction import compact
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
+from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, opened, schema
 
 AMOUNT = ("amount", "double")

@@ -120,11 +120,6 @@ class Folder(ABC):
         first. What others see of it outlasts a power cut."""
 
     @abstractmethod
-    def link(self, name: str, to: str) -> None:
-        """Have a file under another name too, without that its content passes through this process. Raises
-        FileNotFoundError, OSError."""
-
-    @abstractmethod
     def find(self, name: str) -> FolderFile | None:
         """None: there is no such file."""
 

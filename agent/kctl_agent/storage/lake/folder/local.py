@@ -145,11 +145,6 @@ class LocalFolder(Folder):
                 written.unlink(missing_ok=True)
             raise
 
-    def link(self, name: str, to: str) -> None:
-        path = self.local / to
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.link(self.local / name, path)
-
     def find(self, name: str) -> FolderFile | None:
         try:
             return self._file(name, (self.local / name).stat())

@@ -176,13 +176,6 @@ class S3Folder(Folder):
                 return self.read(name) == content
         raise OSError(5, f"the store refuses {CREATES} times to make {name}, which is not there")
 
-    def link(self, name: str, to: str) -> None:
-        """The store copies it."""
-        import obstore
-
-        with self._errors():
-            obstore.copy(self._client, self._key(name), self._key(to))
-
     def find(self, name: str) -> FolderFile | None:
         import obstore
 

@@ -1,0 +1,286 @@
+"""Rows of every type that a table may have, and predicates on them, for tests of what readers leave out by statistics.
+
+Values are what Python can hold of each: dates as days since 1970, times as microseconds since then.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from kctl_agent.storage.base import Advance, Binding, StoredOffset
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.files import OWN_FOOTER
+from kctl_agent.storage.lake.folder import LocalFolder
+
+__all__ = ["COLUMNS", "Predicate", "Rows", "has_bounds", "may_have", "predicates", "rows_of", "stored", "stored_rows"]
+
+FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
+"""Of the year 12921, and of 11476; as far before 1970 is before the year 1."""
+TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
+LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type: Spark's, Arrow's, its values, and how a value is written in each dialect of SQL."""
+
+    spark: str
+    arrow: pa.DataType
+    values: st.SearchStrategy[Any]
+    sql: Mapping[str, str]
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        if pa.types.is_temporal(self.arrow):
+            return pa.array(values, pa.int32() if self.arrow == pa.date32() else pa.int64()).cast(self.arrow)
+        return pa.array(values, self.arrow)
+
+
+def _cast(type_: str, spark: str | None = None) -> dict[str, str]:
+    """Of a text."""
+    by_text = f"cast('{{}}' as {type_})"
+    return {"datafusion": by_text, "duckdb": by_text, "spark": f"cast('{{}}' as {spark or type_})"}
+
+
+def _decimal(digits: int, scale: int) -> dict[str, str]:
+    exact = f"arrow_cast('{{}}', 'Decimal128({digits}, {scale})')"
+    return {**_cast(f"decimal({digits},{scale})"), "datafusion": exact}
+
+
+def _of_number(arrow: str, duckdb: str, spark: str) -> dict[str, str]:
+    return {"datafusion": f"arrow_cast({{}}, '{arrow}')", "duckdb": duckdb, "spark": spark}
+
+
+def _whole(bits: int) -> st.SearchStrategy[int]:
+    return st.one_of(st.integers(-3, 3), st.integers(-(1 << bits - 1), (1 << bits - 1) - 1))
+
+
+def _decimals(scale: int, digits: int) -> st.SearchStrategy[Decimal]:
+    most = 10**digits - 1
+    numbers = st.one_of(st.integers(-3, 3), st.integers(-most, most), st.integers(most - 1, most))
+    return numbers.map(lambda number: Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale)))
+
+
+_TEXTS = st.builds(
+    str.__add__, st.sampled_from(["", "a" * 31, LAST * 32]), st.text("abz'é\uffff\U0001f600" + LAST, max_size=3)
+)
+_MICROSECONDS = st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_MICROSECOND, FARTHEST_MICROSECOND))
+_STRUCT = {"y": "x", "n": "l", "t": "s"}
+KINDS = {
+    "b": Kind("boolean", pa.bool_(), st.booleans(), _cast("boolean")),
+    "i8": Kind("byte", pa.int8(), _whole(8), _cast("tinyint")),
+    "i16": Kind("short", pa.int16(), _whole(16), _cast("smallint")),
+    "i": Kind("integer", pa.int32(), _whole(32), _cast("int")),
+    "l": Kind("long", pa.int64(), _whole(64), _cast("bigint")),
+    "f": Kind("float", pa.float32(), st.floats(width=32), _cast("real", "float")),
+    "x": Kind("double", pa.float64(), st.floats(), _cast("double")),
+    "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), _decimal(16, 2)),
+    "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), _decimal(38, 0)),
+    "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), _decimal(38, 18)),
+    "s": Kind("string", pa.string(), _TEXTS, {"datafusion": "'{}'", "duckdb": "'{}'", "spark": "'{}'"}),
+    "bin": Kind(
+        "binary",
+        pa.binary(),
+        st.binary(max_size=3),
+        {"datafusion": "X'{}'", "duckdb": "unhex('{}')", "spark": "X'{}'"},
+    ),
+    "day": Kind(
+        "date",
+        pa.date32(),
+        st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_DAY, FARTHEST_DAY)),
+        _of_number("Date32", "(date '1970-01-01' + {}::int)", "date_from_unix_date({})"),
+    ),
+    "ts": Kind(
+        "timestamp",
+        pa.timestamp("us", "UTC"),
+        _MICROSECONDS,
+        _of_number('Timestamp(Microsecond, Some("UTC"))', "make_timestamptz({}::bigint)", "timestamp_micros({})"),
+    ),
+    "ntz": Kind(
+        "timestamp_ntz",
+        pa.timestamp("us"),
+        _MICROSECONDS,
+        _of_number(
+            "Timestamp(Microsecond, None)",
+            "make_timestamp({}::bigint)",
+            "cast(timestamp_micros({}) as timestamp_ntz)",
+        ),
+    ),
+}
+_INNER = pa.struct([(name, KINDS[of].arrow) for name, of in _STRUCT.items()])
+COLUMNS = pa.schema([("id", pa.int64()), *((name, kind.arrow) for name, kind in KINDS.items()), ("st", _INNER)])
+PLACES = {name: name for name in KINDS} | {f"st.{name}": of for name, of in _STRUCT.items()}
+"""Where a predicate may point to, and the kind of what is there."""
+Rows = Mapping[str, Sequence[Any]]
+"""The values of each place."""
+
+
+def schema() -> str:
+    """As Spark writes it."""
+
+    def fields(types: Mapping[str, Any]) -> dict[str, Any]:
+        found = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
+        return {"type": "struct", "fields": found}
+
+    inner = fields({name: KINDS[of].spark for name, of in _STRUCT.items()})
+    return json.dumps(fields({"id": "long", **{name: kind.spark for name, kind in KINDS.items()}, "st": inner}))
+
+
+@st.composite
+def rows_of(draw: st.DrawFn, most: int = 4) -> Rows:
+    """Of one file; of each column there may be no value at all."""
+    count = draw(st.integers(1, most))
+
+    def column(kind: Kind) -> list[Any]:
+        value = draw(st.sampled_from([st.none(), kind.values, st.one_of(st.none(), kind.values)]))
+        return draw(st.lists(value, min_size=count, max_size=count))
+
+    return {place: column(KINDS[of]) for place, of in PLACES.items()}
+
+
+def arrow(rows: Rows, first_id: int) -> pa.Table:
+    count = len(rows["l"])
+
+    inner = pa.StructArray.from_arrays(
+        [KINDS[of].array(rows[f"st.{name}"]) for name, of in _STRUCT.items()], fields=list(_INNER)
+    )
+    columns = [kind.array(rows[name]) for name, kind in KINDS.items()]
+    return pa.Table.from_arrays([pa.array(range(first_id, first_id + count)), *columns, inner], schema=COLUMNS)
+
+
+def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:
+    """A table with a batch for each of these files. One that is exact has a footer as Spark writes it: no statistics
+    of a column with NaN; others have those of pyarrow, which leaves NaN out."""
+    lake = LakeStorage(LocalFolder(path))
+    lake.prepare()
+    lake.fit(schema())
+    lake.bind(Binding("g", "cluster-1"))
+    lake.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+    for number, (rows, is_exact) in enumerate(files):
+        batch = lake.begin([Advance("t", 0, 1, number, number + 1)])
+        Path(batch.folder.uri).mkdir()
+        table = arrow(rows, 10 * number)
+        ordered = [name for name in COLUMNS.names if name != "st" and not _has_nan(rows[name] if name != "id" else ())]
+        inner = [f"st.{name}" for name in _STRUCT if not _has_nan(rows[f"st.{name}"])]
+        statistics: Any = ordered + inner if is_exact else True
+        with pq.ParquetWriter(Path(batch.folder.uri, "part-0.parquet"), COLUMNS, write_statistics=statistics) as writer:
+            if is_exact:
+                writer.add_key_value_metadata(OWN_FOOTER)
+            writer.write_table(table)
+        batch.commit()
+    return lake
+
+
+def _has_nan(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, float) and math.isnan(value) for value in values)
+
+
+def stored_rows(path: Path) -> pa.Table:
+    """What all files in the folder of a table hold, by no statistics."""
+    return pa.concat_tables([pq.ParquetFile(file).read() for file in path.glob("kctl-*/*.parquet")])
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """`value` is None where the operator takes none."""
+
+    place: str
+    operator: str
+    value: Any = None
+
+    def sql(self, dialect: str) -> str:
+        column = self.place
+        if dialect == "datafusion" and "." in column:
+            column = "st['{}']".format(column.partition(".")[2])
+        if self.value is None:
+            return f"{column} {self.operator}"
+        value = self.value
+        if isinstance(value, bytes):
+            value = value.hex()
+        elif isinstance(value, str):
+            value = value.replace("'", r"\'" if dialect == "spark" else "''")
+        elif isinstance(value, Decimal):
+            value = format(value, "f")
+        return f"{column} {self.operator} {KINDS[PLACES[self.place]].sql[dialect].format(value)}"
+
+    def expression(self) -> pc.Expression:
+        """Of Arrow."""
+        column = pc.field(*self.place.split("."))
+        if self.value is None:
+            return column.is_null() if self.operator == "is null" else column.is_valid()
+        [value] = KINDS[PLACES[self.place]].array([self.value])
+        compare = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[self.operator]
+        found: pc.Expression = compare(column, value)
+        return found
+
+
+@st.composite
+def predicates(draw: st.DrawFn, files: Sequence[Rows]) -> Predicate:
+    """Of values that are there, most of them."""
+    place = draw(st.sampled_from(list(PLACES)))
+    operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "is null", "is not null"]))
+    if operator.startswith("is"):
+        return Predicate(place, operator)
+    there = [value for rows in files for value in rows[place] if value is not None]
+    kind = KINDS[PLACES[place]]
+    return Predicate(place, operator, draw(st.one_of(st.sampled_from(there), kind.values) if there else kind.values))
+
+
+def has_bounds(stats: Mapping[str, Any], place: str) -> bool:
+    """Or no value at all."""
+    is_null = bool(stats["nullCount"].get(place) == stats["numRecords"])
+    return is_null or (place in stats["minValues"] and place in stats["maxValues"])
+
+
+def may_have(stats: Mapping[str, Any], predicate: Predicate) -> bool:
+    """Whether a file with these statistics may have rows that the predicate is true of: what a reader decides that
+    goes by the protocol of Delta, and takes NaN for larger than all."""
+    rows, nulls = stats["numRecords"], stats["nullCount"].get(predicate.place)
+    if predicate.operator == "is null":
+        return bool(nulls != 0)
+    if nulls == rows:
+        return False
+    of = KINDS[PLACES[predicate.place]]
+    least, greatest = (_value(of, stats[bounds].get(predicate.place)) for bounds in ("minValues", "maxValues"))
+    if predicate.value is None:
+        return True
+    wanted = _order(predicate.value)
+    is_above = least is None or least <= wanted, least is None or least < wanted
+    is_below = greatest is None or greatest >= wanted, greatest is None or greatest > wanted
+    answers: dict[str, bool] = {
+        "=": is_above[0] and is_below[0],
+        "<>": least is None or greatest is None or not least == wanted == greatest,
+        "<": is_above[1],
+        "<=": is_above[0],
+        ">": is_below[1],
+        ">=": is_below[0],
+    }
+    return answers[predicate.operator]
+
+
+def _value(kind: Kind, bound: Any) -> Any:
+    """In the order of its type."""
+    if bound is None:
+        return None
+    if kind.spark == "date":
+        return _order((date.fromisoformat(bound) - date(1970, 1, 1)).days)
+    if kind.spark.startswith("timestamp"):
+        at = datetime.fromisoformat(bound)
+        return _order((at.replace(tzinfo=at.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(0, 0, 1))
+    return _order(float(bound) if kind.spark in ("float", "double") else bound)
+
+
+def _order(value: Any) -> Any:
+    return (isinstance(value, float) and math.isnan(value), value)

@@ -1,0 +1,169 @@
+"""No reader leaves out a row by statistics, in the log or in a footer, also after a compaction: it finds what it finds
+without any."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.compaction import Compaction
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.log import actions, write_entry
+from kctl_agent.storage.lake.table import LakeTable
+from tests.skipping import PLACES, Predicate, Rows, has_bounds, may_have, predicates, rows_of, stored, stored_rows
+from tests.table_conformance import compact
+
+NAN = float("nan")
+FAR = 2_932_897
+"""The first day of the year 10000."""
+HIDDEN = {
+    "a NaN": Predicate("x", ">", 100.0),
+    "a NaN inside of a struct": Predicate("st.y", ">", 100.0),
+    "a decimal beyond 64 bits": Predicate("d0", ">", Decimal(10**19)),
+    "many digits behind the point": Predicate("d18", ">", Decimal(1)),
+    "more digits than a double has": Predicate("d2", "=", Decimal("90071992547409.93")),
+    "a day beyond year 9999": Predicate("day", ">=", FAR),
+    "a character beyond U+100000": Predicate("s", "=", "\U0010ffff"),
+}
+VALUES: dict[str, list[Any]] = {
+    "x": [1.0, NAN],
+    "st.y": [1.0, NAN],
+    "d0": [Decimal(1), Decimal(10**20)],
+    "d18": [Decimal("0.5"), Decimal("1.000000000000000001")],
+    "d2": [Decimal("0.01"), Decimal("90071992547409.93")],
+    "day": [0, FAR],
+    "s": ["a", "\U0010ffff"],
+}
+
+
+class Reader:
+    """Of the newest version of a table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table = DeltaTable(path)
+        self.files: dict[str, Any] = {}
+        """With their statistics."""
+        for version in range(self._table.version() + 1):
+            for action in actions(LocalFolder(path), version):
+                if (add := action.get("add")) is not None:
+                    self.files[add["path"]] = json.loads(add.get("stats", "null"), parse_float=Decimal)
+                elif "remove" in action:
+                    self.files.pop(action["remove"]["path"], None)
+
+    def found(self, predicate: Predicate) -> dict[str, list[int]]:
+        """By each engine."""
+        found = {"delta-rs": self.by_delta_rs(predicate), "DuckDB": self._by_duckdb(predicate)}
+        # Of a column without bounds in the log it leaves out rows of any table, also of Spark's.
+        if all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
+            dataset = self._table.to_pyarrow_dataset()
+            found["delta-rs' dataset"] = dataset.to_table(["id"], predicate.expression())["id"].to_pylist()
+        return {engine: sorted(ids) for engine, ids in found.items()}
+
+    def by_delta_rs(self, predicate: Predicate) -> list[int]:
+        sql = f"select id from t where {predicate.sql('datafusion')}"
+        found: list[int] = pa.table(QueryBuilder().register("t", self._table).execute(sql).read_all())["id"].to_pylist()
+        return found
+
+    def _by_duckdb(self, predicate: Predicate) -> list[int]:
+        """It reads the files that statistics leave: an extension that knows the log is no package of PyPI."""
+        left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
+        query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
+        files = [str(self._path / name) for name in left]
+        return [row[0] for row in duckdb.execute(query, [files]).fetchall()] if files else []
+
+
+def without_statistics(path: Path, rows: pa.Table) -> Reader:
+    """Of a table of these rows whose log and footers have none."""
+    stored(path, [])
+    pq.write_table(rows, path / "part-0.parquet", write_statistics=False)
+    add = {
+        "path": "part-0.parquet",
+        "partitionValues": {},
+        "size": (path / "part-0.parquet").stat().st_size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    assert write_entry(LocalFolder(path), DeltaTable(path).version() + 1, [{"add": add}])
+    return Reader(path)
+
+
+def assert_nothing_is_hidden(table: Reader, bare: Reader, predicate: Predicate) -> None:
+    found, there = table.found(predicate), bare.found(predicate)
+    assert found == {engine: there[engine] for engine in found}, predicate
+
+
+@st.composite
+def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], list[Predicate]]:
+    files = draw(st.lists(st.tuples(rows_of(), st.booleans()), min_size=2, max_size=4))
+    return files, draw(st.lists(predicates([rows for rows, _ in files]), min_size=12, max_size=12))
+
+
+@given(tables_and_predicates(), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_what_is_found_through_statistics_is_what_is_found_without(
+    drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool
+) -> None:
+    files, wanted = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "orders")
+        lake = stored(path, files)
+        bare = without_statistics(Path(folder, "bare"), stored_rows(path))
+        if is_compacted:
+            assert compact(lake.table).files_added == 1
+        table = Reader(path)
+
+        for predicate in wanted:
+            assert_nothing_is_hidden(table, bare, predicate)
+
+
+def hiding() -> list[tuple[Rows, bool]]:
+    """Two files with the values of which a compaction by delta-rs has hidden the larger ones."""
+    rows = {place: VALUES.get(place, [None, None]) for place in PLACES}
+    return [(rows, True), ({place: [values[0], None] for place, values in rows.items()}, True)]
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_a_compaction_hides_nothing(path: Path, what: str) -> None:
+    lake = stored(path, hiding())
+    bare = without_statistics(path.with_name("bare"), stored_rows(path))
+
+    compact(lake.table)
+
+    table = Reader(path)
+    assert_nothing_is_hidden(table, bare, HIDDEN[what])
+    assert table.by_delta_rs(HIDDEN[what]) == [1]
+
+
+@pytest.fixture
+def by_delta_rs(path: Path) -> LakeStorage:
+    """A table that was compacted as kctl did it before: what delta-rs makes of its files."""
+    lake = stored(path, hiding())
+    DeltaTable(path).optimize.compact()
+    return lake
+
+
+def test_what_delta_rs_has_compacted_is_written_anew(by_delta_rs: LakeStorage, path: Path) -> None:
+    bare = without_statistics(path.with_name("bare"), stored_rows(path))
+    assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
+    compaction = Compaction(by_delta_rs.table)
+
+    done = compaction.run(compaction.inexact_files(besides=[]))
+
+    assert (done.files_removed, done.files_added) == (1, 1)
+    table = Reader(path)
+    for predicate in HIDDEN.values():
+        assert_nothing_is_hidden(table, bare, predicate)
+    assert Compaction(LakeTable(LocalFolder(path))).inexact_files(besides=[]) == []
