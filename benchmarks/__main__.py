@@ -27,6 +27,7 @@ LONG = {
     "kafka_tool": ("--runs", "40"),
     "lake": ("--rounds", "20"),
     "lake_commits": ("--commits", "3000", "--seconds", "60"),
+    "lake_commits_s3": ("--commits", "300"),
     "master_at_rest": ("--seconds", "300"),
     "master_under_load": ("--seconds", "1800"),
     "pipeline": ("--rounds", "15"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
+from typing import Self
 
 __all__ = ["UnconditionalProxy"]
 
@@ -24,7 +25,7 @@ class UnconditionalProxy:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> UnconditionalProxy:
+    def __enter__(self) -> Self:
         self._begin(self._accept)
         return self
 

@@ -213,7 +213,8 @@ def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
     try:
         delta.sql(statement)
     except DeltaRefused as refused:
-        if "FILE_NOT_EXIST" in str(refused) and "/_delta_log/" in str(refused):
+        is_of_file = "FILE_NOT_EXIST" in str(refused) and "/_delta_log/" in str(refused)
+        if is_of_file or "None.get" in str(refused):  # so where it tries another checkpoint than one that is gone
             try:
                 delta.sql(statement)
             except DeltaRefused as again:
