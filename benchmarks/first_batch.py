@@ -35,7 +35,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.topics import create_topic
 
 TOPIC, PARTITIONS, RATE = "demo", 8, 2000.0
-STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "kctl_agent.worker reads "}
+STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "reads "}
 """What a worker's log has when it has come to a step."""
 LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ \S+ (?P<text>.*)")
 

@@ -4,9 +4,10 @@ One broker, and a fleet of one worker with an engine as `kctl start` begins it, 
 producer sends 4,000 messages a second to partitions in turn. A message waits from its timestamp, which the producer
 gives it, to the time at which the file storage notes its block, in the transaction that stores it.
 
-    python -m benchmarks.stored_latency [--partitions 8 400 1000] [--seconds 30]
+    python -m benchmarks.stored_latency [--partitions 8 400 1000] [--seconds 30] [--backlog 4000000]
 
-Prints a JSON line for each: milliseconds, of what was sent in the last so many seconds.
+Prints a JSON line for each: milliseconds, of what was sent in the last so many seconds; and for 400 partitions how many
+rows a second four workers store of a backlog, between their first tenth and the last one.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from threading import Event
-from time import time
+from time import monotonic, time
 
 import numpy as np
 
-from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
+from benchmarks._fleet import TOPIC, Fleet, produce, progress, running_broker, until
+from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.testing.topics import create_topic
 from kctl_agent.storage.block import decode
@@ -35,7 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the time from produced to stored, with many partitions")
     parser.add_argument("--partitions", type=int, nargs="+", default=[8, 400, 1000])
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--backlog", type=int, default=4_000_000)
     options = parser.parse_args()
+    if options.backlog:
+        print(json.dumps(_backlog(options.backlog)), flush=True)
     for partitions in options.partitions:
         with running_broker() as (broker, place):
             create_topic(broker.bootstrap_servers, TOPIC, partitions)
@@ -59,6 +64,31 @@ def main() -> None:
             "p99_ms": round(p99),
         }
         print(json.dumps(line), flush=True)
+
+
+def _backlog(records: int) -> dict[str, object]:
+    with running_broker() as (broker, place):
+        create_topic(broker.bootstrap_servers, TOPIC, 400)
+        produce(broker, records, 100)
+        fleet = DemoFleet(place / "fleet")
+        (place / "fleet" / "logs").mkdir(parents=True)
+        fleet.configure(bootstrap_servers=broker.bootstrap_servers, topic=TOPIC, workers=4)
+        fleet.start()
+        try:
+            at: list[tuple[float, int]] = []
+
+            def is_stored() -> bool:
+                answer = fleet.ask("workers")
+                at.append((monotonic(), sum(row["rows_total"] or 0 for row in answer["rows"]) if answer else 0))
+                return at[-1][1] >= 0.9 * records
+
+            until(is_stored, "the backlog is stored", 300)
+        finally:
+            fleet.stop()
+    began, first = next(each for each in at if each[1] >= 0.1 * records)
+    ended, last = at[-1]
+    rate = round((last - first) / (ended - began))
+    return {"benchmark": "backlog", "partitions": 400, "rows_per_second": rate, "target": 100_000, "met": rate >= 1e5}
 
 
 def _waited(storage: Path, began: float) -> np.ndarray:

@@ -1,8 +1,9 @@
-"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, and reports what is wrong.
-For `kctl config check`: in a process of its own, for what is imported may do anything.
+"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, calls a transform with no
+records where there is a Java for Spark, and reports what is wrong. For `kctl config check`: in a process of its own,
+for what is imported may do anything.
 
-Reads `{"kind": "handler" | "transform", "name": …, "import_dir": …}` from stdin and writes `{"error": …, "traceback":
-…}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
+Reads `{"kind": "handler" | "transform" | "batch_transform", "name": …, "import_dir": …}` from stdin and writes
+`{"error": …, "traceback": …}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,9 +39,14 @@ def _loader(kind: str) -> Callable[[str, Path], object]:
         from kctl_agent.sinker.handler import load
 
         return lambda name, import_dir: load(name, 1.0, import_dir)
-    from kctl_agent.worker.query.transform import load_transform
+    from kctl_agent.worker.query.transform import load_transform, try_transform
 
-    return load_transform
+    def called(name: str, import_dir: Path) -> None:
+        transform = load_transform(name, import_dir)
+        if shutil.which("java") or os.environ.get("JAVA_HOME"):
+            try_transform(transform, name, is_of_batches=kind == "batch_transform")
+
+    return called
 
 
 def _wrong_with(load: Callable[[str, Path], object], name: str, import_dir: Path) -> tuple[str | None, str | None]:

@@ -65,7 +65,8 @@ def _check(
 
     Starts no fleet and asks no broker and no object store. Files of secrets are read, and the packages and
     the folder that a table needs are looked for; folders that another user could change are refused. Handler and
-    transform are imported, each in a process of its own. What else `kctl start` finds on its machine (Java, a port in
+    transform are imported, each in a process of its own, and the transform is called with no records, in a Spark of
+    that process, where there is Java. What else `kctl start` finds on its machine (Java, a port in
     use, folders that cannot be written) is not checked. Exit code 2 if the configuration or the code that it names
     cannot be used.
     """

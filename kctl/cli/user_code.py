@@ -43,7 +43,11 @@ def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
     folder = config.path.absolute().parent
     named = (
         ("handler", "sinkers.handler", config.sinkers.handler),
-        ("transform", "workers.transform", config.workers.transform),
+        (
+            "batch_transform" if config.storage.mode == "lake" else "transform",
+            "workers.transform",
+            config.workers.transform,
+        ),
     )
     for kind, setting, name in named:
         if name:

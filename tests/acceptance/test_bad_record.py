@@ -16,7 +16,7 @@ from tests.acceptance.transforms import POISON
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
-WHY = "ValueError: the price of order 7 is no number"
+WHY = "ValueError: the price of order 7 is no number (transforms.py:131)"
 BAD, GOOD = 2, (0, 1, 3)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +37,9 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
     fleet.send(1, POISON)
     eventually(lambda: fleet.workers()["worker-0"]["queries_failed"] >= 2, SETTLE_SECONDS, "it was begun again")
     row = fleet.workers()["worker-0"]
-    assert row["last_error"].startswith(f"{WHY}; next try in ")
+    assert re.match(rf"{WHY} \(transforms.py:\d+\); next try in ", row["last_error"])
     [event] = [event for event in row["events"] if event["kind"] == "query_failed"]
-    assert event["text"] == WHY
+    assert event["text"].startswith(f"{WHY} (transforms.py:")
     assert WHY in fleet.kctl("status", exit_code=None).stdout.replace("\n", "")
     assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "the query was begun again, not the process"
     eventually(lambda: counted(fleet) >= 2, SETTLE_SECONDS, "it is counted")
@@ -47,6 +49,33 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
     eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is shown")
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, 11)
+
+
+@pytest.mark.long
+def test_a_transform_that_raises_is_called_again_by_the_same_worker(
+    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrected = short_dir / "corrected"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_RAISES_UNTIL", str(corrected))
+    fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:raises"')
+    fleet.start()
+    fleet.send(10)
+
+    def workers() -> list[dict[str, Any]]:
+        return list(fleet.workers().values())
+
+    eventually(
+        lambda: any("raised KeyError: 'price' (transforms.py:" in (row["last_error"] or "") for row in workers()),
+        START_SECONDS,
+        "what was raised is shown with its place",
+    )
+    pid = fleet.workers()["worker-0"]["pid"]
+
+    corrected.touch()
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is stored and committed")
+    row = fleet.workers()["worker-0"]
+    assert (row["pid"], row["supervisor"]["restarts"], row["last_error"]) == (pid, 0, None)
 
 
 def counted(fleet: Fleet) -> float:

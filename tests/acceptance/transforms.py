@@ -19,6 +19,7 @@ __all__ = [
     "fewer_marked_when_repaired",
     "marks_at_random",
     "orders_when_repaired",
+    "raises",
     "sets_what_is_static",
     "shuffles",
     "slow",
@@ -40,6 +41,13 @@ def slow(frame: DataFrame) -> DataFrame:
             yield batch
 
     return frame.mapInArrow(hold, frame.schema)
+
+
+def raises(frame: DataFrame) -> DataFrame:
+    """Until the file is there that `KCTL_RAISES_UNTIL` names."""
+    if not os.path.exists(os.environ["KCTL_RAISES_UNTIL"]):
+        raise KeyError("price")
+    return frame
 
 
 def drops_offsets(frame: DataFrame) -> DataFrame:

@@ -35,7 +35,8 @@ def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kc
     ran = kctl("config", "check", "-c", handler)
 
     assert (ran.code, ran.out) == (0, f"{handler} can be used\n")
-    assert kctl("config", "check", "-c", config("def clean(frame): return frame", TRANSFORM)).code == 0
+    transform = config("def clean(frame): return frame", TRANSFORM)
+    assert kctl("config", "check", "--timeout", "120", "-c", transform).code == 0
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,17 @@ def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl
     assert (checked.code, checked.out) == (0, f"{path} can be used by `kctl kafka`: contexts dev, prod\n")
     assert started.code == 2
     assert f"{path} has no [kafka]; its contexts are prod, dev: `kctl kafka COMMAND --context prod`" in started.err
+
+
+@pytest.mark.real
+def test_a_transform_is_called_with_no_records_and_what_it_raises_is_reported_with_its_place(
+    kctl: Kctl, config: Config
+) -> None:
+    raising = config("def clean(frame):\n    return frame.select('no_such_column')\n", TRANSFORM)
+    ran = kctl("config", "check", "--timeout", "120", "-c", raising)
+    assert ran.code == 2
+    assert "the transform shop:clean raised AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in ran.err
+    assert "(shop.py:2)" in ran.err
 
 
 def test_a_transform_that_cannot_be_imported_is_reported(kctl: Kctl, config: Config) -> None:

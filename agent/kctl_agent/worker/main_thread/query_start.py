@@ -24,6 +24,7 @@ from kctl_agent.worker.offsets.positions import Moved
 from kctl_agent.worker.offsets.progress import Progress
 from kctl_agent.worker.offsets.start_offsets import Decided, StartOffsets
 from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.transform import TransformFailed
 from kctl_agent.worker.stats import WorkerStats
 
 __all__ = ["QueryStart"]
@@ -110,7 +111,7 @@ class QueryStart:
 def _may_pass(error: Exception) -> bool:
     """Whether it keeps a query from starting now, and perhaps not at the next try: a full disk, a cluster that is
     away. Not the end of the JVM of this process."""
-    if isinstance(error, (KafkaError, StorageError, DriverLost)):
+    if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -11,12 +11,14 @@ import re
 from dataclasses import dataclass
 
 from kctl_agent.errors import StorageError
+from kctl_agent.process.tracebacks import innermost
 from kctl_agent.storage.base import StorageUnusable
 
 __all__ = ["Failure", "TaskFailed", "failure"]
 
 MAX_TEXT = 500
 PY4J = "An error occurred while calling"
+FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 """Before the name of the exception's class, on the line behind Py4J's own."""
 
@@ -57,7 +59,8 @@ def _one_line(error: BaseException) -> str:
         first, *more = lines or [type(error).__name__]
         return (JAVA_CLASS.sub("", more[0]) if more and first.startswith(PY4J) else first)[:MAX_TEXT]
     after = lines[traces[-1] + 1 :]
+    place = innermost((file, int(number)) for line in after for file, number in FILE.findall(line))
     raised = [
         line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line
     ]
-    return (raised[-1] if raised else after[-1])[:MAX_TEXT]
+    return (raised[-1] if raised else after[-1])[: MAX_TEXT - len(place)] + place

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.spark.session import lost_jvm
+from kctl_agent.worker.query.transform import TransformFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +67,16 @@ def task_count(sizes: Collection[int], at_a_time: int) -> int:
     return min(len(sizes), UNEVEN_TASKS * at_a_time if is_uneven else at_a_time)
 
 
+def _fixed_by(error: Exception) -> str | None:
+    """The configuration that could not be set, if that is what was raised."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:
+        return None
+    parameters = error.getMessageParameters() or {}
+    return str(parameters.get("key", "this configuration")).strip('"')
+
+
 class BatchPut(ABC):
     """The driver's side of a storage, with the user's transform. `token` is what a batch's own errors are known by
     (`batch_failure`)."""
@@ -76,15 +88,14 @@ class BatchPut(ABC):
 
     def transformed(self, frame: DataFrame) -> DataFrame:
         """What the user's transform makes of records. Raises BootstrapError where it sets configuration that is the
-        same for all sessions of a driver, and whatever it raises itself."""
-        from pyspark.errors import PySparkException
-
+        same for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
         try:
             return self._transform(frame)
-        except PySparkException as error:
-            if error.getCondition() not in FIXED:
+        except Exception as error:
+            if lost_jvm(error) is not None:
                 raise
-            key = (error.getMessageParameters() or {}).get("key", "this configuration").strip('"')
+            if (key := _fixed_by(error)) is None:
+                raise TransformFailed(self.name, error) from error
             raise BootstrapError(
                 f"the transform {self.name} cannot set {key}: Spark fixes it when the driver starts; set it in "
                 "[spark.conf], for all workers"

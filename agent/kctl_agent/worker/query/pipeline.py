@@ -34,7 +34,7 @@ from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.requeue_put import RequeuePut
-from kctl_agent.worker.query.transform import load_transform
+from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -178,14 +178,17 @@ class Pipeline:
         )
         self._requeue_put: RequeuePut | None = None
         self._driver = self._new_driver()
+        self._is_called = False
+        """The transform, in this process."""
         self._is_checked = False
+        """What it makes, in this session."""
 
     def open(self) -> None:
         """Start the JVM and the session where they are the worker's own, and check the user's transform. Raises
         BootstrapError."""
         self._driver.open()
         if self._driver.session is not None:
-            self._check()
+            self._check_early()
 
     def connect(self) -> str | None:
         """Make sure that there is a session, where it can be had without waiting for it; else why there is none.
@@ -193,11 +196,19 @@ class Pipeline:
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
+            self._is_checked = False
             try:
-                self._check()
+                self._check_early()
             except DriverLost as error:
                 return str(error)
         return why
+
+    def _check_early(self) -> None:
+        """A transform that raises is no reason to end: the next query calls it again, and it is its failure then."""
+        try:
+            self._check()
+        except TransformFailed as error:
+            log.warning("%s", error)
 
     def _new_driver(self) -> Driver:
         settings = self._settings
@@ -209,13 +220,14 @@ class Pipeline:
         """What distinguishes executors' Pythons of this code from those of another. In the next engine the code is
         loaded anew: what it made in the last one, such as a `udf` of its module, is gone."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
-        if self._is_checked and transform:
+        if self._is_called and transform:
             forget_code(transform, import_dir)
             self._transform = load_transform(transform, import_dir)
             self._requeue_put = None
         return code_version(import_dir)
 
     def _check(self) -> None:
+        self._is_called = True
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
         with self._driver_used():
             self.batch_put(self._storage).check(self._source({topic: Source(0, None)}))
@@ -277,7 +289,9 @@ class Pipeline:
 
     def start(self, sources: Mapping[TopicPartition, Source]) -> None:
         """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
-        when there is no driver any more."""
+        when there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
+        if not self._is_checked:
+            self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
         run = _Run(self._storage, sources, checkpoint, self)
         seconds = self._settings.pipeline.trigger_seconds

@@ -23,10 +23,7 @@ from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import PartitionPlan
 
-__all__ = ["COLUMNS", "RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
-
-COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""What a user's transform must keep."""
+__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
 
 HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"

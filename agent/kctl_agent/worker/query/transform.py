@@ -8,17 +8,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl_agent.errors import AgentError
 from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
-from kctl_agent.worker.query.put import COLUMNS
+from kctl_agent.process.tracebacks import first_line, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["check_transform", "load_transform"]
+__all__ = ["COLUMNS", "TransformFailed", "check_transform", "load_transform", "try_transform"]
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""What a user's transform must keep."""
+RECORDS = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""As Spark's source for Kafka has them."""
 
 NODE = re.compile(r"\W*(\w+)")
 """The name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
+
+
+class TransformFailed(AgentError):
+    """The user's transform raised an exception where it was called; it is called again with the next query."""
+
+    code = "transform_failed"
+    retriable = True
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        super().__init__(f"the transform {name} raised {type(error).__name__}: {first_line(error)}{place_of(error)}")
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
@@ -54,3 +73,16 @@ def check_transform(name: str, frame: DataFrame) -> None:
             f"the transform {name} moves records ({', '.join(moved)}); it must be stateless and leave each record "
             "in its partition and order"
         )
+
+
+def try_transform(transform: Callable[[DataFrame], DataFrame], name: str, *, is_of_batches: bool) -> None:
+    """Call it with no records, in a Spark of this process. Raises BootstrapError."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        made = transform(spark.createDataFrame([], RECORDS))
+    except Exception as error:
+        raise BootstrapError(str(TransformFailed(name, error))) from error
+    if not is_of_batches:
+        check_transform(name, made)

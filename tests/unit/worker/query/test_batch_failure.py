@@ -48,6 +48,17 @@ def test_a_record_that_an_exception_quotes_cannot_pass_for_the_storage(text: str
     assert not in_driver(ValueError(text)).is_storage
 
 
+def test_an_exception_of_the_users_code_in_a_task_is_shown_with_its_place() -> None:
+    trace = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "/srv/fleet/transform.py", line 2, in price\n    return 1 / int(value)\n'
+        '  File "/venv/lib/python3.11/site-packages/pyspark/worker.py", line 90, in wrapped\n    process()\n'
+        "ZeroDivisionError: division by zero\n"
+    )
+
+    assert failure(RuntimeError(trace), TOKEN).text == "ZeroDivisionError: division by zero (transform.py:2)"
+
+
 def test_of_an_exception_of_java_the_class_and_the_first_line_are_shown() -> None:
     text = (
         "An error occurred while calling o176.collectToPython.\n"
