@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kctl_agent.storage.base import Storage, StorageError
+from kctl_agent.storage.base import Storage, StorageError, StorageMisconfigured
 from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
-from kctl_agent.storage.lake.packages import need_packages
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.redis.client import REPLY_SECONDS
@@ -63,7 +63,7 @@ def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
         StorageMisconfigured: a package is missing, or the file with the keys of an object store cannot be read.
         TableRefused: a kind of table that cannot be there.
     """
-    need_packages(settings)
+    _need_packages(settings["uri"])
     return LakeStorage(
         _folder(settings),
         partition_by=settings["partition_by"],
@@ -71,6 +71,17 @@ def open_lake(settings: Mapping[str, Any]) -> LakeStorage:
         merge_schema=settings["merge_schema"],
         limits=Limits.of(settings),
     )
+
+
+def _need_packages(uri: str) -> None:
+    """Those of a table, each an extra of `kctl-agent`, before anything of them is imported."""
+    needed = {"deltalake": 'storage.mode = "lake"'}
+    if uri.startswith("s3://"):
+        needed["obstore"] = "storage.uri = s3://…"
+    if missing := {name: why for name, why in needed.items() if find_spec(name) is None}:
+        raise StorageMisconfigured(
+            f"{' and '.join(missing.values())} needs {', '.join(missing)}: pip install {' '.join(missing)}"
+        )
 
 
 def _folder(settings: Mapping[str, Any]) -> Folder:
