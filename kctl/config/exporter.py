@@ -10,8 +10,10 @@ from kctl.config.load import CLUSTERS, clusters, read, sections
 from kctl.config.sections import Cluster, Exporter, Http, Log, Status
 from kctl.errors import ConfigError
 
-__all__ = ["ExporterConfig", "load_exporter"]
+__all__ = ["PORT", "ExporterConfig", "load_exporter"]
 
+PORT = 9751
+"""Where nothing else is set: a fleet's master on the same machine has the default of `http.port`."""
 _SECTIONS = ("exporter", "status", "http", "log")
 
 
@@ -40,6 +42,7 @@ def load_exporter(
     """
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     values, _, document = read(None if path is None else where, env, overrides)
+    values.setdefault("http.port", PORT)
     built = sections(where, values, _SECTIONS)
     if servers is not None:
         if given := list(document.get(CLUSTERS, {})):

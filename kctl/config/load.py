@@ -33,6 +33,8 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """
     path = path.absolute()
     values, sources, _ = read(path, env, overrides)
+    if "fleet.data_dir" in values:
+        values.setdefault("storage.path", values["fleet.data_dir"] / "storage.sqlite")
     config = Config(
         path=path,
         sources={name: sources.get(name, "default") for name in _SETTINGS},

@@ -335,7 +335,8 @@ class Storage:
     )
     path: Path = setting(
         Path("data/storage.sqlite"),
-        "The SQLite file, with mode `directly` for stored offsets and dead letters; all workers share it. Not on NFS.",
+        "The SQLite file, with mode `directly` for stored offsets and dead letters; all workers share it. Not on NFS. "
+        "By default it is `storage.sqlite` in `fleet.data_dir`.",
     )
     url: str = setting(
         "redis://localhost:6379/0",
@@ -618,7 +619,12 @@ class Http:
         "`insecure`.",
         pattern=(r"\S+", "a host name or an IP address"),
     )
-    port: int = setting(9750, "The port to listen on; 0: any free one, see `kctl status`.", minimum=0, maximum=65535)
+    port: int = setting(
+        9750,
+        "The port to listen on, by default 9751 for `kctl exporter`; 0: any free one, see `kctl status`.",
+        minimum=0,
+        maximum=65535,
+    )
     token_file: str = setting(
         "",
         "A file that holds the bearer token, of at least 16 characters, or two while it is rotated, each on a line, "

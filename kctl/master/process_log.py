@@ -94,7 +94,7 @@ class LogRotation:
                 removed = each.rotate()
             except OSError as error:
                 if each.path not in self._failing:
-                    log.warning("action=log_not_rotated log=%s: %s", each.path.name, error.strerror)
+                    log.warning("action=log_not_rotated log=%s: %s", each.path, error.strerror)
                 self._failing.add(each.path)
                 continue
             self._failing.discard(each.path)

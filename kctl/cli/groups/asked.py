@@ -19,7 +19,7 @@ from kctl_agent.errors import NotReady
 
 __all__ = ["URL", "ClusterOption", "GroupsApi", "TokenOption", "UrlOption", "unanswered"]
 
-URL = "http://127.0.0.1:9750"
+URL = "http://127.0.0.1:9751"
 _TIMEOUT_SECONDS = 20.0
 _ERRORS: Mapping[str, type[KctlError]] = {
     ClusterMissing.code: ClusterMissing,

@@ -219,7 +219,7 @@ class OperationLog:
                 self._audit_path, {key: value for key, value in operation.to_json().items() if key != "result"}
             )
         except OSError as error:
-            log.error("action=audit_failed id=%s: %s", operation.id, error.strerror)
+            log.error("action=audit_failed id=%s path=%s: %s", operation.id, self._audit_path, error.strerror)
 
     def _forget_old(self) -> None:
         ended = [id_ for id_ in self._operations if id_ not in self._tasks]

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kctl.cli.groups.asked import URL
 from kctl.config.exporter import load_exporter
+from kctl.config.sections import Http
 from kctl.errors import ConfigError
 
 
@@ -18,4 +20,11 @@ def test_a_cluster_of_the_command_line_beside_those_of_the_file_is_refused(tmp_p
         load_exporter(path, {}, None, "two:9092")
 
     path.write_text("[http]\nport = 1\n")
-    assert load_exporter(path, {}, None, "two:9092").clusters["default"].bootstrap_servers == "two:9092"
+    loaded = load_exporter(path, {}, None, "two:9092")
+    assert (loaded.clusters["default"].bootstrap_servers, loaded.http.port) == ("two:9092", 1)
+
+
+def test_an_exporter_and_a_fleet_on_one_machine_do_not_both_take_the_same_port() -> None:
+    port = load_exporter(None, {}, None, "one:9092").http.port
+
+    assert (port, Http().port, URL) == (9751, 9750, f"http://127.0.0.1:{port}")

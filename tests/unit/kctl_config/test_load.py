@@ -40,6 +40,16 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
     assert config.storage.path == tmp_path / "data/storage.sqlite"
 
 
+def test_the_data_dir_moves_the_storage_too_unless_that_has_a_place_of_its_own(
+    written: Written, tmp_path: Path
+) -> None:
+    moved = SMALLEST + '[fleet]\ndata_dir = "/srv/kctl"\n'
+
+    assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
+    assert written(SMALLEST, {"KCTL_FLEET_DATA_DIR": "other"}).storage.path == tmp_path / "other/storage.sqlite"
+    assert written(moved + '[storage]\npath = "s.sqlite"\n').storage.path == tmp_path / "s.sqlite"
+
+
 def test_a_later_source_wins_and_is_remembered(written: Written) -> None:
     text = SMALLEST + '[workers]\ncount = 2\n[log]\nlevel = "DEBUG"\n'
 

@@ -71,7 +71,7 @@ class FileWriter(Writer):
             with noting_disk_errors(self._path), in_turn(self._folder), transaction(self._db):
                 puts = [self._put(chunk, each) for chunk, each in zip(chunks, blocks, strict=True)]
         except sqlite3.Error as error:
-            raise StorageUnusable(f"{_names(chunks)} could not be stored: {error}") from error
+            raise StorageUnusable(f"{_names(chunks)} could not be stored in {self._path}: {error}") from error
         self._count(sum(put.bytes for put in puts))
         return puts
 
