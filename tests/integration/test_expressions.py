@@ -24,6 +24,7 @@ from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.ping import Pings
 from kctl.reduce.workers import Workers
 from kctl.rows.storage import StorageStats, TableStats
+from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import CommitStats, SinkerStats, WorkerRow
 from kctl.status import Assessment, Status
 from tests.conftest import eventually
@@ -110,6 +111,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
         events_total={"rebalance": tick, **lost},
         memory_limit_bytes={"worker-0": 1000},
+        verdict=Verdict(Finding(Level.FAILING if is_sick else Level.OK, "brokers", "no broker answers", 0.0)),
     )  # fmt: skip
 
 
