@@ -121,15 +121,16 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: Operation, first: Callable[[], None] = lambda: None) -> None:
-        """Once, and `first` with it: an operation of an id that is known already is the same one, asked again over a
-        new connection, or was cancelled before it came."""
+        """Once, and `first` with it, whose error means that it was not: an operation of an id that is known already is
+        the same one, asked again over a new connection, or was cancelled before it came."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
-            self._keep(operation.id, Outcome())
-            if self._dropped(operation) is None:
+            if time.monotonic() < operation.until:
                 first()
                 self._waiting.append(operation)
+            self._keep(operation.id, Outcome())
+            self._dropped(operation)
 
     def take(self) -> list[Operation]:
         """What was accepted since the last time, oldest first."""
