@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kctl import __version__, fleets
 from kctl.config import Config
+from kctl.errors import RunDirUnusable
 from kctl.start.checks import ABOUT_NAME
 from kctl_agent.errors import PathError
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """master.json and the entry in the list of fleets, for as long as the master runs."""
+    """master.json and the entry in the list of fleets, for as long as the master runs. Raises RunDirUnusable."""
     path = config.fleet.run_dir / ABOUT_NAME
     about = {
         "pid": os.getpid(),
@@ -33,10 +34,13 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
         "fleet": config.fleet.name,
     }
     beside = path.with_suffix(".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(about, file)
-    beside.replace(path)
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(about, file)
+        beside.replace(path)
+    except OSError as error:
+        raise RunDirUnusable(f"{path} cannot be written ({error.strerror}): correct fleet.run_dir") from error
     entry = _listed(config, config_path)
     try:
         yield
@@ -52,5 +56,5 @@ def _listed(config: Config, config_path: Path) -> Path | None:
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:
-        log.warning("action=not_listed: %s; name this fleet with -c", error)
+        log.warning("action=not_listed path=%s: %s; name this fleet with -c", fleets.registry_dir(os.environ), error)
         return None
