@@ -61,6 +61,8 @@ class Health:
     heartbeat_at: float
     progress_at: float
     """When it last finished a batch, or was not expected to."""
+    batch_at: float = float("-inf")
+    """When it was last seen to have finished one."""
     state: str | None = None
     batches_total: int | None = None
     progress: int | None = None
@@ -95,6 +97,7 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
         health,
         heartbeat_at=now,
         progress_at=now if is_well else health.progress_at,
+        batch_at=now if (beat.batches_total or 0) > (health.batches_total or 0) else health.batch_at,
         state=beat.state,
         batches_total=beat.batches_total,
         progress=beat.progress,

@@ -85,10 +85,11 @@ class ProcessSupervisor:
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         given_up: Callable[[str], None] = lambda _: None,
-        stalled_from_start: Callable[[str], None] = lambda _: None,
+        stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
         """`at_start` gives the settings of a new process beyond its launch's; `given_up` is called with its name when
-        it is fatal, `stalled_from_start` when it is replaced because it has never finished a batch."""
+        it is fatal, `stalled_from_start` when it is replaced because it has never finished a batch, with the time since
+        which it has stalled."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -129,6 +130,11 @@ class ProcessSupervisor:
     @property
     def state(self) -> State:
         return self._status.state
+
+    @property
+    def since(self) -> float:
+        """When it entered its state, by the monotonic clock."""
+        return self._status.since
 
     @property
     def incarnation(self) -> int:
@@ -332,12 +338,13 @@ class ProcessSupervisor:
         unhealthy = judge(self.policy.rules, self._health, time.monotonic())
         if unhealthy is not None:
             is_from_start = unhealthy.cause is Cause.STALLED and not self._health.batches_total
+            since = self._health.progress_at
             self._health = None  # one verdict for each incarnation
             self._last_error = unhealthy.why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, unhealthy.cause, unhealthy.why)
             self._post(Replace(unhealthy.cause, unhealthy.at_once))
             if is_from_start:
-                self._stalled_from_start(self.name)
+                self._stalled_from_start(self.name, since)
 
     async def _end(self, child: Child, event: Event) -> None:
         started = time.monotonic()

@@ -168,8 +168,13 @@ class Supervisor:
             self._on_stalled_from_start,
         )
 
-    def _on_stalled_from_start(self, name: str) -> None:
-        """A worker gets nowhere from its start: the engine may be what is wrong, although it answers."""
-        if self.process(name).launch.kind == "worker":
-            for engine in self._engines:
-                engine.replace(Cause.STALLED, f"{name} has finished no batch in it")
+    def _on_stalled_from_start(self, name: str, since: float) -> None:
+        """A worker gets nowhere from its start: the engine may be what is wrong, although it answers. Not where any
+        worker has finished a batch in it meanwhile."""
+        if self.process(name).launch.kind != "worker":
+            return
+        healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]
+        last_batch = max((health.batch_at for health in healths if health is not None), default=float("-inf"))
+        for engine in self._engines:
+            if last_batch < max(since, engine.since):
+                engine.replace(Cause.STALLED, f"{name} stalls, and no worker has finished a batch in it")

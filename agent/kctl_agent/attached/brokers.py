@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from kctl_agent.attached.partition_offsets import answered_offsets
+from kctl_agent.kafka_clients import opened
 
 __all__ = ["EndOffsets", "last_progress", "servers_of"]
 
@@ -23,8 +24,11 @@ class EndOffsets:
     def __init__(self, bootstrap_servers: str) -> None:
         from kafka.admin import KafkaAdminClient
 
-        self._admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap_servers, client_id="kctl-attached", request_timeout_ms=_TIMEOUT_MS
+        self._admin = opened(
+            KafkaAdminClient,
+            bootstrap_servers=bootstrap_servers,
+            client_id="kctl-attached",
+            request_timeout_ms=_TIMEOUT_MS,
         )
         self._starts: dict[Partition, int] = {}
         self._starts_at = float("-inf")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kctl_agent.stale_coordinators import forget_coordinators
+from kctl_agent.kafka_clients import forget_coordinators, opened
 
 __all__ = ["ShadowGroup"]
 
@@ -26,8 +26,11 @@ class ShadowGroup:
 
         self._group = group
         self._done: dict[Partition, int] = {}
-        self._admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap_servers, client_id="kctl-shadow", request_timeout_ms=_TIMEOUT_MS
+        self._admin = opened(
+            KafkaAdminClient,
+            bootstrap_servers=bootstrap_servers,
+            client_id="kctl-shadow",
+            request_timeout_ms=_TIMEOUT_MS,
         )
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:

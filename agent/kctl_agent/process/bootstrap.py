@@ -21,12 +21,13 @@ from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.object_store import StoreMisconfigured
 from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
-from kctl_agent.process.outages import outage
+from kctl_agent.process.outages import disk_error, outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.server import AgentServer
 
 __all__ = [
     "EX_CONFIG",
+    "EX_TEMPFAIL",
     "BootstrapError",
     "Settings",
     "begin",
@@ -106,12 +107,12 @@ def begin(
         return EX_CONFIG if outage(error) is None else EX_TEMPFAIL
     except AgentError as error:
         _LOG.error("%s", error)
-        return exit_code(error)
+        return exit_code(error, settings.scratch_dir)
 
 
-def exit_code(error: BaseException) -> int:
+def exit_code(error: BaseException, scratch_dir: Path) -> int:
     """Of a process that ends because of an error that is not one of its configuration."""
-    return 1 if outage(error) is None else EX_TEMPFAIL
+    return 1 if outage(error) is None and disk_error(scratch_dir) is None else EX_TEMPFAIL
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:

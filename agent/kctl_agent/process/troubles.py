@@ -46,7 +46,8 @@ class Troubles:
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
-            trouble = replace(before, why=why, is_reported=before.is_reported and before.why == why)
+            is_known = before.why == why or outside is not None
+            trouble = replace(before, why=why, is_reported=before.is_reported and is_known)
         is_due = trouble.is_error(now) and not trouble.is_reported
         self._of[part] = replace(trouble, is_reported=trouble.is_reported or is_due)
         return is_due

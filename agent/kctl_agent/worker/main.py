@@ -25,7 +25,7 @@ from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage import open_lake, open_storage
-from kctl_agent.storage.base import OffsetStore, StorageError
+from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -63,7 +63,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         worker.run()
     except Stopped:
         pass
-    except (BootstrapError, TableRefused) as error:
+    except (BootstrapError, StorageMisconfigured, TableRefused) as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         stats.ended(str(error))
         log_trace(error)
@@ -72,7 +72,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         stats.ended(str(error))
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
         text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
-        code, why = exit_code(error), f"failed: {text}"
+        code, why = exit_code(error, settings.scratch_dir), f"failed: {text}"
         stats.ended(text)
         log.error("%s; leaving", why)
         log_trace(error, KafkaError)

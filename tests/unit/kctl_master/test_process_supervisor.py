@@ -404,17 +404,23 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
         assert "has made no progress for " in (fleet.supervisor.status()[0].last_error or "")
 
 
-@pytest.mark.parametrize(("batches", "is_at_fault"), [(0, True), (7, False)])
-async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced(
-    tmp_path: Path, batches: int, is_at_fault: bool
+@pytest.mark.parametrize(
+    ("batches", "others_read", "is_at_fault"), [(0, False, True), (7, False, False), (0, True, False)]
+)
+async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_another_finishes_batches_in_it(
+    tmp_path: Path, batches: int, others_read: bool, is_at_fault: bool
 ) -> None:
     fleet = Supervised(UP, tmp_path / "log", rules=Rules(60, stalled_seconds=0.2))
     fleet.supervisor._policies = {**fleet.supervisor._policies, "engine": SupervisionPolicy(QUICK, SLOW_PINGS)}
     engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "log-engine")
+    other = replace(fleet.process.launch, name="worker-1", log_path=tmp_path / "log-1")
+    stored = itertools.count(1)
 
     async def answer(name: str, _timeout_seconds: float) -> Heartbeat | None:
         pid = fleet.supervisor.process(name).pid
-        return None if pid is None else Heartbeat(pid, **(fleet.reported if name == "worker-0" else {}))
+        if pid is None or name == "engine":
+            return None if pid is None else Heartbeat(pid)
+        return Heartbeat(pid, **(fleet.reported if name == "worker-0" else {"batches_total": next(stored)}))
 
     def restarts(name: str) -> int:
         [status] = [each for each in fleet.supervisor.status() if each.name == name]
@@ -425,6 +431,9 @@ async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced(
         await fleet.reaches("running")
         process = fleet.supervisor.add(engine)
         await until(lambda: process.state is State.RUNNING)
+        if others_read:
+            reading = fleet.supervisor.add(other)
+            await until(lambda: reading.state is State.RUNNING)
         fleet.reported = {"state": "running", "batches_total": batches, "lag": 100}
         await until(lambda: restarts("engine" if is_at_fault else "worker-0") >= 1)
 

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
-from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.room import Free
 
 __all__ = [
@@ -78,15 +78,18 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
     """A client that connects when it is used, from any thread, and again after errors.
 
     Raises:
-        StorageUnusable: redis-py is not installed, the URL or the file with the password cannot be read.
+        StorageMisconfigured: redis-py is not installed.
+        StorageUnusable: the URL or the file with the password cannot be read.
     """
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
     except ImportError as error:
-        raise StorageUnusable("a Redis storage needs redis-py: pip install redis") from error
+        raise StorageMisconfigured("a Redis storage needs redis-py: pip install redis") from error
+    retry = _retry_class()(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES)
+    retry.give_up_seconds = min(GIVE_UP_SECONDS, reply_seconds)
     options: dict[str, Any] = {
-        "retry": _retry_class()(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES),
+        "retry": retry,
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
         "socket_timeout": reply_seconds,
         "client_name": f"kctl-{os.getpid()}",
@@ -110,8 +113,10 @@ def _retry_class() -> Any:
     from redis.retry import Retry
 
     class BoundedRetry(Retry):  # type: ignore[misc,unused-ignore]
+        give_up_seconds = GIVE_UP_SECONDS
+
         def call_with_retry(self, do: Any, fail: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            give_up_at = time.monotonic() + GIVE_UP_SECONDS
+            give_up_at = time.monotonic() + self.give_up_seconds
 
             def failed(error: Exception, *count: Any) -> None:
                 fail(error, *count)

@@ -18,6 +18,7 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
+from kctl_agent.kafka_clients import opened
 from kctl_agent.kafka_errors import reason
 from kctl_agent.snapshot import MemberInfo
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
@@ -80,7 +81,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             on_leader=self._on_leader,
         )
         session_ms = int(settings.session_timeout_seconds * 1000)
-        self._consumer = KafkaConsumer(
+        self._consumer = opened(
+            KafkaConsumer,
             bootstrap_servers=settings.bootstrap_servers,
             group_id=settings.group,
             group_instance_id=settings.group_instance_id,
@@ -98,15 +100,21 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             **(settings.security.client_settings() if settings.security else {}),
         )
         keep_partition_errors(self._consumer)
-        for topic in settings.topics:
-            self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
+        prepare_each_join(self._consumer)
+        try:
+            for topic in settings.topics:
+                self._consumer.partitions_for_topic(topic)  # a leader that knows no partitions assigns nothing at first
+        except KafkaError:
+            self.close()
+            raise
         self._consumer.subscribe(list(settings.topics), listener=self)
         take_in_metadata(self._consumer)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """What this member may read now; empty while a rebalance or a loss is under way."""
-        if self._suspended or (self._given_up is not None and self._given_up == self._metadata().generation_id):
+        generation: int = self._metadata().generation_id
+        if self._suspended or generation < 0 or generation == self._given_up:
             return frozenset()
         return frozenset(self._consumer.assignment())
 
@@ -161,7 +169,9 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
                 commit = self._commit(offsets, self.note)
-                await self._consumer.commit_async(commit)
+                # Of a coordinator that is not known `commit_async` returns the future of its look-up.
+                coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to await a commit
+                await coordinator._commit_offsets_sync_async(commit, COMMIT_TIMEOUT_MS)  # noqa: SLF001
                 self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
                 if commit.refused:
                     log.warning("%s", refusal(commit.refused))
@@ -229,6 +239,20 @@ def take_in_metadata(consumer: Any) -> None:
     finds that a leader has assigned them without knowing any, and has the whole group join once more."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
+
+
+def prepare_each_join(consumer: Any) -> None:
+    """From now on a member that is evicted between JoinGroup and SyncGroup is told of what it has lost before it joins
+    again. kafka-python 3.0.12 prepares a join once, however often it is begun anew; of a cooperative member it then
+    takes for owned what may have been another's meanwhile."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
+    reset = coordinator.reset_generation
+
+    def reset_generation(*args: Any, **options: Any) -> None:
+        reset(*args, **options)
+        coordinator.rejoining = False
+
+    coordinator.reset_generation = reset_generation
 
 
 def take_up_forgotten_join(consumer: Any) -> None:

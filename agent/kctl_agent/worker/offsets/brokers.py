@@ -26,10 +26,10 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.attached.partition_offsets import answered_offsets
+from kctl_agent.kafka_clients import forget_coordinators, opened
 from kctl_agent.kafka_errors import describe, name_of, reason
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.snapshot import BrokerMetadata, PartitionMetadata
-from kctl_agent.stale_coordinators import forget_coordinators
 from kctl_agent.worker.offsets.epochs import LogSeen, divergence
 from kctl_agent.worker.offsets.note import log_seen, parse
 from kctl_agent.worker.offsets.positions import Found
@@ -40,6 +40,8 @@ __all__ = ["Bounds", "BrokerView", "BrokerWatcher", "Brokers", "Unanswered"]
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
+BOOTSTRAP_TIMEOUT_MS = 10_000
+"""Until it is named that no broker answers at the start; it is tried on."""
 METADATA_EVERY_SECONDS = 5.0
 
 
@@ -112,9 +114,11 @@ class Brokers:
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
         self._cluster_id: str | None = None
-        self._admin = KafkaAdminClient(
+        self._admin = opened(
+            KafkaAdminClient,
             bootstrap_servers=settings.bootstrap_servers,
             client_id=f"{client_id}-admin",
+            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             reconnect_backoff_max_ms=2000,
             **(settings.security.client_settings() if settings.security else {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from tests.unit.worker.consumer_group.coordinator import (
 )
 
 OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
-UNKNOWN_MEMBER, REBALANCING = 25, 27
+ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
 
 
 def test_a_commit_that_is_taken_refuses_nothing() -> None:
@@ -131,11 +132,13 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
     joins_before: list[int] = []
 
     def evicted(_request: Any) -> Mapping[str, Any]:
-        joins_before.append(len(claims))
-        return {"error_code": UNKNOWN_MEMBER}
+        """As soon as it has joined twice, as a member the second time."""
+        if len(claims) >= 2 and not joins_before:
+            joins_before.append(len(claims))
+            return {"error_code": UNKNOWN_MEMBER}
+        return {"error_code": REBALANCING if len(claims) < 2 else 0}
 
-    heartbeats = [Answers(), Answers({"error_code": REBALANCING}), Answers(evicted), Answers()]
-    script = group_script({"JoinGroup": Answers(joined), "Heartbeat": heartbeats})
+    script = group_script({"JoinGroup": Answers(joined), "Heartbeat": Answers(evicted)})
     with ScriptedBroker(script, topics=TOPICS) as broker:
         settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
         member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
@@ -178,3 +181,49 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
             member.poll(0.05)
 
     assert set(revoked_in_poll) == {True}
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION])
+def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
+    """Another may have read on from them meanwhile, and this one would commit backwards."""
+    happened: list[str] = []
+    sync = group_script({})["SyncGroup"]
+    assert isinstance(sync, Answers)
+    script = group_script(
+        {
+            "SyncGroup": [sync, Answers({"error_code": code}), sync],
+            "Heartbeat": [Answers(), Answers({"error_code": REBALANCING}), Answers()],
+        }
+    )
+    with ScriptedBroker(script, topics=TOPICS) as broker:
+        settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
+        lost = partial(happened.append, "lost")
+        member = Membership(settings, "worker-0", lambda _: {}, lost, lambda _: None)
+        try:
+            while broker.asked.count("SyncGroup") < 3 or member.partitions != EVERYTHING:
+                member.poll(0.05)
+        finally:
+            member.close()
+
+    assert happened == ["lost"]
+
+
+@pytest.mark.parametrize(("answer", "is_done"), [({}, True), ({"orders": ILLEGAL_GENERATION}, False)])
+def test_a_commit_at_a_revocation_counts_by_its_own_answer_while_the_coordinator_moves(
+    answer: dict[str, int], is_done: bool
+) -> None:
+    done: list[dict[object, int]] = []
+
+    def on_revoked(partitions: set[object]) -> dict[Any, int]:
+        if partitions:
+            member._consumer._coordinator.coordinator_dead("it has moved")
+        return OFFSETS if partitions else {}
+
+    with scripted_group({"OffsetCommit": committed(answer)}, on_revoked=on_revoked, on_committed=done.append) as (
+        broker,
+        member,
+    ):
+        pass
+
+    assert "OffsetCommit" in broker.asked
+    assert done == ([OFFSETS] if is_done else [])

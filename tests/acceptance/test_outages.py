@@ -1,0 +1,181 @@
+"""What a fleet cannot do without goes away for far longer than its supervisor is patient with a process: each process
+waits for it, named, also one that is started meanwhile, and goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socketserver
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.handlers import KEEPER, kept
+
+OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
+"""With processes that count as stalled after 60 s, and as fatal with their third failure."""
+NAMED_SECONDS = 30.0
+
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
+
+WORKERS = """\
+stalled_seconds = 60.0
+stable_seconds = 5.0
+max_failures = 3
+backoff_max_seconds = 1.0
+"""
+SINKERS = f'count = 1\nhandler = "{KEEPER}"'
+
+
+class Given:
+    """A fleet of its own broker and its own Redis."""
+
+    def __init__(self, fleet: Fleet, broker: KafkaBroker, redis: RedisServer) -> None:
+        self.fleet, self.broker, self.redis = fleet, broker, redis
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        answer = self.fleet.ask("workers")
+        return {row["name"]: row for row in answer["rows"]} if answer else {}
+
+    def waiting(self) -> dict[str, str]:
+        """What each process waits for."""
+        return {name: row["waiting_for"]["what"] for name, row in self.processes().items() if row["waiting_for"]}
+
+    def restarts(self) -> dict[str, int]:
+        return {name: row["supervisor"]["restarts"] for name, row in self.processes().items()}
+
+
+@pytest.fixture
+def given(
+    short_dir: Path, make_fleet: Callable[..., Fleet], redis_server: RedisServer, eventually: Eventually
+) -> Iterator[Given]:
+    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
+    broker = KafkaBroker(folder)
+    broker.start()
+    storage = f'mode = "redis"\nurl = "{redis_server.url}"'
+    fleet = make_fleet(workers=2, partitions=2, on=broker, storage=storage, sinkers=SINKERS, workers_more=WORKERS)
+    fleet.start()
+    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run")
+    yield Given(fleet, broker, redis_server)
+    fleet.stop()
+    broker.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def refuses(given: Given) -> Iterator[None]:
+    given.redis.kill()
+    yield
+    given.redis.start()
+
+
+class Loading(socketserver.ThreadingUnixStreamServer):
+    """A Redis that has begun to load what it holds."""
+
+    daemon_threads = True
+
+    class RequestHandlerClass(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.connection.recv(1 << 16):
+                self.connection.sendall(b"-LOADING Redis is loading the dataset in memory\r\n")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), self.RequestHandlerClass)
+
+
+@contextmanager
+def loads(given: Given) -> Iterator[None]:
+    given.redis.kill()
+    with Loading(given.redis.socket) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
+    given.redis.socket.unlink()
+    given.redis.start()
+
+
+@contextmanager
+def hangs(given: Given) -> Iterator[None]:
+    with given.redis.frozen():
+        yield
+
+
+@contextmanager
+def cannot_be_written(given: Given) -> Iterator[None]:
+    with given.redis.client() as client:
+        client.replicaof("127.0.0.1", "1")
+        yield
+        client.replicaof("NO", "ONE")
+
+
+@contextmanager
+def brokers_are_away(given: Given) -> Iterator[None]:
+    given.broker.kill()
+    yield
+    given.broker.start()
+
+
+@contextmanager
+def engine_is_away(given: Given) -> Iterator[None]:
+    given.fleet.kctl("stop", "engine")
+    yield
+    given.fleet.kctl("start", "engine")
+
+
+@pytest.mark.parametrize(
+    ("outage", "what", "who"),
+    [
+        (refuses, "storage", {"worker-0", "worker-1", "sinker-0"}),
+        (loads, "storage", {"worker-0", "worker-1", "sinker-0"}),
+        (hangs, "storage", {"worker-0", "worker-1", "sinker-0"}),
+        (cannot_be_written, "storage", {"worker-0", "worker-1"}),
+        (brokers_are_away, "brokers", {"worker-0", "worker-1"}),
+        (engine_is_away, "engine", {"worker-0", "worker-1"}),
+    ],
+)
+def test_an_outage_is_waited_for_however_long_it_lasts_by_what_runs_and_by_what_starts_meanwhile(
+    outage: Any, what: str, who: set[str], given: Given, eventually: Eventually
+) -> None:
+    fleet = given.fleet
+    fleet.send(1000)
+    eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is well before")
+    before = given.restarts()
+    killed = sorted({"worker-1", "sinker-0"} & who)
+
+    if what != "brokers":
+        load = fleet.load(rate=50)
+    with outage(given):
+        eventually(lambda: set(given.waiting()) >= who, NAMED_SECONDS, "each that needs it names it")
+        assert set(given.waiting().values()) == {what}
+        for name in killed:
+            os.kill(given.processes()[name]["pid"], signal.SIGKILL)
+        eventually(lambda: given.waiting().keys() >= who, START_SECONDS, "what is started meanwhile waits as well")
+        until = time.monotonic() + OUTAGE_SECONDS
+        eventually(lambda: time.monotonic() > until, OUTAGE_SECONDS + 30)
+        rows = given.processes()
+        assert {rows[name]["supervisor"]["state"] for name in who} == {"running"}
+        assert all(f"waits for the {what} since" in rows[name]["last_error"] for name in who)
+
+    if what == "brokers":
+        fleet.send(1000)
+    else:
+        fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    eventually(lambda: len(kept(fleet.ledger)) >= fleet.sent.total(), SETTLE_SECONDS, "and handled")
+    eventually(lambda: given.waiting() == {}, SETTLE_SECONDS, "nothing is waited for")
+    places = [(message.partition, message.offset) for message in kept(fleet.ledger)]
+    assert len(set(places)) == fleet.sent.total()
+    expected = {**before, **{name: before[name] + 1 for name in killed}}
+    assert given.restarts() == expected, "nobody was restarted but who was killed"
