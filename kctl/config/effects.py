@@ -38,7 +38,6 @@ _NOW = frozenset(
         "workers.backoff_min_seconds",
         "workers.backoff_max_seconds",
         "workers.stable_seconds",
-        "workers.max_failures",
         "workers.on_fatal",
         "workers.ping_interval_seconds",
         "workers.ping_timeout_seconds",

@@ -225,12 +225,9 @@ class Workers:
         unit="seconds",
         minimum=0.0,
     )
-    max_failures: int = setting(
-        10, "A worker that died so often in a row without becoming stable is given up: its state is `fatal`.", minimum=1
-    )
     on_fatal: str = setting(
         "keep",
-        "When a worker is given up, or cannot start as it is configured: keep the others running, or end the fleet "
+        "When a worker cannot start as it is configured (`fatal`): keep the others running, or end the fleet "
         "with exit code 1, as a container wants it.",
         choices=("keep", "exit"),
     )

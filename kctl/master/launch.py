@@ -78,11 +78,7 @@ def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
         main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
         section="engine",
     )
-    restart = workers.restart
-    if config.workers.on_fatal == "keep":
-        # Given up it would hold up all workers for ever, although what it lacks may come back: a cluster, room on disk.
-        restart = replace(restart, max_failures=None)
-    return {"worker": workers, "sinker": workers, "engine": replace(workers, restart=restart, rules=engine)}
+    return {"worker": workers, "sinker": workers, "engine": replace(workers, rules=engine)}
 
 
 def _policy(config: Config) -> SupervisionPolicy:
@@ -92,7 +88,6 @@ def _policy(config: Config) -> SupervisionPolicy:
             backoff_min_seconds=workers.backoff_min_seconds,
             backoff_max_seconds=workers.backoff_max_seconds,
             stable_seconds=workers.stable_seconds,
-            max_failures=workers.max_failures,
         ),
         rules=Rules(
             ping_timeout_seconds=workers.ping_timeout_seconds,

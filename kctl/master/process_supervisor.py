@@ -21,7 +21,6 @@ from kctl.master.health import Health, Heartbeat, Rules, judge, on_heartbeat, on
 from kctl.master.process import Child, remove_socket
 from kctl.master.process_log import ProcessLog
 from kctl.master.restart import (
-    EXIT_OUTAGE,
     Cause,
     Due,
     Event,
@@ -268,8 +267,7 @@ class ProcessSupervisor:
             self._child = await Child.spawn(self.launch.command, settings, self.launch.log_path, socket)
         except OSError as error:
             self._ending, self._last_error = "could not be started", str(error)
-            is_lasting = isinstance(error, FileNotFoundError | PermissionError)
-            self._post(Exited(_SPAWN_FAILED if is_lasting else EXIT_OUTAGE))
+            self._post(Exited(_SPAWN_FAILED))
             return
         log.info("action=start worker=%s pid=%d", self.name, self._child.pid)
         self._duty(self._watch(self._child), "watch")

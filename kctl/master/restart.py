@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 __all__ = [
     "EXIT_CONFIG",
-    "EXIT_OUTAGE",
     "Cause",
     "Due",
     "Event",
@@ -33,8 +32,6 @@ __all__ = [
 
 EXIT_CONFIG = 78
 """The worker cannot start with this configuration (EX_CONFIG of sysexits.h): trying again cannot help."""
-EXIT_OUTAGE = 75
-"""Something outside is away or full (EX_TEMPFAIL of sysexits.h): it is tried again for as long as that lasts."""
 
 
 class State(StrEnum):
@@ -59,7 +56,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`; `max_failures` in a row give up (None: never).
+    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`. Nothing but its configuration ends it for good:
+    what it lacks may come back.
 
     A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
     """
@@ -67,7 +65,6 @@ class RestartPolicy:
     backoff_min_seconds: float
     backoff_max_seconds: float
     stable_seconds: float
-    max_failures: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +77,6 @@ class Status:
     state: State = State.STOPPED
     failures: int = 0
     """In a row."""
-    outages: int = 0
-    """Ends in a row that count as no failures."""
     cause: Cause | None = None
     """Why the next start will be a restart; None when it will be a first start."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -163,7 +158,7 @@ def _launch(_policy: RestartPolicy, status: Status, _event: Event, now: float, _
 
 
 def _launch_afresh(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
-    return _launch(policy, replace(status, failures=0, outages=0, cause=None), event, now, jitter)
+    return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
 
 
 def _retry_when_due(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
@@ -206,7 +201,7 @@ def _left(policy: RestartPolicy, status: Status, event: Event, now: float, jitte
 
 def _died(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     if _is_stable(policy, status, now):
-        status = replace(status, failures=0, outages=0)
+        status = replace(status, failures=0)
     return _failed(policy, status, event, now, jitter)
 
 
@@ -217,13 +212,10 @@ def _is_stable(policy: RestartPolicy, status: Status, now: float) -> bool:
 def _failed(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
     code = event.code if isinstance(event, Exited) else 1
     cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
-    if code == EXIT_OUTAGE:
-        status = replace(status, outages=status.outages + 1, cause=cause)
-    else:
-        status = replace(status, failures=status.failures + 1, outages=0, cause=cause)
-        if code == EXIT_CONFIG or (policy.max_failures is not None and status.failures >= policy.max_failures):
-            return _enter(status, State.FATAL, now)
-    pause = backoff_seconds(policy, status.outages or status.failures, jitter)
+    status = replace(status, failures=status.failures + 1, cause=cause)
+    if code == EXIT_CONFIG:
+        return _enter(status, State.FATAL, now)
+    pause = backoff_seconds(policy, status.failures, jitter)
     return replace(_enter(status, State.BACKOFF, now), next_try_at=now + pause)
 
 

@@ -31,7 +31,7 @@ lease_seconds = {{lease_seconds}}
 max_tries = 4
 retry_backoff_seconds = 0.05
 """
-WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_failures = 1000\nmax_records_per_batch = 5000\nping_timeout_seconds = 60"
+WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_records_per_batch = 5000\nping_timeout_seconds = 60"
 """The master is not to be faster than a lease with a sinker that stands still."""
 
 

@@ -262,9 +262,7 @@ def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_work
 def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
-    fleet = make_fleet(
-        workers=4, partitions=8, engine="shared", workers_more="backoff_max_seconds = 0.2\nmax_failures = 1000"
-    )
+    fleet = make_fleet(workers=4, partitions=8, engine="shared", workers_more="backoff_max_seconds = 0.2")
     fleet.start()
     names = [f"worker-{number}" for number in range(4)]
     eventually(lambda: fleet.is_running(*names), START_SECONDS, "all run")
@@ -300,7 +298,7 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
         backoff="0.05",
         kafka=kafka,
         engine="shared",
-        workers_more="max_failures = 1000\nbackoff_max_seconds = 0.1",
+        workers_more="backoff_max_seconds = 0.1",
     )
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")

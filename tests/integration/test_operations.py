@@ -313,7 +313,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     fleet = master(workers={"count": 1})
     change(
         fleet.config,
-        workers={"count": 2, "max_failures": 3, "max_records_per_batch": 7},
+        workers={"count": 2, "stable_seconds": 3.0, "max_records_per_batch": 7},
         kafka={"group": "another"},
         log={"level": "WARNING"},
     )
@@ -322,7 +322,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
 
     reported = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
     assert reported == {
-        "now": {"workers.count", "workers.max_failures", "log.level"},
+        "now": {"workers.count", "workers.stable_seconds", "log.level"},
         "next_start": {"workers.max_records_per_batch"},
         "fleet": {"kafka.group"},
     }

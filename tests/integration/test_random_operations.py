@@ -72,7 +72,7 @@ class Fleet:
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
-        policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0, 100), Rules(60.0), 0.5, 60.0)
+        policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0), Rules(60.0), 0.5, 60.0)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
         agents = Agents(run_dir, self.pool)
         launches = [self.launch(name, ["cat"]) for name in names]

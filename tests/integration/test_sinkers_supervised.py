@@ -96,7 +96,7 @@ def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_th
     fill(storage, 500)
     one = master(
         sinkers=sinkers("dies_now_and_then", batch_size=10, max_tries=9),
-        workers={"count": 0, "max_failures": 100, "backoff_min_seconds": 0.05, "backoff_max_seconds": 0.1},
+        workers={"count": 0, "backoff_min_seconds": 0.05, "backoff_max_seconds": 0.1},
     )
 
     eventually(lambda: storage.stats().pending + storage.stats().processing + storage.stats().delayed == 0, 60)

@@ -2,8 +2,8 @@
 
 The agent's socket is up before Java is started; workers ask there for a gateway (command `gateway`).
 
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured; 75 (EX_TEMPFAIL) its disk cannot be written;
-1 anything else, the end of its JVM among it. The reason is the last line of the log.
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else, the end of its JVM among it.
+The reason is the last line of the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kctl_agent.engine.settings import EngineSettings, parse
 from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
-from kctl_agent.process.bootstrap import begin, exit_code, log_trace
+from kctl_agent.process.bootstrap import begin, log_trace
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
@@ -78,11 +78,10 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
         last_resort.start()
 
     parent_watch.start(on_orphaned)
-    code, why = 0, ""
+    why = ""
     try:
         engine.run()
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
-        code = exit_code(error, settings.scratch_dir)
         why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {first_line(error)}'}"
         stats.ended(why)
         log_trace(error)
@@ -91,7 +90,7 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
         stats.close()
     if why:
         log.error("%s", why)
-        return code
+        return 1
     log.info("left")
     return 0
 

@@ -21,17 +21,15 @@ from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.object_store import StoreMisconfigured
 from kctl_agent.operations import Inbox, Scope
 from kctl_agent.paths import prepare_run_dir
-from kctl_agent.process.outages import disk_error, outage
+from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.server import AgentServer
 
 __all__ = [
     "EX_CONFIG",
-    "EX_TEMPFAIL",
     "BootstrapError",
     "Settings",
     "begin",
-    "exit_code",
     "fitting",
     "log_trace",
     "missing_module",
@@ -42,8 +40,6 @@ _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
 """It cannot start as configured, and is not started again; the reason is the last line of its log."""
-EX_TEMPFAIL = 75
-"""An outage of something outside ended it: it is started again for as long as that lasts."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
 
@@ -104,15 +100,10 @@ def begin(
     except (BootstrapError, OSError) as error:
         log_trace(error, OSError)
         _LOG.error("cannot start: %s", error)
-        return EX_CONFIG if outage(error) is None else EX_TEMPFAIL
+        return EX_CONFIG if outage(error) is None else 1
     except AgentError as error:
         _LOG.error("%s", error)
-        return exit_code(error, settings.scratch_dir)
-
-
-def exit_code(error: BaseException, scratch_dir: Path) -> int:
-    """Of a process that ends because of an error that is not one of its configuration."""
-    return 1 if outage(error) is None and disk_error(scratch_dir) is None else EX_TEMPFAIL
+        return 1
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:

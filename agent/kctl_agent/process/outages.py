@@ -61,20 +61,20 @@ def until_it_works(
 ) -> T:
     """What `step` returns, as soon as what it needs is there; what is waited for is published meanwhile.
 
-    Raises Stopped, and what `step` raises that is no outage.
+    Raises Stopped: asked to stop, it is tried once; and what `step` raises that is no outage.
     """
     tries = 0
-    while not stop.is_asked:
+    while True:
         try:
             done = step()
         except Exception as error:
             outside = outage(error)
             if outside is None:
                 raise
-            stats.failing("start", describe(error), outside)
+            stats.failing("step", describe(error), outside)
         else:
-            stats.works("start")
+            stats.works("step")
             return done
-        stop.wait(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+        if stop.wait(RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]):
+            raise Stopped
         tries += 1
-    raise Stopped

@@ -3,9 +3,8 @@
 When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits, as
 it does after SIGTERM.
 
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 75 (EX_TEMPFAIL)
-the handler's `open` raised, or an outage that could not be waited for; 1 anything else, a call of the handler that did
-not return among it. The reason is the last line of the log.
+Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
+a call of the handler that did not return among it. The reason is the last line of the log.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import suppress
 from kctl_agent.commands import COMMANDS, Command, operation_commands
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
-from kctl_agent.process.bootstrap import EX_CONFIG, EX_TEMPFAIL, BootstrapError, begin, exit_code, log_trace
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.server import AgentServer
@@ -38,10 +37,6 @@ log = logging.getLogger("kctl_agent.sinker")
 
 SERVED = ("ping", "describe", "workers", "block_size")
 """The questions that a sinker answers; `kctl.master.members` asks it no other."""
-
-
-class NotOpened(Exception):
-    """What the handler needs may be away: it is tried again for as long as that lasts, in a new process."""
 
 
 def main() -> int:
@@ -68,14 +63,8 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     except (BootstrapError, StorageMisconfigured) as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
-    except NotOpened as error:
-        code, why = EX_TEMPFAIL, str(error)
-        log_trace(error.__cause__ or error)
     except Exception as error:  # the boundary of the process: its last line is the reason in one sentence
-        code, why = (
-            exit_code(error, settings.scratch_dir),
-            f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}",
-        )
+        code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
         log_trace(error)
     if why:
         stats.ended(why)
@@ -110,11 +99,7 @@ def _run(
 
     guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
     sinker = Sinker(settings, storage, handler, stats, stop, guard, inbox)
-    try:
-        handler.open()
-    except Exception as error:
-        text = " ".join(str(error).split())[:400]
-        raise NotOpened(f"`open` of the handler raised {type(error).__name__}: {text}") from error
+    handler.open()
     guard.start()
     try:
         sinker.run()

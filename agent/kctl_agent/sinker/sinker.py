@@ -12,11 +12,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.operations import Inbox, Outcome, outcome_of
-from kctl_agent.process.outages import RETRY_SECONDS, Stopped, outage, until_it_works
+from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.guard import Guard
@@ -68,7 +69,13 @@ class Sinker:
 
     def run(self) -> None:
         """Until a stop is asked for; then the current call is finished and the rest given back."""
-        self._tidy_up()
+        with suppress(Stopped):
+            self._tidy_up()
+            self._handle_all()
+        self._stats.enter("stopping")
+        self._give_back()
+
+    def _handle_all(self) -> None:
         polls = 0
         while not self._stop.is_asked:
             for operation in self._inbox.take():
@@ -87,8 +94,6 @@ class Sinker:
                     self._stats.enter("idle")
                 self._stop.wait(IDLE_SECONDS[min(polls, len(IDLE_SECONDS) - 1)])
                 polls += 1
-        self._stats.enter("stopping")
-        self._give_back()
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
         """The handler has not returned from `call`: settle all that is in flight, on the guard's thread, while the main
@@ -137,27 +142,17 @@ class Sinker:
         self._stats.in_flight(sum(len(claimed.acks) for claimed in self._in_flight))
 
     def _claimed(self, limit: int, limit_bytes: int) -> list[InFlightClaim]:
-        settings, failures = self._settings, 0
-        while not self._stop.is_asked:
-            try:
-                claims = self._storage.claim(
-                    settings.owner,
-                    limit,
-                    settings.lease_seconds,
-                    ordered=settings.ordered,
-                    limit_bytes=limit_bytes,
-                )
-            except StorageError as error:
-                failures = self._wait_for_storage(error, failures)
-                continue
-            self._stats.works("storage")
-            renew_at = time.monotonic() + self._guard.renew_seconds
-            found = [InFlightClaim.of(claim, renew_at) for claim in claims]
-            for claimed in found:
-                self._in_flight.append(claimed)
-                self._guard.hold(claimed)
-            return found
-        return []
+        settings = self._settings
+        more: dict[str, Any] = {"ordered": settings.ordered, "limit_bytes": limit_bytes}
+        claims = until_it_works(
+            lambda: self._storage.claim(settings.owner, limit, settings.lease_seconds, **more), self._stats, self._stop
+        )
+        renew_at = time.monotonic() + self._guard.renew_seconds
+        found = [InFlightClaim.of(claim, renew_at) for claim in claims]
+        for claimed in found:
+            self._in_flight.append(claimed)
+            self._guard.hold(claimed)
+        return found
 
     def _work(self) -> None:
         """Handle and settle what is in flight. What a stop leaves untouched stays there."""
@@ -228,18 +223,11 @@ class Sinker:
     def _settle(self, claimed: InFlightClaim) -> None:
         self._guard.drop(claimed)
         decision = decide(claimed, self._settings.max_tries, self._settings.ordered)
-        failures = 0
-        while True:
-            try:
-                is_lost = not self._written(claimed, decision)
-                self._stats.works("storage")
-                break
-            except StorageError as error:
-                if self._stop.is_asked and failures:
-                    log.error("not settled, so handled again: %s", described(claimed.claim.messages))
-                    is_lost = True
-                    break
-                failures = self._wait_for_storage(error, failures)
+        try:
+            is_lost = not until_it_works(lambda: self._written(claimed, decision), self._stats, self._stop)
+        except Stopped:
+            log.error("not settled, so handled again: %s", described(claimed.claim.messages))
+            is_lost = True
         self._in_flight.remove(claimed)
         self._stats.in_flight(sum(len(each.acks) for each in self._in_flight))
         if is_lost:
@@ -288,9 +276,3 @@ class Sinker:
                 log.info("gave back %s", number_of(count, "message"))
         self._in_flight = []
         self._stats.in_flight(0)
-
-    def _wait_for_storage(self, error: StorageError, failures: int) -> int:
-        seconds = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
-        self._stats.failing("storage", str(error), outage(error))
-        self._stop.wait(seconds)
-        return failures + 1

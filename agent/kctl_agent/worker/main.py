@@ -4,8 +4,7 @@ The agent's socket is up before Java and Kafka are touched. When the rest of std
 finishes its batch, commits, leaves the group and exits.
 
 Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, or was fenced by another member with its
-`group.instance.id`, with the reason as the last line of the log; 75 (EX_TEMPFAIL) an outage that could not be waited
-for; 1 anything else.
+`group.instance.id`, with the reason as the last line of the log; 1 anything else.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kctl_agent.commands import COMMANDS, Command, operation_commands, ping_of
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
-from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, exit_code, log_trace
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
@@ -72,7 +71,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         stats.ended(str(error))
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
         text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
-        code, why = exit_code(error, settings.scratch_dir), f"failed: {text}"
+        code, why = 1, f"failed: {text}"
         stats.ended(text)
         log.error("%s; leaving", why)
         log_trace(error, KafkaError)

@@ -54,7 +54,7 @@ class Fleet:
         self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1", "readers")
         members = Members(folder, dict, lambda: (), self.pool)
         agents = Agents(folder, self.pool)
-        policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0, 3), Rules(60.0))
+        policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0), Rules(60.0))
         supervisor = Supervisor([], {"worker": policy}, agents.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 

@@ -22,7 +22,6 @@ static_membership = true
 [workers]
 count = 3
 backoff_min_seconds = 2
-max_failures = 4
 [spark]
 conf = {"spark.sql.shuffle.partitions" = "4"}
 """
@@ -59,8 +58,7 @@ def test_logs_and_sockets_have_the_workers_names_and_the_policy_is_the_configure
         tmp_path / "logs" / f"{name}.log" for name in ("engine", "worker-0", "worker-1", "worker-2")
     ]
     assert launches(loaded, [])[2].socket_path == tmp_path / "run" / "worker-1.sock"
-    restart = supervision_policies(loaded)["worker"].restart
-    assert (restart.backoff_min_seconds, restart.max_failures) == (2, 4)
+    assert supervision_policies(loaded)["worker"].restart.backoff_min_seconds == 2
 
 
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
@@ -116,6 +114,5 @@ def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_
     worker, engine = policies["worker"].rules, policies["engine"].rules
 
     assert (worker.memory_soft_bytes, engine.memory_soft_bytes) == (300 << 20, 3 << 30)
-    assert policies["engine"].restart.max_failures is None, "it is tried for as long as the fleet runs"
     assert (worker.main_thread_seconds, engine.main_thread_seconds) == (60.0, 30.0)
     assert engine.section == "engine"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from kctl.master.restart import (
     EXIT_CONFIG,
-    EXIT_OUTAGE,
     Cause,
     Due,
     Event,
@@ -26,7 +25,7 @@ from kctl.master.restart import (
     step,
 )
 
-POLICY = RestartPolicy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30, max_failures=5)
+POLICY = RestartPolicy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30)
 
 
 def run(events: list[tuple[float, Event]], status: Status | None = None, jitter: float = 0.0) -> Status:
@@ -91,62 +90,37 @@ def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
     assert (status.state, status.failures) == (State.STARTING, 0)
 
 
-def test_a_worker_that_fails_too_often_in_a_row_is_given_up() -> None:
-    status = run([(0, Start())])
-    for number in range(5):
-        assert status.state is State.STARTING
-        status = run([(100.0 * number, Exited(1)), (100.0 * number + 99, Due())], status)
-
-    assert status.state is State.FATAL
-    assert run([(9999, Due())], status) is status
-
-
-def test_a_process_that_ends_because_of_an_outage_is_tried_with_growing_pauses_and_never_given_up() -> None:
-    status = step(POLICY, Status(since=0), Start(), 0.0, 1.0)
-    pauses = []
-    for _ in range(60):
-        status = step(POLICY, status, Exited(EXIT_OUTAGE), status.since, 1.0)
-        assert status.next_try_at is not None
-        pauses.append(status.next_try_at - status.since)
-        status = step(POLICY, status, Due(), status.next_try_at, 1.0)
-        assert status.state is State.STARTING
-    assert pauses[:6] == [2, 4, 8, 16, 32, 60]
-    assert (sum(pauses) > 1800, status.failures) == (True, 0)
-
-    assert run([(status.since, Exited(1))], status).failures == 1
-
-
-def test_without_a_bound_only_a_configuration_that_cannot_be_used_is_given_up() -> None:
-    endless = replace(POLICY, max_failures=None)
+def test_only_a_configuration_that_cannot_be_used_is_given_up_all_else_is_tried_with_growing_pauses() -> None:
     status = run([(0, Start())])
     for number in range(100):
-        status = step(endless, status, Exited(1), 100.0 * number, 1.0)
+        status = step(POLICY, status, Exited(1), 100.0 * number, 1.0)
         assert status.state is State.BACKOFF
         assert status.next_try_at == 100.0 * number + min(POLICY.backoff_max_seconds, 2.0 ** (number + 1))
-        status = step(endless, status, Due(), 100.0 * number + 99, 1.0)
+        status = step(POLICY, status, Due(), 100.0 * number + 99, 1.0)
 
-    assert step(endless, status, Exited(EXIT_CONFIG), 1e6, 1.0).state is State.FATAL
+    given_up = step(POLICY, status, Exited(EXIT_CONFIG), 1e6, 1.0)
+    assert given_up.state is State.FATAL
+    assert run([(2e6, Due())], given_up) is given_up
 
 
 def test_a_stable_run_forgives_the_failures_before_it() -> None:
     tired = replace(run([(0, Start()), (1, Ready())]), failures=4)
 
-    assert run([(1 + 29.9, Exited(1))], tired).state is State.FATAL
+    assert run([(1 + 29.9, Exited(1))], tired).failures == 5
     assert run([(1 + 30.0, Exited(1))], tired).failures == 1
 
 
 def test_a_long_start_is_not_a_stable_run() -> None:
     tired = replace(run([(0, Start())]), failures=4)
 
-    assert run([(500, Exited(1))], tired).state is State.FATAL
+    assert run([(500, Exited(1))], tired).failures == 5
 
 
 policies = st.builds(
-    lambda low, factor, stable, failures: RestartPolicy(low, low * factor, stable, failures),
+    lambda low, factor, stable: RestartPolicy(low, low * factor, stable),
     st.floats(0.01, 100),
     st.floats(1, 1000),
     st.floats(0, 100),
-    st.integers(1, 1000),
 )
 
 
@@ -190,7 +164,6 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
         assert living == (status.state in {State.STARTING, State.RUNNING, State.STOPPING})
         assert (status.next_try_at is not None) == (status.state is State.BACKOFF)
         assert status.desired in {State.RUNNING, State.STOPPED}
-        assert policy.max_failures is None or status.failures <= policy.max_failures
 
 
 @given(histories)

@@ -263,7 +263,7 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench], eventually:
 def test_what_cannot_be_settled_at_once_is_settled_later_and_handled_once(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kctl_agent.sinker.sinker.RETRY_SECONDS", (0.0,))
+    monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=2)
     fill(own.storage, 6)
     settle, failures = own.storage.settle, [StorageUnusable("no room"), StorageUnusable("no room")]
@@ -326,7 +326,7 @@ def unusable(storage: MemoryStorage, times: int) -> Iterator[None]:
 def test_a_storage_that_cannot_be_used_is_tried_again(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kctl_agent.sinker.sinker.RETRY_SECONDS", (0.0,))
+    monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=1)
     fill(own.storage, 3)
     with unusable(own.storage, times=3):

@@ -242,7 +242,7 @@ def take_in_metadata(consumer: Any) -> None:
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """From now on a member that is evicted between JoinGroup and SyncGroup is told of what it has lost before it joins
+    """From now on a member that is evicted between JoinGroup and SyncGroup learns what it has lost before it joins
     again. kafka-python 3.0.12 prepares a join once, however often it is begun anew; of a cooperative member it then
     takes for owned what may have been another's meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it

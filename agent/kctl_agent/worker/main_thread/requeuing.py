@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.log import LOG
 from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
-from kctl_agent.worker.lifecycle.start_backoff import StartBackoff
+from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS
 from kctl_agent.worker.query.batch_failure import failure
 from kctl_agent.worker.stats import WorkerStats
 
@@ -53,7 +53,8 @@ class Requeuing:
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
         self._stats = stats
-        self._backoff = StartBackoff()
+        self._failures = 0
+        """In a row."""
         self._thread: threading.Thread | None = None
         self._outcome = _Outcome()
         """Written by the thread; read once it has ended."""
@@ -71,7 +72,7 @@ class Requeuing:
             self._ended(self._outcome, now)
         stamp = self._stamp(now)
         is_new = stamp != self._seen or now >= self._recheck_at
-        if stamp is None or not is_new or now < self._due_at or not self._backoff.is_due(now):
+        if stamp is None or not is_new or now < self._due_at:
             return
         self._due_at, self._recheck_at = now + POLL_SECONDS, now + RECHECK_SECONDS
         put_next = self._begin()
@@ -100,7 +101,8 @@ class Requeuing:
 
     def _ended(self, outcome: _Outcome, now: float) -> None:
         if outcome.error is not None:
-            seconds = self._backoff.failed(now)
+            seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+            self._failures, self._due_at = self._failures + 1, now + seconds
             why = failure(outcome.error, "-")
             text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
             self._stats.failing("requeue", text, "storage" if why.is_storage else None)
@@ -111,7 +113,7 @@ class Requeuing:
             self._stats.happened("requeued", str(outcome.done))
         else:
             return
-        self._backoff.reset()
+        self._failures = 0
         self._stats.works("requeue")
 
     def _stamp(self, now: float) -> int | None:

@@ -23,7 +23,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 from tests.acceptance.handlers import KEEPER, kept
 
 OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
-"""With processes that count as stalled after 60 s, and as fatal with their third failure."""
+"""With processes that count as stalled after 60 s."""
 NAMED_SECONDS = 30.0
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
@@ -31,7 +31,6 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300 + 2 * 
 WORKERS = """\
 stalled_seconds = 60.0
 stable_seconds = 5.0
-max_failures = 3
 backoff_max_seconds = 1.0
 """
 SINKERS = f'count = 1\nhandler = "{KEEPER}"'
