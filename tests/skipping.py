@@ -25,7 +25,22 @@ from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.files import OWN_FOOTER
 from kctl_agent.storage.lake.folder import LocalFolder
 
-__all__ = ["COLUMNS", "Predicate", "Rows", "has_bounds", "may_have", "predicates", "rows_of", "stored", "stored_rows"]
+__all__ = [
+    "COLUMNS",
+    "HIDDEN",
+    "HIDING",
+    "PLACES",
+    "Predicate",
+    "Rows",
+    "arrow",
+    "has_bounds",
+    "may_have",
+    "opened",
+    "predicates",
+    "rows_of",
+    "stored",
+    "stored_rows",
+]
 
 FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
 """Of the year 12921, and of 11476; as far before 1970 is before the year 1."""
@@ -160,14 +175,19 @@ def arrow(rows: Rows, first_id: int) -> pa.Table:
     return pa.Table.from_arrays([pa.array(range(first_id, first_id + count)), *columns, inner], schema=COLUMNS)
 
 
-def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:
-    """A table with a batch for each of these files. One that is exact has a footer as Spark writes it: no statistics
-    of a column with NaN; others have those of pyarrow, which leaves NaN out."""
+def opened(path: Path) -> LakeStorage:
     lake = LakeStorage(LocalFolder(path))
     lake.prepare()
     lake.fit(schema())
     lake.bind(Binding("g", "cluster-1"))
     lake.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
+    return lake
+
+
+def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:
+    """A table with a batch for each of these files. One that is exact has a footer as Spark writes it: no statistics
+    of a column with NaN; others have those of pyarrow, which leaves NaN out."""
+    lake = opened(path)
     for number, (rows, is_exact) in enumerate(files):
         batch = lake.begin([Advance("t", 0, 1, number, number + 1)])
         Path(batch.folder.uri).mkdir()
@@ -224,6 +244,31 @@ class Predicate:
         compare = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[self.operator]
         found: pc.Expression = compare(column, value)
         return found
+
+
+NAN = float("nan")
+FAR = 2_932_897
+"""The first day of the year 10000."""
+HIDDEN = {
+    "a NaN": Predicate("x", ">", 100.0),
+    "a NaN inside of a struct": Predicate("st.y", ">", 100.0),
+    "a decimal beyond 64 bits": Predicate("d0", ">", Decimal(10**19)),
+    "many digits behind the point": Predicate("d18", ">", Decimal(1)),
+    "more digits than a double has": Predicate("d2", "=", Decimal("90071992547409.93")),
+    "a day beyond year 9999": Predicate("day", ">=", FAR),
+    "a character beyond U+100000": Predicate("s", "=", "\U0010ffff"),
+}
+"""What a compaction by delta-rs has hidden, or has had no bound for, of the rows of HIDING."""
+_HIDDEN: dict[str, list[Any]] = {
+    "x": [1.0, NAN],
+    "st.y": [1.0, NAN],
+    "d0": [Decimal(1), Decimal(10**20)],
+    "d18": [Decimal("0.5"), Decimal("1.000000000000000001")],
+    "d2": [Decimal("0.01"), Decimal("90071992547409.93")],
+    "day": [0, FAR],
+    "s": ["a", "\U0010ffff"],
+}
+HIDING: Rows = {place: _HIDDEN.get(place, [None, None]) for place in PLACES}
 
 
 @st.composite

@@ -12,15 +12,21 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
+from kctl_agent.storage.base import Advance
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.acceptance.tables import later
+from tests.skipping import HIDDEN, HIDING, Predicate, Rows, arrow, opened, predicates, rows_of
+from tests.table_conformance import compact
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -36,6 +42,7 @@ SKIPPING = (
     "timestamp >= timestamp_millis({sent_at})",
 )
 """Of each of these nothing is in the files of the first messages, by the statistics in the log."""
+FILES = 24
 OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
 REFUSED = {
     "set tblproperties ('delta.enableDeletionVectors' = 'true')": "cannot write: deletionVectors",
@@ -196,6 +203,51 @@ def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_na
             delta.sql(f"alter table {name_of(table)} {change}")
             with pytest.raises(TableRefused, match=reason):
                 LakeStorage(LocalFolder(table)).prepare()
+
+
+@pytest.mark.timeout(300)
+def test_deltas_own_spark_finds_by_statistics_what_it_finds_without_also_after_a_compaction(short_dir: Path) -> None:
+    """In files that Spark has written, of rows of every type as hypothesis draws them, and what kctl makes of these."""
+    table, bare, drawn = short_dir / "table", short_dir / "bare", [(HIDING, list(HIDDEN.values())), *drawn_files()]
+    bare.mkdir()
+    for number, (rows, _) in enumerate(drawn):
+        pq.write_table(arrow(rows, 10 * number), bare / f"{number}.parquet", write_statistics=False)
+    with DeltaSpark(short_dir / "delta") as delta:
+        lake = opened(table)
+        batch = lake.begin([Advance("t", 0, 1, 0, 1)])
+        delta.sql("set spark.sql.files.maxPartitionBytes = 4194304")  # a file becomes a file
+        delta.sql(f"insert overwrite directory '{batch.folder.uri}' using parquet select * from parquet.`{bare}`")
+        batch.commit()
+        conditions = [predicate.sql("spark") for _, wanted in drawn for predicate in wanted]
+        there = {each: ids(delta.sql(f"select id from parquet.`{bare}` where {each}")) for each in conditions}
+
+        for most in (len(drawn), len(drawn) // 2):
+            files = len(DeltaTable(table).file_uris())
+            assert len(drawn) // 8 < files <= most
+            found = {each: delta.sql(f"select id from {name_of(table)} where {each}") for each in conditions}
+            assert {each: ids(rows) for each, rows in found.items()} == there
+            assert any(rows.files_read is not None and rows.files_read < files // 2 for rows in found.values())
+            compact(lake.table, 4 * max(file.stat().st_size for file in table.glob("kctl-*/*.parquet")))
+
+
+def drawn_files() -> list[tuple[Rows, list[Predicate]]]:
+    """With some predicates on each."""
+    drawn: list[tuple[Rows, list[Predicate]]] = []
+    with_predicates = rows_of(6).flatmap(
+        lambda rows: st.tuples(st.just(rows), st.lists(predicates([rows]), min_size=2, max_size=2))
+    )
+
+    @settings(max_examples=FILES, phases=[Phase.generate], database=None, derandomize=True)
+    @given(with_predicates)
+    def draw(each: tuple[Rows, list[Predicate]]) -> None:
+        drawn.append(each)
+
+    draw()
+    return drawn
+
+
+def ids(found: Found) -> list[int]:
+    return sorted(row[0] for row in found.rows)
 
 
 def backdate(table: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,22 +41,21 @@ Group = list[TableFile]
 """Files of one partition, of which one is made."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Compacted:
     """What a compaction has replaced by what."""
 
-    files_removed: int
-    files_added: int
-    bytes_removed: int
-    bytes_added: int
     version: int
     """Of the table afterwards."""
+    removed: list[TableFile] = field(default_factory=list)
+    added: list[DataFile] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return (
-            f"{number_of(self.files_removed, 'file')} ({readable(self.bytes_removed)}) became "
-            f"{number_of(self.files_added, 'file')} ({readable(self.bytes_added)}): version {self.version}"
+        removed, added = (
+            f"{number_of(len(files), 'file')} ({readable(sum(file.size for file in files))})"
+            for files in (self.removed, self.added)
         )
+        return f"{removed} became {added}: version {self.version}"
 
 
 class Compaction:
@@ -97,17 +96,12 @@ class Compaction:
         Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
         """
         self._fence()
-        total = Compacted(0, 0, 0, 0, self._basis.version)
+        total = Compacted(self._basis.version)
         for files in groups:
-            added, version = self._replace(files)
-            progress(version)
-            total = Compacted(
-                total.files_removed + len(files),
-                total.files_added + len(added),
-                total.bytes_removed + sum(file.size for file in files),
-                total.bytes_added + sum(file.size for file in added),
-                version,
-            )
+            added, total.version = self._replace(files)
+            progress(total.version)
+            total.removed += files
+            total.added += added
         self._lake.checkpoints.wait()
         return total
 

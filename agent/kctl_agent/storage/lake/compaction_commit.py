@@ -6,9 +6,9 @@ delta-rs takes both, and each row is there twice: so a compaction of kctl's is w
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
@@ -40,23 +40,16 @@ class CompactionBasis:
     version: int
     """That was checked last."""
     committed_at: float | None
-    id: str
-    schema: str
-    partition_by: tuple[str, ...]
+    metadata: Mapping[str, Any]
     number: int | None
     """Of COMPACTIONS."""
     removed: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, table: Folder, state: LogState) -> CompactionBasis:
-        return cls(
-            state.version,
-            committed_at(table, state.version),
-            state.id,
-            str(state.metadata["schemaString"]),
-            tuple(state.partition_columns),
-            state.transaction_version(COMPACTIONS),
-        )
+        """Raises OSError."""
+        number = state.transaction_version(COMPACTIONS)
+        return cls(state.version, committed_at(table, state.version), state.metadata, number)
 
     @property
     def columns(self) -> pa.Schema:
@@ -64,8 +57,8 @@ class CompactionBasis:
         import pyarrow as pa
         from deltalake import Schema
 
-        every = pa.schema(Schema.from_json(self.schema).to_arrow())
-        return pa.schema([field for field in every if field.name not in self.partition_by])
+        every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 
     @property
     def plan(self) -> Plan:
@@ -78,10 +71,10 @@ class CompactionBasis:
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
         """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable,
         OSError."""
-        if state.id != self.id or committed_at(table, self.version) != self.committed_at:
-            raise Overtaken(f"the table {table} went back, or was replaced: nothing was compacted")
-        if (state.metadata["schemaString"], tuple(state.partition_columns)) != (self.schema, self.partition_by):
-            raise Overtaken(f"the columns of the table {table} were changed meanwhile: nothing was compacted")
+        if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
+            raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
+        if committed_at(table, self.version) != self.committed_at:
+            raise Overtaken(f"the table {table} went back: nothing was compacted")
         if state.transaction_version(COMPACTIONS) != self.number:
             raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
         for version in range(self.version + 1, state.version + 1):

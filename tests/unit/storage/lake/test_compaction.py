@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
 
     done = compact(opened(path).table, 128 * MIB)
 
-    assert (done.files_removed, done.files_added, done.bytes_removed) == (4, 1, size)
+    assert (len(done.removed), len(done.added), sum(file.size for file in done.removed)) == (4, 1, size)
     assert done.version == version + 1
     assert DeltaTable(path).history(1)[0]["kctl"] == "compaction"
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 40, 1)
@@ -295,6 +296,28 @@ def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns
     assert offsets(path) == list(range(40))
 
 
+def test_a_compaction_is_not_committed_into_a_table_that_went_back(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a copy, upon which another batch was committed: the entry of the same version is another one."""
+    copy = shutil.copytree(path, path.with_name("copy"))
+    begun(storage, 40, 50).commit()
+
+    def go_back(*args: Any) -> list[DataFile]:
+        made = merge_files(*args)
+        shutil.rmtree(path)
+        shutil.copytree(copy, path)
+        begun(opened(path), 40, 45).commit()
+        return made
+
+    monkeypatch.setattr(compaction, "merge_files", go_back)
+
+    with pytest.raises(StorageUnusable, match="went back: nothing was compacted"):
+        compact(storage.table)
+
+    assert offsets(path) == list(range(45))
+
+
 def test_a_table_with_a_feature_that_is_not_written_is_refused_before_anything_is_made(
     storage: LakeStorage, path: Path
 ) -> None:
@@ -315,7 +338,7 @@ def test_a_batch_that_comes_first_in_the_commit_is_no_conflict(
 
     done = compact(storage.table, 128 * MIB)
 
-    assert (done.files_removed, storage.table.commits_retried) == (4, 1)
+    assert (len(done.removed), storage.table.commits_retried) == (4, 1)
     assert offsets(path) == list(range(50))
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 50, 1)
 

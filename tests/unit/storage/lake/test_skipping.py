@@ -22,30 +22,19 @@ from kctl_agent.storage.lake.compaction import Compaction
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.log import actions, write_entry
 from kctl_agent.storage.lake.table import LakeTable
-from tests.skipping import PLACES, Predicate, Rows, has_bounds, may_have, predicates, rows_of, stored, stored_rows
+from tests.skipping import (
+    HIDDEN,
+    HIDING,
+    Predicate,
+    Rows,
+    has_bounds,
+    may_have,
+    predicates,
+    rows_of,
+    stored,
+    stored_rows,
+)
 from tests.table_conformance import compact
-
-NAN = float("nan")
-FAR = 2_932_897
-"""The first day of the year 10000."""
-HIDDEN = {
-    "a NaN": Predicate("x", ">", 100.0),
-    "a NaN inside of a struct": Predicate("st.y", ">", 100.0),
-    "a decimal beyond 64 bits": Predicate("d0", ">", Decimal(10**19)),
-    "many digits behind the point": Predicate("d18", ">", Decimal(1)),
-    "more digits than a double has": Predicate("d2", "=", Decimal("90071992547409.93")),
-    "a day beyond year 9999": Predicate("day", ">=", FAR),
-    "a character beyond U+100000": Predicate("s", "=", "\U0010ffff"),
-}
-VALUES: dict[str, list[Any]] = {
-    "x": [1.0, NAN],
-    "st.y": [1.0, NAN],
-    "d0": [Decimal(1), Decimal(10**20)],
-    "d18": [Decimal("0.5"), Decimal("1.000000000000000001")],
-    "d2": [Decimal("0.01"), Decimal("90071992547409.93")],
-    "day": [0, FAR],
-    "s": ["a", "\U0010ffff"],
-}
 
 
 class Reader:
@@ -122,7 +111,7 @@ def test_what_is_found_through_statistics_is_what_is_found_without(
         lake = stored(path, files)
         bare = without_statistics(Path(folder, "bare"), stored_rows(path))
         if is_compacted:
-            assert compact(lake.table).files_added == 1
+            assert len(compact(lake.table).added) == 1
         table = Reader(path)
 
         for predicate in wanted:
@@ -130,9 +119,8 @@ def test_what_is_found_through_statistics_is_what_is_found_without(
 
 
 def hiding() -> list[tuple[Rows, bool]]:
-    """Two files with the values of which a compaction by delta-rs has hidden the larger ones."""
-    rows = {place: VALUES.get(place, [None, None]) for place in PLACES}
-    return [(rows, True), ({place: [values[0], None] for place, values in rows.items()}, True)]
+    """Two files, one with the values that a compaction by delta-rs has hidden."""
+    return [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)]
 
 
 @pytest.mark.parametrize("what", HIDDEN)
@@ -162,7 +150,7 @@ def test_what_delta_rs_has_compacted_is_written_anew(by_delta_rs: LakeStorage, p
 
     done = compaction.run(compaction.inexact_files(besides=[]))
 
-    assert (done.files_removed, done.files_added) == (1, 1)
+    assert (len(done.removed), len(done.added)) == (1, 1)
     table = Reader(path)
     for predicate in HIDDEN.values():
         assert_nothing_is_hidden(table, bare, predicate)
