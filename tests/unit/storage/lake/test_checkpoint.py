@@ -111,15 +111,16 @@ def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_
 
 
 def test_a_log_is_listed_to_be_cleaned_up_once_an_hour(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, asked = configured(path, checkpointInterval="1"), []
+    asked: list[bool] = []
     monkeypatch.setattr(checkpoint, "_run", lambda _, cleans_up: asked.append(cleans_up))
-    storage.table.checkpoints = checkpoint.Checkpoints(storage.folder)
+    storage = configured(path, checkpointInterval="1")
+    storage.table.checkpoints.wait()
 
     for start in range(3):
         begun(storage, start, start + 1).commit()
         storage.table.checkpoints.wait()
 
-    assert asked == [True, False, False]
+    assert asked == [True, False, False, False]
 
 
 def test_its_memory_is_not_that_of_the_worker(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
