@@ -70,7 +70,7 @@ def test_a_daemon_is_there_when_the_command_returns_and_reports_why_it_could_not
         assert "action=running fleet=kctl" in (config.parent / "logs" / "master.log").read_text()
         second = kctl("-c", str(config), "start", "--daemon")
         assert second.returncode == 15
-        assert f"a master (pid {pid}) runs on" in second.stderr
+        assert f"a master (pid {pid}, run_dir " in second.stderr
     finally:
         assert kctl("-c", str(config), "stop").returncode == 0
     assert session_members(pid) == []
