@@ -288,6 +288,7 @@ class LakeTable:
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Where something of the table is used. Raises StorageUnusable."""
+        import pyarrow as pa
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
@@ -297,7 +298,7 @@ class LakeTable:
                 f"there is no Delta table in {self.folder} (storage.uri): nothing was stored yet, or another folder is "
                 "meant"
             ) from error
-        except (DeltaError, LogUnreadable, OSError) as error:
+        except (DeltaError, LogUnreadable, OSError, pa.ArrowException) as error:
             raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error
 
 
