@@ -1,7 +1,8 @@
 """From the words of a command line to an exit code: picks the parser, prints errors in one sentence.
 
 `kctl rpc`, `kctl status` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values,
-take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's.
+take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's, and all
+help pages.
 """
 
 from __future__ import annotations
@@ -99,7 +100,13 @@ def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mappin
     if "--version" in options:
         sys.stdout.write(f"kctl {__version__}\n")
         return 0
-    if rest[:1] in QUICK and options.keys() <= {"--config", "--debug"} and "_KCTL_COMPLETE" not in env:
+    asks_help = not {"-h", "--help"}.isdisjoint(rest[: rest.index("--")] if "--" in rest else rest)
+    if (
+        rest[:1] in QUICK
+        and not asks_help
+        and options.keys() <= {"--config", "--debug"}
+        and "_KCTL_COMPLETE" not in env
+    ):
         config = Path(options["--config"]) if options.get("--config") else None
         if rest[0] == "rpc":
             from kctl.cli.fleet import rpc

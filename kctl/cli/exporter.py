@@ -24,7 +24,7 @@ def _exporter(
     servers: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-servers",
+            "--bootstrap",
             "-b",
             metavar="HOST:PORT",
             show_default=False,

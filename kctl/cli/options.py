@@ -18,6 +18,7 @@ __all__ = [
     "OutputOption",
     "SetOption",
     "WideOutput",
+    "YesOption",
     "config_file",
     "config_option",
     "overrides",
@@ -65,6 +66,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", show_default=False, help="Override a setting; may be repeated."),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def config_option(context: typer.Context, config: Path | None) -> Path | None:

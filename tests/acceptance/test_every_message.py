@@ -125,7 +125,7 @@ def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
     subprocess.run(
         [
             *(sys.executable, "-m", "kctl", "kafka", "produce", "--config", str(fleet.config)),
-            *("-t", fleet.topic, "-p", "0", "--file", str(file), "-c", codec),
+            *("-t", fleet.topic, "-p", "0", "--file", str(file), "--codec", codec),
         ],
         check=True,
         capture_output=True,

@@ -23,7 +23,7 @@ def test_message_bytes_cannot_steer_the_terminal_and_reach_a_pipe_unchanged(brok
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     producer.send("orders", BAD, key=BAD, partition=0).get(60)
     producer.close()
-    words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", "orders", "--count", "1", "--format", form]
+    words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", "orders", "--limit", "1", "--format", form]
     line = [sys.executable, "-m", "kctl", *words]
 
     piped = subprocess.run(line, capture_output=True, check=True).stdout

@@ -215,10 +215,10 @@ def test_what_cannot_be_altered_is_refused_before_anything_is(broker: KafkaBroke
 def test_a_group_is_deleted_with_what_it_has_committed(broker: KafkaBroker, kctl: Kctl) -> None:
     committed(broker, "leaving", {0: 0, 1: 0})
 
-    shown = kctl("delete-group", "-g", "leaving", "-o", "json").document
+    shown = kctl("delete-group", "leaving", "-o", "json").document
     assert len(kafka_tools.describe_group(broker.bootstrap_servers, "leaving")) == 2
-    kctl("delete-group", "-g", "leaving", "-y")
-    missing = kctl("delete-group", "-g", "leaving", "-y")
+    kctl("delete-group", "leaving", "-y")
+    missing = kctl("delete-group", "leaving", "-y")
 
     assert [(row["partition"], row["committed_offset"]) for row in shown["rows"]] == [(0, 0), (1, 0)]
     assert missing.code == 19
@@ -233,7 +233,7 @@ def test_a_group_with_live_members_is_not_deleted_and_they_are_named(broker: Kaf
         consumer.subscribe(["orders"])
         until_assigned(consumer)
 
-        ran = kctl("delete-group", "-g", "busy", "--execute")
+        ran = kctl("delete-group", "busy", "--execute")
     finally:
         consumer.close()
 
@@ -273,7 +273,7 @@ def test_a_change_of_the_fleets_own_cluster_stands_with_its_operations(
         f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "billing"\ntopics = ["orders"]\n'
     )
 
-    code = run(["kafka", "delete-group", "-g", "billing", "--execute", "-c", str(config)], os.environ)
+    code = run(["kafka", "delete-group", "billing", "--execute", "-c", str(config)], os.environ)
 
     assert code == 0, capfd.readouterr().err
     lines = (tmp_path / "logs" / "operations.jsonl").read_text().splitlines()

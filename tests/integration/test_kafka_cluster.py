@@ -204,7 +204,7 @@ def test_a_group_whose_coordinator_was_killed_is_known_as_before_and_a_dead_brok
     wounded: Wounded, kctl: Kctl
 ) -> None:
     code, out, err = kctl("lag", "-g", "processes", "-o", "json")
-    described = kctl("describe-groups", "-g", "processes", "-o", "json")
+    described = kctl("group", "processes", "-o", "json")
 
     rows = json.loads(out)["rows"]
     assert wounded.lost

@@ -121,8 +121,8 @@ def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
     reported = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
 
     ours = kctl("lag", "-g", "readers", "-o", "json").rows
-    described = kctl("describe-groups", "-g", "readers", "-o", "json").document["groups"]
-    as_table = kctl("describe-groups", "-g", "readers").out
+    described = kctl("group", "readers", "-o", "json").document["groups"]
+    as_table = kctl("group", "readers").out
 
     assert [
         (r["topic"], r["partition"], r["current_offset"], r["log_end_offset"], r["lag"], r["consumer_id"], r["host"])
@@ -155,9 +155,9 @@ def console_consumer(broker: KafkaBroker, kind: str, topic: str, group: str, *wo
 
 
 def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> Any:
-    """The group as `describe-groups` shows it, once it has a member with partitions."""
+    """The group as `group` shows it, once it has a member with partitions."""
     assert consumer.poll() is None
-    ran = kctl("describe-groups", "-g", group, "-o", "json")
+    ran = kctl("group", group, "-o", "json")
     groups = ran.document["groups"] if ran.code == 0 else []
     return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
 
@@ -327,8 +327,8 @@ def test_all_groups_at_once_and_only_those_of_a_topic(broker: KafkaBroker, kctl:
     topics.create_topic(broker.bootstrap_servers, "lonely", 1)
     commit(broker, "elsewhere", {0: 0}, "lonely")
 
-    everything = kctl("lag", "--all-groups", "-o", "json").rows
-    only = kctl("lag", "--all-groups", "-t", "lonely", "-o", "json").rows
+    everything = kctl("lag", "--all", "-o", "json").rows
+    only = kctl("lag", "--all", "-t", "lonely", "-o", "json").rows
     of_topic = kctl("lag", "-g", GROUP, "-t", "orders").out
 
     assert {GROUP, "elsewhere"} <= {row["group"] for row in everything}
@@ -350,7 +350,7 @@ def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
     file.write_bytes(b"\n".join(lines) + b"\n")
 
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
-        ran = kctl("produce", "-t", "copies", "-p", "1", "--file", str(file), "-c", codec, "-o", "json")
+        ran = kctl("produce", "-t", "copies", "-p", "1", "--file", str(file), "--codec", codec, "-o", "json")
         assert (ran.code, ran.document["messages"]) == (0, 5), ran.err
         assert ran.rows[0] | {"topic": ""} == {
             "topic": "",
@@ -389,7 +389,7 @@ def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_reported(broker:
     topics.create_topic(broker.bootstrap_servers, "letters", 8)
     words = ("produce", "-t", "letters", "-o", "json")
 
-    [first] = kctl(*words, "-k", "17", "--header", "a=b", "--header", "c=", "y" * 2000, "-c", "4").rows
+    [first] = kctl(*words, "-k", "17", "--header", "a=b", "--header", "c=", "y" * 2000, "--codec", "4").rows
     [tombstone] = kctl(*words, "-k", "17", "--null").rows
     [unasked] = kctl(*words, "--acks", "0", "-p", "5", "z").rows
     found = kctl("consume", "-t", "letters", "-p", str(first["partition"]), "--format", "json").out.splitlines()
@@ -556,7 +556,7 @@ def test_a_group_that_nobody_knows_and_a_topic_that_is_gone_have_their_own_exit_
     topics.delete_topic(broker.bootstrap_servers, "passing")
 
     unknown = kctl("lag", "-g", "nobody")
-    several = kctl("describe-groups", "-g", "nobody", "-g", GROUP, "-o", "json")
+    several = kctl("group", "nobody", GROUP, "-o", "json")
     partly = kctl("lag", "-g", "left", "-o", "json")
 
     assert unknown.code == 19

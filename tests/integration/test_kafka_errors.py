@@ -179,7 +179,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
         (("groups", "--context", "nobody"), 17, "SASL_AUTHENTICATION_FAILED"),
         (("topic", "orders", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
         (("lag", "-g", "billing", "--context", "alice"), 18, "group billing: GROUP_AUTHORIZATION_FAILED"),
-        (("describe-groups", "-g", "billing", "--context", "alice"), 18, "group billing: GROUP_AUTHORIZATION_FAILED"),
+        (("group", "billing", "--context", "alice"), 18, "group billing: GROUP_AUTHORIZATION_FAILED"),
         (("produce", "-t", "orders", "x", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
         (("consume", "-t", "orders", "--context", "alice"), 18, "topic orders: TOPIC_AUTHORIZATION_FAILED"),
         (("lag", "-g", "nobody", "--context", "tls"), 19, "there is no group nobody (GROUP_ID_NOT_FOUND)"),
@@ -208,7 +208,7 @@ def test_what_is_wrong_is_one_sentence_with_an_exit_code(
 
 
 def test_an_unknown_group_is_reported_by_every_command_that_is_about_one(kctl: Kctl) -> None:
-    for words in (("describe-groups", "-g", "nobody"), ("offset-fetch", "-g", "nobody")):
+    for words in (("group", "nobody"), ("offset-fetch", "-g", "nobody")):
         code, _, err = kctl(*words, "--context", "tls")
 
         assert (code, "GROUP_ID_NOT_FOUND" in err) == (19, True)

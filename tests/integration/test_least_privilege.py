@@ -43,7 +43,7 @@ NAMES = {"TOPIC": TOPIC, "GROUP": GROUP, "CLUSTER": "kafka-cluster"}
 COMMANDS = {
     "lag": ["-g", GROUP, "-t", TOPIC],
     "offset-fetch": ["-g", GROUP, "-t", TOPIC],
-    "describe-groups": ["-g", GROUP],
+    "group": [GROUP],
     "list-offsets": ["-t", TOPIC],
     "topic": [TOPIC],
     "offset-commit": ["-g", GROUP, "-t", TOPIC, "-p", "0", "0"],
@@ -57,7 +57,7 @@ COMMANDS = {
     "alter-topic --set": ["orders", "--set", "retention.ms=86400000", "--execute"],
     "alter-topic --partitions": ["orders", "--partitions", "3", "--dry-run"],
     "delete-topic": [TOPIC + "-2", "--execute"],
-    "delete-group": ["-g", "idle", "--execute"],
+    "delete-group": ["idle", "--execute"],
 }
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
 """What stands in the answer to a user that may have it; others get a shorter one, without an error."""

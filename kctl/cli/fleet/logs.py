@@ -42,7 +42,7 @@ def _logs(
     config: ConfigOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines of each.")
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many of the last lines of each.")
     ] = 50,
 ) -> None:
     """Show logs of workers, sinkers, the engine and the master.

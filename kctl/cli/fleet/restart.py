@@ -9,7 +9,7 @@ import typer
 
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.submit import DeadlineOption, WaitOption, carry_out, fleet_of, show, submit
-from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl.cli.options import ConfigOption, Output, OutputOption, YesOption
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl_agent.paths import ENGINE_NAME
@@ -36,7 +36,7 @@ def _restart(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show which, and whether the engine is among them.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     wait: WaitOption = False,
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,

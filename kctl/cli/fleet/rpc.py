@@ -26,44 +26,19 @@ __all__ = ["parser", "run"]
 _OUTPUTS = ("table", "wide", "json", "yaml")
 _WATCH_SECONDS = 2.0
 _TIMEOUT_SECONDS = 5.0
-_SUMMARY = "Ask a running fleet."
-_EXAMPLES = """\
-examples:
-  kctl rpc kafka_lag                              how many messages wait
-  kctl rpc offset_checker --watch                 per partition, every 2 seconds
-  kctl rpc kafka_lag --fail-above 10000           exit 4 if more than that wait: for cron and checks
-  kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'
-  kctl rpc workers --worker worker-0              one worker only
-  kctl rpc workers -o wide                        every column, no error cut
-
-exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is not known, 4 above --fail-above,
-5 no master to ask
-"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `kctl rpc`; shell completion reads them too."""
-    commands = "\n".join(f"  {name:<18}{table.question}" for name, table in TABLES.items())
-    rpc = Parser(
-        prog="kctl rpc",
-        usage="kctl rpc COMMAND [options]",
-        description=f"{_SUMMARY}\n\ncommands:\n{commands}",
-        epilog=_EXAMPLES,
-        # A width, because argparse would import shutil to ask the terminal, in every run and not only for --help.
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=100),
-        allow_abbrev=False,
-        add_help=False,
-    )
-    compared = ", ".join(f"{what} ({name})" for name, (what, _) in THRESHOLDS.items())
+    """The options of `kctl rpc`; Typer prints their help and completes them."""
+    rpc = Parser(prog="kctl rpc", allow_abbrev=False, add_help=False)
     option = rpc.add_argument
-    option("command", nargs="?", metavar="COMMAND", help="one of the above")
-    option("-o", "--output", choices=_OUTPUTS, default="table", help="how the result is printed (default: table)")
-    option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS, metavar="SECONDS", help="again every 2 seconds")
-    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="in all (default: 5)")
-    option("--worker", metavar="NAME", help="ask only this one")
-    option("--fail-above", type=int, metavar="N", help=f"exit 4 if a value is higher: {compared}")
-    option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
-    option("-h", "--help", action="store_true", help="show this")
+    option("command", nargs="?", metavar="COMMAND")
+    option("-o", "--output", choices=_OUTPUTS, default="table")
+    option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS)
+    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS)
+    option("--worker")
+    option("--fail-above", type=int)
+    option("-c", "--config", type=Path)
     return rpc
 
 
@@ -74,9 +49,6 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
         KctlError, AgentError: with the exit code of each.
     """
     options = _parsed(words)
-    if options.help:
-        sys.stdout.write(parser().format_help())
-        return 0
     fleet = fleets.find(options.config or config, env)
     poll = partial(_answer, fleet, options)
     if options.watch:
@@ -98,8 +70,6 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     options = parser().parse_args(words)
     command = options.command
-    if options.help:
-        return options
     if command is None:
         raise UsageError(f"give a command: {', '.join(TABLES)}")
     if command not in TABLES:

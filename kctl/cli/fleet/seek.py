@@ -10,7 +10,7 @@ import typer
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.scope import PartitionOption
 from kctl.cli.fleet.submit import DeadlineOption, fleet_of, follow, show, submit
-from kctl.cli.options import ConfigOption, Output, OutputOption
+from kctl.cli.options import ConfigOption, Output, OutputOption, YesOption
 from kctl.cli.table import Column, clean, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.kafka.target import position
@@ -36,7 +36,7 @@ def _seek(
     config: ConfigOption = None,
     partition: PartitionOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     deadline: DeadlineOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

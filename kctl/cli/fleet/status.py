@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,34 +32,16 @@ __all__ = ["parser", "run"]
 _TIMEOUT_SECONDS = 5.0
 _OF_BROKERS = "the brokers' "
 _FAIL_ON = ("degraded", "failing")
-_SUMMARY = """\
-Show how a fleet is doing, its lag and its workers.
-
-The first line is the verdict with its reason: ok, degraded, unknown or failing; it is that of the page and /readyz.
-`desired` and `state` are what the supervisor wants and sees of a worker, `doing` is what the worker reports; `rss` is
-the memory of all its processes.
-
-exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not answer
-just now, 5 no master to ask
-"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `kctl status`; shell completion knows the same."""
-    status = Parser(
-        prog="kctl status",
-        usage="kctl status [options]",
-        description=_SUMMARY,
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=100),
-        allow_abbrev=False,
-        add_help=False,
-    )
+    """The options of `kctl status`; Typer prints their help and completes them."""
+    status = Parser(prog="kctl status", allow_abbrev=False, add_help=False)
     option = status.add_argument
-    option("-o", "--output", choices=OUTPUTS, default="table", help="how the result is printed (default: table)")
-    option("--fail-on", choices=_FAIL_ON, default="degraded", help="exit 1 from this verdict on (default: degraded)")
-    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="per question (default: 5)")
-    option("-c", "--config", type=Path, metavar="FILE", help="the fleet's kctl.toml; see `kctl --help`")
-    option("-h", "--help", action="store_true", help="show this")
+    option("-o", "--output", choices=OUTPUTS, default="table")
+    option("--fail-on", choices=_FAIL_ON, default="degraded")
+    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS)
+    option("-c", "--config", type=Path)
     return status
 
 
@@ -71,9 +52,6 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
         KctlError, AgentError: with the exit code of each.
     """
     options, rest = parser().parse_known_args(words)
-    if options.help:
-        sys.stdout.write(parser().format_help())
-        return 0
     if rest:
         raise UsageError(f"kctl status takes no {cell(rest[0])}; see `kctl status --help`")
     fleet = fleets.find(options.config or config, env)

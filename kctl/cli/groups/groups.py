@@ -53,7 +53,7 @@ def _groups(
     url: UrlOption = URL,
     cluster: ClusterOption = None,
     sort: Annotated[Sort, typer.Option("--sort", help="The largest or worst first.")] = Sort.STATUS,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="The most rows.")] = 1000,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, metavar="N", help="The most rows.")] = 1000,
     watch: Annotated[float | None, typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again.")] = None,
     token_file: TokenOption = None,
     output: OutputOption = Output.TABLE,

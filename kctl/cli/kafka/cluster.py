@@ -42,8 +42,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
     return of_fleet(_fleet_config(options, env), env)
 
 
-def fleet_group(options: argparse.Namespace, env: Mapping[str, str], all_option: str) -> str:
-    """The consumer group of the fleet that is meant; `all_option` is what asks for all groups instead.
+def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
+    """The consumer group of the fleet that is meant; `named` is how another is named.
 
     Raises:
         UsageError, ConfigError: there is no fleet, or its configuration cannot be used.
@@ -51,10 +51,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], all_option:
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
-    no_group = (
-        f"name a group: -g GROUP, {all_option}, or a kctl.toml with -c or KCTL_CONFIG; `kctl kafka groups {cluster}` "
-        "lists them"
-    )
+    no_group = f"name a group: {named}, or a kctl.toml with -c or KCTL_CONFIG; `kctl kafka groups {cluster}` lists them"
     try:
         return _fleet_config(options, env, no_group).kafka.group
     except ConfigError:

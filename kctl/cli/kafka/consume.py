@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         begin, end = _span(connection, options, begin_at)
         reached = connection.access
-    if options.count == 0:
+    if options.limit == 0:
         return 0
     from kctl.kafka import lean
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             count += 1
             if options.follow:
                 sys.stdout.flush()
-            if count == options.count:
+            if count == options.limit:
                 break
     except KeyboardInterrupt:
         if not options.follow:

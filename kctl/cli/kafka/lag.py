@@ -26,19 +26,19 @@ _LAG = (
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    groups = options.group or ([] if options.all_groups else [fleet_group(options, env, "--all-groups")])
+    groups = options.group or ([] if options.all else [fleet_group(options, env, "-g GROUP, --all")])
     with connected(options, env) as connection:
         from kctl.kafka.lag import read_lag
 
         topics = required_topics(connection, options.topic)
         problems: list[KctlError] = []
-        if options.all_groups:
+        if options.all:
             from kctl.kafka.groups import list_groups
 
             listed, problems = list_groups(connection)
             groups = [*groups, *(group.group for group in listed)]
         found, more = read_lag(connection, groups, topics, is_read_committed=options.read_committed)
-    if options.all_groups and options.topic:
+    if options.all and options.topic:
         found = [row for row in found if row.committed is not None or row.member_id is not None]
     rows = [
         {

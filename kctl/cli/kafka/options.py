@@ -1,4 +1,4 @@
-"""The commands of `kctl kafka`, declared once: argparse runs them from this table, Typer lists and completes them.
+"""The commands of `kctl kafka`, declared once: argparse runs them from this table, Typer has their help and completion.
 
 Standard library only: `kctl kafka lag` is to be done before Typer would be imported.
 """
@@ -67,12 +67,11 @@ _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000;
 _READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
 _BROKER = Option(("--broker",), "ask this broker", "int", "ID")
 _CONFIG = Option(("-c", "--config"), "the fleet's kctl.toml; see `kctl --help`", metavar="FILE")
-_TIMEOUT = Option(("--timeout",), "in all (default: 10)", "number", "SECONDS", 10.0)
-_OUTPUT = Option(("-o", "--output"), "how the result is printed (default: table)", choices=OUTPUTS, default="table")
+_TIMEOUT = Option(("--timeout",), "in all", "number", "SECONDS", 10.0)
+_OUTPUT = Option(("-o", "--output"), "how the result is printed", choices=OUTPUTS, default="table")
 
 
-def _common(*, codec: bool = False, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
-    config = Option(("--config",), _CONFIG.help, metavar="FILE") if codec else _CONFIG
+def _common(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
     return (
         Option(
             ("-b", "--bootstrap"),
@@ -80,7 +79,7 @@ def _common(*, codec: bool = False, timeout: Option = _TIMEOUT, output: bool = T
             metavar="SERVERS",
         ),
         Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
-        config,
+        _CONFIG,
         *((_OUTPUT,) if output else ()),
         timeout,
     )
@@ -91,49 +90,51 @@ COMMANDS: dict[str, Command] = {
     for command in (
         Command(
             "groups",
-            "List the groups of all brokers: type, state, coordinator.",
+            "List the groups of all brokers: type and state.",
             _common(),
             (("kctl kafka groups", ""), ("kctl kafka groups -b localhost:9092 -o json", "")),
         ),
         Command(
-            "describe-groups",
-            "Describe groups of any type: state, assignor, coordinator, and which member has which partitions.",
+            "group",
+            "Show groups: state, coordinator, and who reads what.",
             (
-                _GROUPS,
+                Option(("GROUP",), "their names; by default the group of kctl.toml", "words"),
                 Option(("-t", "--topic"), "only members that hold partitions of it", metavar="TOPIC"),
-                Option(("--all",), "all groups there are", "flag"),
+                Option(("--all",), "every group there is", "flag"),
                 *_common(),
             ),
             (
-                ("kctl kafka describe-groups -g billing", ""),
-                ("kctl kafka describe-groups --all -t orders", "which groups read the topic"),
+                ("kctl kafka group billing", ""),
+                ("kctl kafka group --all -t orders", "which groups read the topic"),
             ),
-            "Without -g and --all it is the group of kctl.toml.",
+            "Of any type, with the assignor; which member has which partitions.",
         ),
         Command(
             "delete-group",
-            "Delete a group without live members: shows what it has committed, and asks.",
-            (_GROUP, *_CHANGE, *_common()),
+            "Delete a group without live members.",
+            (Option(("GROUP",), "the group", is_required=True), *_CHANGE, *_common()),
             (
-                ("kctl kafka delete-group -g billing", "shows it, and asks on a terminal"),
-                ("kctl kafka delete-group -g billing --execute", ""),
+                ("kctl kafka delete-group billing", "shows it, and asks on a terminal"),
+                ("kctl kafka delete-group billing --execute", ""),
             ),
+            "Shows what it has committed, and asks.",
         ),
         Command(
             "topics",
-            "List the topics: partitions, replicas, and what is wrong with them.",
+            "List the topics and what is wrong with them.",
             _common(),
             (("kctl kafka topics", ""),),
         ),
         Command(
             "topic",
-            "Show a topic: leader, replicas and ISR of each partition, and what is configured for it.",
+            "Show a topic: its partitions and what is configured.",
             (_THE_TOPIC, *_common()),
             (("kctl kafka topic orders", ""),),
+            "Leader, replicas and ISR of each partition, and every setting that is not the default.",
         ),
         Command(
             "create-topic",
-            "Create a topic, with the brokers' own number of partitions and replicas unless they are given.",
+            "Create a topic.",
             (
                 _THE_TOPIC,
                 Option(("-p", "--partitions"), "so many partitions", "int", "N"),
@@ -146,20 +147,22 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka create-topic orders -p 12 -r 3", ""),
                 ("kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete", ""),
             ),
-            "It returns when all partitions have a leader.",
+            "With the brokers' own number of partitions and replicas unless they are given. It returns when all "
+            "partitions have a leader.",
         ),
         Command(
             "delete-topic",
-            "Delete a topic and all its messages: shows what it holds, and asks.",
+            "Delete a topic and all its messages.",
             (_THE_TOPIC, *_CHANGE, *_common()),
             (
                 ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
                 ("kctl kafka delete-topic orders --execute", ""),
             ),
+            "Shows what it holds, and asks.",
         ),
         Command(
             "alter-topic",
-            "Give a topic more partitions, or change its settings: shows old and new, and asks.",
+            "Give a topic more partitions or other settings.",
             (
                 _THE_TOPIC,
                 Option(("-p", "--partitions"), "so many partitions in all; they can only become more", "int", "N"),
@@ -172,40 +175,42 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
                 ("kctl kafka alter-topic orders -p 24 --unset retention.ms --execute", ""),
             ),
-            "With more partitions most keys go to another one than before: their order over the change is lost.",
+            "Shows old and new, and asks. With more partitions most keys go to another one than before: their order "
+            "over the change is lost.",
         ),
         Command(
             "brokers",
-            "List the brokers: address, rack, controller, and how many partitions they lead and hold.",
+            "List the brokers, and what each leads and holds.",
             _common(),
             (("kctl kafka brokers", ""),),
         ),
         Command(
             "lag",
-            "Show how far a group is behind, per partition, with or without members.",
+            "Show how far a group is behind, per partition.",
             (
                 _GROUPS,
                 _TOPICS,
-                Option(("--all-groups",), "every group there is", "flag"),
+                Option(("--all",), "every group there is", "flag"),
                 _READ_COMMITTED,
                 *_common(),
             ),
             (
                 ("kctl kafka lag -g billing", ""),
                 ("kctl kafka lag -g billing -t orders", "all its partitions"),
-                ("kctl kafka lag --all-groups -o json", ""),
+                ("kctl kafka lag --all -o json", ""),
             ),
-            "Columns as those of Kafka's own tool; what is not known is `-`. Without -g it is the group of kctl.toml.",
+            "With or without members. Columns as those of Kafka's own tool; what is not known is `-`. Without -g it "
+            "is the group of kctl.toml.",
         ),
         Command(
             "list-offsets",
-            "Show where the logs of a topic begin or end, or which offset belongs to a time.",
+            "Show where logs begin or end, or the offset of a time.",
             (
                 _SOME_TOPICS,
                 Option(
                     ("--time",),
-                    "earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS; without a zone it "
-                    "is in that of this host (default: latest)",
+                    "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS; without a "
+                    "zone it is in that of this host",
                     metavar="TIME",
                     default="latest",
                 ),
@@ -226,7 +231,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "offset-commit",
-            "Commit an offset for one partition of a group without live members.",
+            "Commit one offset of a group without live members.",
             (
                 _GROUP,
                 _TOPIC,
@@ -238,14 +243,14 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "reset-offsets",
-            "Set what a group without live members has committed: shows old, new and the difference, and asks.",
+            "Set what a group without live members has committed.",
             (
                 _GROUP,
                 _SOME_TOPICS,
                 Option(
                     ("--to",),
-                    "earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a zone it is "
-                    "in that of this host), or shift-by N",
+                    "where: earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a "
+                    "zone it is in that of this host), or shift-by N",
                     "words",
                     "TARGET",
                     is_required=True,
@@ -257,12 +262,12 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
                 ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
             ),
-            "Nothing is changed before it was shown and confirmed, or without --execute. An offset outside the "
-            "log becomes the nearest in it. A time later than any message becomes the end.",
+            "Shows old, new and the difference, and asks. Nothing is changed before, or without --execute. An offset "
+            "outside the log becomes the nearest in it. A time later than any message becomes the end.",
         ),
         Command(
             "produce",
-            "Produce one message, or each line of a file; retried through a change of leader, none twice.",
+            "Produce one message, or each line of a file.",
             (
                 _TOPIC,
                 Option(("MESSAGE",), "the message; `-`: each line of stdin"),
@@ -271,46 +276,48 @@ COMMANDS: dict[str, Command] = {
                 Option(("-p", "--partition"), "into this partition", "int", "N"),
                 Option(("-k", "--key"), "the key; the partition follows from it as in the Java client", metavar="KEY"),
                 Option(("--key-separator",), "each line is KEY, this, MESSAGE", metavar="TEXT"),
-                Option(("-c", "--codec"), f"{', '.join(CODECS)}, or 0 to 4 (default: none)", metavar="CODEC"),
-                Option(("--acks",), "0, 1 or all (default: all)", choices=("0", "1", "all"), default="all"),
+                Option(("--codec",), f"one of {', '.join(CODECS)}, or 0 to 4 (default: none)", metavar="CODEC"),
+                Option(
+                    ("--acks",),
+                    "how many replicas have to acknowledge: 0, 1 or all",
+                    choices=("0", "1", "all"),
+                    default="all",
+                ),
                 Option(("--header",), "a header; may be repeated", "texts", "KEY=VALUE"),
-                Option(("--repeat",), "so many times (default: 1)", "int", "N", 1),
+                Option(("--repeat",), "so many times", "int", "N", 1),
                 Option(("--rate",), "at most so many messages a second", "number", "N"),
                 *_common(
-                    codec=True,
-                    timeout=Option(
-                        ("--timeout",), "for each message to be acknowledged (default: 60)", "number", "SECONDS", 60.0
-                    ),
+                    timeout=Option(("--timeout",), "for each message to be acknowledged", "number", "SECONDS", 60.0),
                 ),
             ),
             (
                 ('kctl kafka produce -t orders -k 17 "hello"', ""),
-                ("kctl kafka produce -t orders --file orders.jsonl -c zstd", ""),
+                ("kctl kafka produce -t orders --file orders.jsonl --codec zstd", ""),
                 ("seq 1000 | kctl kafka produce -t orders -", ""),
             ),
-            "Without partition and key it stays with one partition for each batch. A terminal shows how far it is. -c "
-            "is the codec here: the file is --config.",
+            "Retried through a change of leader, none twice. Without partition and key it stays with one partition for "
+            "each batch. A terminal shows how far it is.",
         ),
         Command(
             "consume",
-            "Print the messages of a topic; joins no group, commits nothing.",
+            "Print the messages of a topic; it commits nothing.",
             (
                 _TOPIC,
                 Option(("-p", "--partition"), "only this partition; may be repeated", "texts", "N"),
                 Option(
                     ("--from",),
-                    "earliest, latest, an OFFSET, -N (the last N of each partition), or a time: 2026-11-21T10:00:00Z, "
-                    "@MILLISECONDS; without a zone it is in that of this host (default: earliest)",
+                    "where: earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
+                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone it is in that of this host",
                     metavar="PLACE",
                     default="earliest",
                 ),
-                Option(("-n", "--count"), "stop after so many messages", "int", "N"),
+                Option(("-n", "--limit"), "stop after so many messages", "int", "N"),
                 Option(("--follow",), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
                 Option(
                     ("--format",),
-                    "value, line, json, or a template of %%t topic %%p partition %%o offset %%T timestamp %%k key "
-                    "%%v value %%h headers (default: value)",
+                    "how each is printed: value, line, json, or a template of %t topic %p partition %o offset %T "
+                    "timestamp %k key %v value %h headers",
                     metavar="FORMAT",
                     default="value",
                 ),
@@ -322,18 +329,20 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
                 ("kctl kafka consume -t orders --from latest --follow --format '%p %o %k %v'", ""),
             ),
-            "`value` writes each value as it is, and a line end. Without --follow it stops at what was the end when it "
-            "began. --from -N counts offsets: where compaction or transactions left gaps, there are fewer messages.",
+            "Joins no group. `value` writes each value as it is, and a line end. Without --follow it stops at what "
+            "was the end when it began. --from -N counts offsets: where compaction or transactions left gaps, there "
+            "are fewer messages.",
         ),
         Command(
             "api-versions",
-            "Show which requests each broker takes in which versions, and which this client would use.",
+            "Show which requests each broker takes.",
             (_BROKER, *_common()),
             (("kctl kafka api-versions", ""), ("kctl kafka api-versions --broker 1 -o json", "")),
+            "In which versions, and which of them this client would use.",
         ),
         Command(
             "wire",
-            "Send one read-only request and show the bytes of the exchange field by field.",
+            "Send one request and show its bytes field by field.",
             (
                 Option(
                     ("REQUEST",),
@@ -357,7 +366,7 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka wire ListOffsets -t orders --version 7 --hex", ""),
                 ("tshark -r capture.pcap -T fields -e tcp.payload | kctl kafka wire --decode -", ""),
             ),
-            "For learning the protocol, and for a proxy or a broker that behaves oddly.",
+            "One that only reads. For learning the protocol, and for a proxy or a broker that behaves oddly.",
         ),
     )
 }

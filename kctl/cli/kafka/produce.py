@@ -154,9 +154,7 @@ def _codec(text: str | None) -> str:
         return text
     if text.isdecimal() and int(text) < len(CODECS):
         return CODECS[int(text)]
-    raise UsageError(
-        f"`{text}` is no codec: there are {', '.join(CODECS)}, or 0 to 4; the configuration is --config here"
-    )
+    raise UsageError(f"`{text}` is no codec: there are {', '.join(CODECS)}, or 0 to 4")
 
 
 def _header(text: str) -> tuple[str, bytes]:

@@ -8,7 +8,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption
+from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
 from kctl.errors import UsageError
@@ -27,7 +27,7 @@ def clear(
     dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
     topic: TopicOption = None,
     partition: PartitionOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Remove messages for good. Asks first, and shows what it would remove.
 

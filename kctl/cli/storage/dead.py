@@ -49,7 +49,9 @@ def list_dead(
     offset_from: FromOption = None,
     offset_to: ToOption = None,
     older_than: OlderOption = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The most rows that are listed.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="The most rows that are listed.")
+    ] = 50,
 ) -> None:
     """List dead letters, the oldest first, or count them by error.
 

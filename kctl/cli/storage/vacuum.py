@@ -8,7 +8,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption
+from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.storage.opened import load_fleet, opened_table
 from kctl_agent.messages import number_of
 
@@ -32,7 +32,7 @@ def vacuum(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files, and remove none.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Remove files that a table (mode `lake`) no longer needs.
 

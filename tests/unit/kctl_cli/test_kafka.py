@@ -29,9 +29,14 @@ def test_every_command_has_a_help_page_with_an_example(kctl: Kctl, command: obje
     ran = kctl("kafka", name, "--help")
 
     assert ran.code == 0
-    assert f"usage: kctl kafka {name}" in ran.out
-    assert f"examples:\n  {COMMANDS[name].examples[0][0]}" in ran.out
-    assert "10 no broker answers" in ran.out
+    assert ran.out.startswith(f"Usage: kctl kafka {name} ")
+    page = " ".join(ran.out.split())
+    for text in (
+        COMMANDS[name].examples[0][0],
+        "10 no broker answers",
+        *(each.help[1:] for each in COMMANDS[name].options),
+    ):
+        assert " ".join(text.split()) in page
 
 
 @COMMAND
@@ -57,18 +62,19 @@ def test_typer_knows_the_same_options(command: object) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        ((), "give a command: groups, group,"),
         (("lagg",), "there is no command `kctl kafka lagg`; the nearest is `lag`"),
         (("lag", "-g", "x", "-b", "nowhere"), "-b takes HOST:PORT"),
         (("lag", "-g", "x", "--timeout", "0"), "not a number above 0"),
         (("lag", "-g", "x"), "name a cluster: -b HOST:PORT"),
         (
             ("lag", "-b", CLOSED),
-            f"name a group: -g GROUP, --all-groups, or a kctl.toml with -c or KCTL_CONFIG; "
+            f"name a group: -g GROUP, --all, or a kctl.toml with -c or KCTL_CONFIG; "
             f"`kctl kafka groups -b {CLOSED}` lists them",
         ),
-        (("lag", "-b", CLOSED, "-t", "orders"), "name a group: -g GROUP, --all-groups,"),
+        (("lag", "-b", CLOSED, "-t", "orders"), "name a group: -g GROUP, --all,"),
         (("lag",), "name a cluster: -b HOST:PORT"),
-        (("describe-groups", "-b", CLOSED), "name a group: -g GROUP, --all, or a kctl.toml"),
+        (("group", "-b", CLOSED), "name a group: GROUP, --all, or a kctl.toml"),
         (("topic",), "required: TOPIC"),
         (("list-offsets", "-b", CLOSED), "give a topic"),
         (("list-offsets", "-b", CLOSED, "-t", "x", "--time", "soon"), "`soon` is no time"),
@@ -91,8 +97,8 @@ def test_typer_knows_the_same_options(command: object) -> None:
         ),
         (("produce", "-b", CLOSED, "-t", "x"), "give what to produce"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "give what to produce"),
-        (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "brotli"), "`brotli` is no codec"),
-        (("produce", "-b", CLOSED, "-t", "x", "a", "-c", "5"), "`5` is no codec"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--codec", "brotli"), "`brotli` is no codec"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--codec", "5"), "`5` is no codec"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--header", "b"), "--header takes KEY=VALUE"),
         (("produce", "-b", CLOSED, "-t", "x", "--file", "f", "--repeat", "2"), "--repeat is for one message"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--key-separator", ":"), "--key-separator takes the keys"),
@@ -165,7 +171,7 @@ def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:
 
 
 def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> None:
-    imported = imported_by("kafka", "lag", "--help")
+    imported = imported_by("kafka")
 
     assert "kctl.cli.kafka.parser" in imported
     assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported

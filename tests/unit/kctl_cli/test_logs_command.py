@@ -31,9 +31,9 @@ def logs(short_dir: Path) -> Path:
 def test_the_last_lines_are_shown_while_no_master_runs(kctl: Kctl, logs: Path) -> None:
     config = str(logs.parent / "kctl.toml")
 
-    assert kctl("logs", "worker-0", "-c", config, "--lines", "2").out == "line 98\nline 99\n"
+    assert kctl("logs", "worker-0", "-c", config, "--limit", "2").out == "line 98\nline 99\n"
     assert kctl("logs", "worker-0", "-c", config).out.startswith("line 50\n")
-    assert kctl("logs", "worker-0", "-c", config, "--lines", "0").out == ""
+    assert kctl("logs", "worker-0", "-c", config, "--limit", "0").out == ""
 
 
 def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> No
     log.rename(logs / "worker-0.log.1")
     log.write_text("new\n")
 
-    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--lines", "3")
+    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--limit", "3")
 
     assert ran.out == "line 98\nline 99\nnew\n"
 
@@ -161,7 +161,7 @@ def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:
     with (logs / "worker-0.log").open("a") as log:
         log.writelines(f"{number} {'x' * 5000}\n" for number in range(100))
 
-    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--lines", "30")
+    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--limit", "30")
 
     assert [line.split()[0] for line in ran.out.splitlines()] == [str(number) for number in range(70, 100)]
 
@@ -169,7 +169,7 @@ def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:
 def test_follow_goes_on_when_the_log_is_moved_aside(logs: Path, eventually: Callable[..., Any], tmp_path: Path) -> None:
     log = logs / "worker-0.log"
     with (tmp_path / "out").open("wb") as out:
-        words = ["-c", str(logs.parent / "kctl.toml"), "logs", "worker-0", "-f", "--lines", "1"]
+        words = ["-c", str(logs.parent / "kctl.toml"), "logs", "worker-0", "-f", "--limit", "1"]
         following = subprocess.Popen([sys.executable, "-m", "kctl", *words], stdout=out)
     try:
         eventually(lambda: "line 99" in (tmp_path / "out").read_text())

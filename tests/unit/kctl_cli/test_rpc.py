@@ -251,5 +251,5 @@ def test_help_lists_the_commands_with_examples(kctl: Kctl) -> None:
     ran = kctl("rpc", "--help")
 
     assert ran.code == 0
-    for text in ("kafka_lag", "offset_checker", "--fail-above", "--watch", "examples:", "exit codes:"):
+    for text in ("kafka_lag", "offset_checker", "--fail-above", "--watch", "kctl rpc workers -o wide", "Exit codes:"):
         assert text in ran.out

@@ -114,7 +114,7 @@ def test_a_reset_of_a_group_that_loads_until_the_deadline_reports_it() -> None:
     "words",
     [
         pytest.param(["lag", "-g", "billing"], id="lag"),
-        pytest.param(["describe-groups", "-g", "billing"], id="describe-groups"),
+        pytest.param(["group", "billing"], id="group"),
         pytest.param(["offset-fetch", "-g", "billing"], id="offset-fetch"),
         pytest.param(["reset-offsets", "-g", "billing", "-t", "orders", "--to", "latest"], id="reset-offsets"),
     ],

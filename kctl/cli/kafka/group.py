@@ -1,4 +1,4 @@
-"""`kctl kafka describe-groups`"""
+"""`kctl kafka group`"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEMBERS = (
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    names = options.group or ([] if options.all else [fleet_group(options, env, "--all")])
+    names = options.group or ([] if options.all else [fleet_group(options, env, "GROUP, --all")])
     with connected(options, env) as connection:
         from kctl.kafka.groups import describe_groups, list_groups
 
