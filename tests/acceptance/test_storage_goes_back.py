@@ -48,7 +48,7 @@ def refusal(fleet: Fleet, eventually: Eventually) -> str:
 
     def given_up() -> str | None:
         done = fleet.kctl("status", "-o", "json", exit_code=None)
-        rows = json.loads(done.stdout)["rows"] if done.returncode in (0, 3) else []
+        rows = json.loads(done.stdout)["rows"] if done.returncode in (0, 1, 3) else []
         return next((row["last_error"] for row in rows if row["state"] == "fatal"), None)
 
     fleet.start()
