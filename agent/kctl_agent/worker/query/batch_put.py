@@ -8,9 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.spark.session import lost_jvm
-from kctl_agent.worker.query.transform import TransformFailed
+from kctl_agent.worker.query.transform import call_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,8 +17,6 @@ __all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone", "in_few_tasks",
 
 UNEVEN_TASKS = 4
 """For each that runs at a time, where partitions differ much in size."""
-FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
-"""Spark's error conditions for configuration that no session can have of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +59,8 @@ def task_count(sizes: Collection[int], at_a_time: int) -> int:
     """How many tasks a batch over partitions of so many records is to have, of which so many run at a time: as many as
     that; more where a partition is so large that tasks of as many partitions would not be alike."""
     largest, total = max(sizes, default=0), sum(sizes)
-    is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (4 * at_a_time)
+    is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     return min(len(sizes), UNEVEN_TASKS * at_a_time if is_uneven else at_a_time)
-
-
-def _fixed_by(error: Exception) -> str | None:
-    """The configuration that could not be set, if that is what was raised."""
-    from pyspark.errors import PySparkException
-
-    if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:
-        return None
-    parameters = error.getMessageParameters() or {}
-    return str(parameters.get("key", "this configuration")).strip('"')
 
 
 class BatchPut(ABC):
@@ -87,19 +73,8 @@ class BatchPut(ABC):
         self.name = name
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """What the user's transform makes of records. Raises BootstrapError where it sets configuration that is the
-        same for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
-        try:
-            return self._transform(frame)
-        except Exception as error:
-            if lost_jvm(error) is not None:
-                raise
-            if (key := _fixed_by(error)) is None:
-                raise TransformFailed(self.name, error) from error
-            raise BootstrapError(
-                f"the transform {self.name} cannot set {key}: Spark fixes it when the driver starts; set it in "
-                "[spark.conf], for all workers"
-            ) from None
+        """What the user's transform makes of records. Raises what `call_transform` does."""
+        return call_transform(self._transform, self.name, frame)
 
     @abstractmethod
     def check(self, source: DataFrame) -> None:

@@ -257,12 +257,13 @@ def _newest(file: BinaryIO, values: Mapping[str, str | None]) -> Iterator[tuple[
     import pyarrow as pa
     from pyarrow import parquet
 
+    from kctl_agent.worker.query.put import run_starts  # with NumPy
+
     keys = [name for name in ("topic", "partition") if name not in values]
     for batch in parquet.ParquetFile(file, read_dictionary=["topic"]).iter_batches(columns=[*keys, "timestamp"]):
         topics = batch["topic"].dictionary.to_pylist() if "topic" in keys else [values["topic"]]
         codes = [np.from_dlpack(batch[name].indices if name == "topic" else batch[name]) for name in keys]
-        changes = [np.flatnonzero(np.diff(each)) + 1 for each in codes]
-        starts = np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
+        starts = run_starts(*codes)
         newest = np.maximum.reduceat(np.from_dlpack(batch["timestamp"].view(pa.int64())), starts)
         for start, at in zip(starts.tolist(), newest.tolist(), strict=True):
             row = {name: int(code[start]) for name, code in zip(keys, codes, strict=True)}

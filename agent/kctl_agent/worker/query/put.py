@@ -23,7 +23,7 @@ from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import PartitionPlan
 
-__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
+__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions", "run_starts"]
 
 HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
@@ -170,14 +170,19 @@ def _spare_collections() -> None:
     gc.freeze()
 
 
+def run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Where rows begin that differ from the one before in any of these columns of equal length; 0 is the first."""
+    changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
+    return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
+
+
 def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
     """The records of an Arrow batch by partition, as they follow one another. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
     place_of, partition_of = np.from_dlpack(places), np.from_dlpack(partitions)
-    changes = np.flatnonzero((np.diff(place_of) != 0) | (np.diff(partition_of) != 0)) + 1
-    edges = [0, *changes.tolist(), batch.num_rows]
+    edges = [*run_starts(place_of, partition_of).tolist(), batch.num_rows]
     columns = _columns(batch)
     parts = columns.cut(edges) if len(edges) > 2 else iter((columns,))
     for (begin, _), part in zip(pairwise(edges), parts, strict=True):

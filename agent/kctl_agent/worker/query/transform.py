@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from kctl_agent.errors import AgentError
 from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.process.tracebacks import first_line, place_of
+from kctl_agent.spark.session import lost_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["COLUMNS", "TransformFailed", "check_transform", "load_transform", "try_transform"]
+__all__ = ["COLUMNS", "TransformFailed", "call_transform", "check_transform", "load_transform", "try_transform"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a user's transform must keep."""
@@ -25,6 +26,8 @@ RECORDS = (
 )
 """As Spark's source for Kafka has them."""
 
+FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
+"""Spark's error conditions for configuration that no session can have of its own."""
 NODE = re.compile(r"\W*(\w+)")
 """The name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
@@ -58,6 +61,32 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
     return transform
 
 
+def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame: DataFrame) -> DataFrame:
+    """What the user's transform makes of records. Raises BootstrapError where it sets configuration that is the same
+    for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
+    try:
+        return transform(frame)
+    except Exception as error:
+        if lost_jvm(error) is not None:
+            raise
+        if (key := _fixed_by(error)) is None:
+            raise TransformFailed(name, error) from error
+        raise BootstrapError(
+            f"the transform {name} cannot set {key}: Spark fixes it when the driver starts; set it in "
+            "[spark.conf], for all workers"
+        ) from None
+
+
+def _fixed_by(error: Exception) -> str | None:
+    """The configuration that could not be set, if that is what was raised."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:
+        return None
+    parameters = error.getMessageParameters() or {}
+    return str(parameters.get("key", "this configuration")).strip('"')
+
+
 def check_transform(name: str, frame: DataFrame) -> None:
     """Check a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
     if not name:
@@ -81,8 +110,8 @@ def try_transform(transform: Callable[[DataFrame], DataFrame], name: str, *, is_
 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
-        made = transform(spark.createDataFrame([], RECORDS))
-    except Exception as error:
-        raise BootstrapError(str(TransformFailed(name, error))) from error
+        made = call_transform(transform, name, spark.createDataFrame([], RECORDS))
+    except TransformFailed as error:
+        raise BootstrapError(str(error)) from error.__cause__
     if not is_of_batches:
         check_transform(name, made)
