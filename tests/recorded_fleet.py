@@ -1,0 +1,260 @@
+"""A fleet of agents that give recorded replies, and everything that is printed and served of it.
+
+`python -m tests.recorded_fleet` writes down what comes out now; the test beside the record compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+import httpx
+
+from kctl import fleets
+from kctl.cli.entry import run
+from kctl.config import load
+from kctl.exporter import Exposition
+from kctl.http import Source, create_app
+from kctl.http.api.streams import Streams
+from kctl.kafka.broker_cache import BrokerCache
+from kctl.master.collector import Collector
+from kctl.master.control import ControlServer, Service
+from kctl.master.events import EventFeed
+from kctl.master.freshness import STALE_SECONDS
+from kctl.master.members import Members
+from kctl.master.snapshot import FleetSnapshot, WorkerStatus
+from kctl.master.supervisor import Supervisor
+from kctl.master.verdict import Verdicts
+from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
+from kctl.rows.workers import PauseRow
+from kctl.rpc.fan_out import AgentPool
+from kctl_agent.scripted import Answers, ScriptedAgent
+
+__all__ = ["OUTPUTS", "outputs", "recorded"]
+
+FOLDER = Path(__file__).parent / "unit" / "recorded"
+OUTPUTS = FOLDER / "outputs.txt"
+_COMMANDS = (
+    *("kafka_lag", "offset_checker", "block_size", "member_leader"),
+    *("metadata_brokers", "metadata_topics", "workers", "ping", "describe"),
+)
+_API = (
+    *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "offsets", "offsets?live=1&worker=worker-0"),
+    *("offsets?min_lag=90&limit=1", "storage", "storage?live=1", "members", "brokers", "brokers?live=1", "topics"),
+    *("topics?topic=payments", "workers", "workers?live=1&kind=sinker", "workers?limit=2", "workers?after=older"),
+)
+_UNIX = re.compile(r"\b\d{10}(?:\.\d+)?\b")
+_ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_FINE = re.compile(r"\b\d+\.\d{4,}\b")
+_DAY = 86_400.0
+_VOLATILE = re.compile(r'"collect_seconds": [\d.]+|^kctl_(?:cluster_)?collect_duration_seconds.*$', re.MULTILINE)
+
+
+def _status(name: str, kind: str, **more: Any) -> WorkerStatus:
+    given: dict[str, Any] = {
+        "desired": "running",
+        "state": "running",
+        "pid": 4000,
+        "since_seconds": 61.5,
+        "restarts": MappingProxyType({"exit": 0, "signal": 0, "memory": 0}),
+        "next_try_seconds": None,
+        "last_error": None,
+        "log": f"/log/{name}.log",
+        "resident_bytes": 104857600,
+    }
+    return WorkerStatus(name, kind, **(given | more))
+
+
+STATUSES = (
+    _status("worker-0", "worker", paused=(PauseRow("orders", 1, "ann", 1763719442.0),), warning="not applied"),
+    _status("worker-1", "worker", restarts=MappingProxyType({"exit": 0, "signal": 2, "memory": 1})),
+    _status("worker-2", "worker", state="backoff", pid=None, next_try_seconds=3.5, last_error="exit code 1"),
+    _status("worker-3", "worker", desired="stopped", state="stopped", pid=None, resident_bytes=None),
+    _status("sinker-0", "sinker"),
+    _status("engine", "engine"),
+)
+
+
+class _Stand:
+    """Stands in for brokers and supervisor."""
+
+    last_success: Mapping[str, float] = MappingProxyType({"committed": 1.0, "offsets": 2.0, "group": 3.0})
+    nothing_known = BrokerSnapshot()
+
+    async def refresh(self, _timeout_seconds: float) -> None:
+        pass
+
+    def snapshot(self) -> BrokerSnapshot:
+        names = [("orders", number) for number in range(4)] + [("payments", 0), ("payments", 1)]
+        rows = (PartitionRow(*name, 0, 390 + name[1], None, 510, None, None, None, 0.5) for name in names)
+        return BrokerSnapshot(tuple(rows), GroupStats("stable", 3))
+
+    def freshness(self) -> Freshness:
+        return Freshness(0.5, 0.5, 4.0, None)
+
+    def status(self) -> tuple[WorkerStatus, ...]:
+        return STATUSES
+
+    def kinds(self) -> dict[str, str]:
+        return {each.name: each.kind for each in STATUSES}
+
+    def memory_limits(self) -> dict[str, int]:
+        return {"worker-0": 209715200}
+
+    def on_heartbeats(self, _beats: object, _at: float) -> None:
+        pass
+
+    async def resident_bytes(self) -> dict[str, int]:
+        return {each.name: each.resident_bytes for each in STATUSES if each.resident_bytes is not None}
+
+
+@contextmanager
+def _agents(run_dir: Path) -> Iterator[None]:
+    replies = json.loads((FOLDER / "replies.json").read_text(encoding="utf-8"))
+    with ExitStack() as stack:
+        for name, by_command in replies.items():
+            script = {rpc: Answers(result, 0.25) for rpc, result in by_command.items()}
+            stack.enter_context(ScriptedAgent(run_dir, name, script))
+        yield
+
+
+@asynccontextmanager
+async def _master(folder: Path) -> AsyncIterator[Source]:
+    (folder / "kctl.toml").write_text(
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "billing"\ntopics = ["orders", "payments"]\n'
+    )
+    stand, pool, feed = _Stand(), AgentPool(), EventFeed()
+    brokers, supervisor = cast(BrokerCache, stand), cast(Supervisor, cast(Any, stand))
+    members = Members(folder / "run", stand.kinds, stand.status, pool)
+    collector = Collector(load(folder / "kctl.toml", {}), members, brokers, supervisor, feed, dict)
+    snapshots: list[FleetSnapshot] = []
+    collecting = asyncio.ensure_future(collector.run())
+    while not snapshots:
+        await feed.wait_beyond(0)
+        latest = collector.latest()
+        snapshots += [] if latest is None else [latest]
+    collecting.cancel()
+    verdicts = Verdicts(lambda: snapshots[0], STALE_SECONDS, lambda: snapshots[0].taken_at + 1.0)
+    service = Service(members, brokers, stand.status, verdicts)
+    control = ControlServer(lambda request, _caller: service.answer(request))
+    await control.start(folder / "run")
+    exposition = Exposition(lambda: snapshots[0])
+    try:
+        yield Source(
+            latest=lambda: snapshots[0],
+            verdicts=verdicts,
+            render_metrics=exposition.render,
+            sparkline=lambda _topic, partition: [None, partition],
+            feed=feed,
+            ask=service.ask,
+            clock=lambda: snapshots[0].taken_at + 1.0,
+        )
+    finally:
+        await control.close()
+        pool.close()
+        await asyncio.sleep(0)
+
+
+async def _outputs(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    (folder / "run").mkdir(mode=0o700)
+    with _agents(folder / "run"):
+        async with _master(folder) as source:
+            env = {"XDG_RUNTIME_DIR": str(folder)}
+            fleets.register("recorded", folder / "run", folder / "kctl.toml", env)
+            for words in _command_lines():
+                found[f"kctl {words}"] = await asyncio.to_thread(_printed, words, env)
+            transport = httpx.ASGITransport(create_app(source).guarded)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                for path in (*(f"/api/v1/{each}" for each in _API), "/openapi.json", "/readyz"):
+                    found[path] = (await client.get(path)).text
+                found["/metrics"] = (await client.get("/metrics")).text
+            found["events"] = "".join([line async for line in _events(source)])
+    return {name: _steady(_by_line(name, text), folder) for name, text in found.items()}
+
+
+def _command_lines() -> Iterator[str]:
+    for command in _COMMANDS:
+        for output in ("table", "json"):
+            yield f"rpc {command} -o {output}"
+    yield from (
+        "rpc workers -o wide",
+        "rpc workers -o yaml",
+        "rpc workers --worker worker-1",
+        "rpc offset_checker --worker worker-0",
+        "rpc kafka_lag --fail-above 1",
+    )
+    yield from ("status -o table", "status -o json")
+
+
+def _printed(words: str, env: Mapping[str, str]) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words.split(), env)
+    return f"{out.getvalue()}{err.getvalue()}exit code {code}\n"
+
+
+async def _events(source: Source) -> AsyncIterator[str]:
+    async for line in Streams(source, "life").begin(None, 500):
+        if line.startswith("event: collected"):
+            return
+        yield line
+
+
+def _by_line(name: str, text: str) -> str:
+    """A JSON document with a line for each field and each element of a list, the same long verdict only where it is
+    the question; what else there is as it is."""
+    try:
+        document, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        return text
+    if "status" not in name and "verdict" in document:
+        document["verdict"] = document["verdict"]["level"]
+    lines = [f"{json.dumps(field)}: {_text(part)}" for field, part in document.items()]
+    return "\n".join([*lines, text[end:].strip()])
+
+
+def _text(part: Any) -> str:
+    if isinstance(part, list) and part:
+        return "".join(f"\n  {json.dumps(each, ensure_ascii=False)}" for each in part)
+    return json.dumps(part, ensure_ascii=False)
+
+
+def _steady(text: str, folder: Path) -> str:
+    """Without what is another one each time."""
+
+    def unix(found: re.Match[str]) -> str:
+        return "NOW" if abs(float(found[0]) - time.time()) < _DAY else found[0]
+
+    def iso(found: re.Match[str]) -> str:
+        return "NOW" if abs(datetime.fromisoformat(found[0]).timestamp() - time.time()) < _DAY else found[0]
+
+    text = _ISO.sub(iso, _UNIX.sub(unix, text.replace(str(folder), "FOLDER")))
+    return _FINE.sub(lambda found: f"{float(found[0]):.3f}", _VOLATILE.sub("VOLATILE", text))
+
+
+def outputs() -> dict[str, str]:
+    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder:
+        return asyncio.run(_outputs(Path(folder)))
+
+
+def recorded() -> dict[str, str]:
+    parts = re.split(r"^===== (.*)\n", OUTPUTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+if __name__ == "__main__":
+    OUTPUTS.write_text(
+        "".join(f"===== {name}\n{text.rstrip()}\n" for name, text in outputs().items()), encoding="utf-8"
+    )

@@ -1,0 +1,27 @@
+"""What commands print, and what the API and `/metrics` serve, of recorded replies of agents: as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.recorded_fleet import OUTPUTS, outputs, recorded
+
+RECORDED = recorded()
+
+
+@pytest.fixture(scope="module")
+def current() -> Mapping[str, str]:
+    return outputs()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_output_is_the_recorded_one(name: str, current: Mapping[str, str]) -> None:
+    assert current[name].rstrip().split("\n") == RECORDED[name].rstrip().split("\n"), (
+        f"if it is meant: `python -m tests.recorded_fleet` writes {OUTPUTS.name} anew, and git shows what differs"
+    )
+
+
+def test_every_output_is_recorded(current: Mapping[str, str]) -> None:
+    assert list(current) == list(RECORDED)
