@@ -93,6 +93,7 @@ def total_rows() -> int:
     return sum(row["rows_total"] for row in rows)
 
 
+@pytest.mark.shows("`kctl demo --for` exits 0 only if nothing is lost or duplicated and all is stored")
 @pytest.mark.long
 def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, short_dir: Path) -> None:
     process = demo("--for", "5")

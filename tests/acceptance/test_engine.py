@@ -89,6 +89,7 @@ def with_pandas(fleet: Fleet) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.shows("an engine that is killed costs no worker its process or its membership: 0 lost, 0 twice")
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
     two: Fleet, eventually: Eventually
 ) -> None:
@@ -286,6 +287,7 @@ def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
     assert {name: row["pid"] for name, row in fleet.workers().items()} == before, "no worker was started again"
 
 
+@pytest.mark.shows("100 killed workers leave threads, descriptors, files and heap of the engine as they were")
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
@@ -333,6 +335,7 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
     assert after.files - before.files < 10
 
 
+@pytest.mark.shows("5,000 batches leave the engine and its worker as they were")
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(

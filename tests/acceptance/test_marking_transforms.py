@@ -12,6 +12,7 @@ from tests.acceptance.lone_spark import found_by
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
+@pytest.mark.shows("a partition value too long for a folder's name is refused before anything is stored")
 def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_dir: Path) -> None:
     found = found_by("marking_transforms.py", short_dir)
 

@@ -140,6 +140,7 @@ def test_nothing_that_lies_in_the_working_directory_is_run_and_the_transform_bes
     assert fleet.audit().stored == 10, "the executors have imported the transform's module"
 
 
+@pytest.mark.shows("another user can call neither PySpark's callbacks nor Spark's RPC, nor the engine's ports")
 @needs_root
 def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
     [worker, *_] = fleet.family("worker-0")

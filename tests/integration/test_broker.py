@@ -55,6 +55,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.shows("a real KRaft broker on free ports, ready when it answers, gone with what has started it")
 def test_a_started_broker_answers_on_loopback_only_and_a_stopped_one_is_gone(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         pid = broker.pid
@@ -145,6 +146,7 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventua
     eventually(lambda: is_gone(pid), what="the broker outlived its parent")
 
 
+@pytest.mark.shows("topics are ready, grown, trimmed or gone when the call returns")
 def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         servers = broker.bootstrap_servers

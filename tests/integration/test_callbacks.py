@@ -75,6 +75,7 @@ def reply(port: int, request: bytes) -> bytes:
             return b""
 
 
+@pytest.mark.shows("only the JVM may call back; what listens on a dead JVM's port is sent nothing and believed nothing")
 @pytest.mark.parametrize("is_late", [False, True], ids=["first", "after the application has used callbacks"])
 def test_only_the_jvm_may_call_back(gateway: Any, is_late: bool) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
@@ -177,6 +178,7 @@ def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any)
         assert called(gateway, target) == 1
 
 
+@pytest.mark.shows("a worker that has ended leaves no listener in the engine")
 def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any, eventually: Eventually) -> None:
     builder = gateway.jvm.org.apache.spark.sql.SparkSession.builder().master("local[1]").appName("engine")
     for name, value in (("ui.enabled", "false"), ("driver.host", "127.0.0.1"), ("driver.bindAddress", "127.0.0.1")):

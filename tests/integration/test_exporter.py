@@ -98,6 +98,7 @@ def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
     return {word for (word,), value in samples.of(name, label, group=group).items() if value == 1}
 
 
+@pytest.mark.shows("a classic group's offsets, lag, state and members are as Kafka's own tool reports them")
 def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
@@ -217,6 +218,7 @@ def test_a_streams_group_is_named_as_such_with_its_members_and_lag(
     }
 
 
+@pytest.mark.shows("an offset above the end is lag 0 and ahead; one below the start is lag and lost messages")
 def test_an_offset_above_the_end_and_one_below_the_start_are_conditions_of_their_own(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
@@ -239,6 +241,7 @@ def test_an_offset_above_the_end_and_one_below_the_start_are_conditions_of_their
     assert samples.of("kctl_group_lag", group="odd-places") == {(): 8}
 
 
+@pytest.mark.shows("an open transaction is lag, but not for the groups of `exporter.read_committed`")
 def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
@@ -263,6 +266,7 @@ def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
     eventually(lambda: lags() == ({(): 4}, {(): 4}), what="its messages and its marker")
 
 
+@pytest.mark.shows("partitions added, topics deleted or recreated, groups deleted: right with the next cycle")
 def test_partitions_that_are_added_topics_that_are_recreated_and_what_is_deleted_show_in_the_next_cycle(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
@@ -299,6 +303,7 @@ def delete_group(broker: KafkaBroker, group: str) -> None:
         admin.delete_groups([group])
 
 
+@pytest.mark.shows("group ids with quotes, backslashes, newlines, Unicode")
 def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
@@ -313,6 +318,7 @@ def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(
         assert words_of(exporter.samples(), "kctl_group_state", "state", name) == {"empty"}
 
 
+@pytest.mark.shows("scrapes at once share one page and ask no broker")
 def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter: Exporter) -> None:
     with ThreadPoolExecutor(8) as pool:
         pages = [Samples(page) for status, page in pool.map(lambda _: exporter.get("/metrics"), range(16))]
@@ -321,6 +327,7 @@ def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter:
     assert len({page.page for page in pages}) == len(taken) < 16
 
 
+@pytest.mark.shows("`exporter.all_groups`: every other group of its cluster is on the master's own page")
 def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
     broker: KafkaBroker, master: Callable[..., Any], eventually: Eventually
 ) -> None:
@@ -389,6 +396,7 @@ def test_kctl_top_shows_all_groups_of_a_real_broker_on_a_terminal_of_80_columns(
     assert max(len(line) for frame in seen.split("\x1b[H") for line in plain_lines(frame)) <= 80
 
 
+@pytest.mark.shows("requests of a cycle: one a broker, two a coordinator, two a leader; Metadata when a topic is new")
 def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_a_topic_is_new(
     broker: KafkaBroker,
 ) -> None:

@@ -78,6 +78,7 @@ def hanging(*pids: int | None) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.shows("brokers hang, end, come back elsewhere: scrapes answer at once, values grow old, then are right")
 def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
     short_dir: Path, eventually: Eventually
 ) -> None:

@@ -137,6 +137,7 @@ def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureReques
     return made
 
 
+@pytest.mark.shows("KIP-848, share and streams groups in every awkward state")
 @pytest.mark.parametrize(
     ("kind", "state"),
     [

@@ -87,6 +87,7 @@ def exporter(broker: KafkaBroker, member: None, tmp_path_factory: pytest.TempPat
         yield running
 
 
+@pytest.mark.shows("the names of kafka_exporter and kminion, on request, as their own dashboards read them")
 def test_every_name_of_the_table_is_on_the_page_with_the_labels_of_the_other_exporter_and_the_cluster(
     exporter: Exporter,
 ) -> None:

@@ -46,6 +46,7 @@ class GoodCaller(Meanwhile):
                 self.wrong.append(reply)
 
 
+@pytest.mark.shows("10,000 hostile frames at the master: the same")
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
     master: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:

@@ -109,6 +109,7 @@ def test_jars_that_are_missing_are_named_with_the_command_that_fetches_them(repo
         jar_paths("broker")
 
 
+@pytest.mark.shows("a second fetch of jars needs no network; two at once download each jar once")
 def test_a_second_fetch_needs_neither_java_nor_repository(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_second_fetch_needs_neither_java_nor_repository(
     assert fetch(verify=True) == 0
 
 
+@pytest.mark.shows("downloads show progress and are verified: jars by sha256, Python packages by hash")
 def test_a_tampered_jar_is_refused_with_both_sums_and_not_kept(repository: Repository) -> None:
     beta = repository.lock[1]
     tampered = b"x" * beta.size_bytes

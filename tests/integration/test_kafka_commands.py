@@ -101,6 +101,7 @@ def tool(name: str, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+@pytest.mark.shows("groups, members, lag, topics, offsets and resets are as Kafka's own tools show them")
 def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kctl: Kctl) -> None:
     reported = {(row.topic, row.partition): row for row in kafka_tools.describe_group(broker.bootstrap_servers, GROUP)}
 
@@ -187,6 +188,7 @@ def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dea
     assert group["members"][0]["member_id"] in refused.err
 
 
+@pytest.mark.shows("share groups and KIP-848 groups are described as such, their lag as Kafka's own tool has it")
 def test_a_share_group_is_described_with_its_members_and_its_lag_is_that_of_kafkas_own_tool(
     broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
 ) -> None:
@@ -304,6 +306,7 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
     assert [(row.partition, row.current_offset) for row in reported] == [(0, 7), (1, 17), (2, 11), (3, 0)]
 
 
+@pytest.mark.shows("a group with live members is not reset, and they are named")
 def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, member: KafkaConsumer) -> None:
     for words in (
         ("reset-offsets", "-g", "readers", "-t", "orders", "--to", "latest"),
@@ -403,6 +406,7 @@ def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_reported(broker:
     assert (two["key"], two["value"], two["timestamp"]) == ("17", None, tombstone["timestamp"])
 
 
+@pytest.mark.shows("a key goes to the partition of the Java client; each codec is read byte for byte")
 def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "hashed", 16)
     keys = ["", "a", "17", "Ünïcode", "a much longer key than the others"]
@@ -427,6 +431,7 @@ def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kct
     assert all(len(partitions) == 1 for partitions in found.values())
 
 
+@pytest.mark.shows("`consume --from -3`; progress of `produce` on a terminal, and nowhere else")
 def test_the_last_messages_of_each_partition_are_consumed(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "tail", 2)
     for partition, count in (("0", 5), ("1", 2)):
@@ -484,6 +489,7 @@ def test_consuming_begins_and_ends_at_the_given_offsets(kctl: Kctl) -> None:
     )
 
 
+@pytest.mark.shows("aborted records are not shown under `read_committed`, and the end is reached")
 def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reached(
     broker: KafkaBroker, kctl: Kctl
 ) -> None:
@@ -504,6 +510,7 @@ def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reach
     assert end["offset"] == 4
 
 
+@pytest.mark.shows("`kctl kafka wire`: every byte of an exchange belongs to a field")
 def test_api_versions_shows_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
     rows = {row["api"]: row for row in kctl("api-versions", "-o", "json").rows}
 

@@ -150,6 +150,7 @@ def test_each_part_that_a_master_may_not_read_is_an_error_and_no_number(secured:
     assert all("GROUP_AUTHORIZATION_FAILED" in why for why in reading.errors.values())
 
 
+@pytest.mark.shows("TLS, SASL PLAIN, SCRAM, OAUTHBEARER in `kctl kafka`, worker and master; no password is printed")
 @pytest.mark.parametrize("context", MECHANISMS)
 def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured: SecuredBroker, context: str) -> None:
     produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
@@ -166,6 +167,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     assert [row["lag"] for row in json.loads(lag.stdout)["rows"]] == [0, 0]
 
 
+@pytest.mark.shows("what is wrong with Kafka is one sentence with the broker's name of it, and an exit code")
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [

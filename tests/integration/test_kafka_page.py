@@ -13,6 +13,7 @@ from tests.integration.kafka_page import PAGE, blocks, known_state, normalised, 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 
+@pytest.mark.shows("every output in docs/kafka-commands.md is what its command prints")
 def test_every_output_on_the_page_is_what_is_printed(short_dir: Path) -> None:
     shown = blocks(PAGE.read_text(encoding="utf-8"))
 

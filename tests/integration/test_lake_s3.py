@@ -96,6 +96,7 @@ def offsets(storage: LakeStorage, version: int | None = None) -> list[int]:
     return sorted(table_of(storage, version).to_pyarrow_table()["offset"].to_pylist())
 
 
+@pytest.mark.shows("of several commits to a table in an object store at once one is taken")
 def test_both_kinds_of_folders_do_the_same(folder: Folder) -> None:
     folder.check()
     assert not folder.holds_others({"_kctl"})
@@ -363,6 +364,7 @@ def test_a_store_that_heeds_conditions_is_taken_also_where_many_try_at_once(
     assert list(storage.folder.files()) == []
 
 
+@pytest.mark.shows("a store without `If-None-Match`, wrong keys, a missing bucket: refused at the start by a sentence")
 def test_a_store_that_does_not_heed_a_condition_is_refused_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,6 +425,7 @@ def test_a_store_that_does_not_answer_is_waited_for_by_both_clients_for_as_long(
     assert time.monotonic() - began >= seconds
 
 
+@pytest.mark.shows("a store that does not answer holds up no other thread of its worker")
 def test_other_threads_go_on_while_a_store_is_waited_for(
     server: ObjectStoreServer, storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

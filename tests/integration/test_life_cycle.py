@@ -30,6 +30,7 @@ def kctl(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.shows("sd_notify READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM is now")
 def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
     master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_daemon_rotates_its_own_log(
     assert log.read_text().rstrip().endswith("action=ended fleet=kctl")
 
 
+@pytest.mark.shows("what a dead master had started is ended by the next one")
 def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_list_of_fleets_that_cannot_be_written_costs_one_warning_and_nothing_e
     assert (done.returncode, "worker-0" in done.stdout) == (0, True)
 
 
+@pytest.mark.shows("reloads leave threads and descriptors as they were")
 def test_reloads_leave_descriptors_and_threads_of_the_master_as_they_were(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:

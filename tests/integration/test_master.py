@@ -47,6 +47,7 @@ def get(url: str) -> str:
         return body
 
 
+@pytest.mark.shows("RPC, HTTP and `/metrics` of a master give the same numbers")
 def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., Any], eventually: Eventually) -> None:
     fleet = master()
     url = fleet.about["http_url"]
@@ -124,6 +125,7 @@ def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., A
     assert "worker-0 leaves" in (fleet.config.parent / "logs" / "worker-0.log").read_text()
 
 
+@pytest.mark.shows("a second signal that kills workers is no success")
 def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any], eventually: Eventually) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}})
     pids = [row["pid"] for row in fleet.status().values()]
@@ -203,6 +205,7 @@ def unusable(path: Path, error: type[KctlError], run_dir: Path, **overrides: str
     return sentence
 
 
+@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code, and leaves nothing behind")
 def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
     config_file: Callable[..., Path], short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     assert "chmod 700" in unusable(path, RunDirUnusable, run_dir)
 
 
+@pytest.mark.shows("a second master on one run_dir or data_dir is refused with pid and run_dir of the first")
 def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., Any]) -> None:
     fleet = master()
 

@@ -77,6 +77,7 @@ def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGrou
     return now if fits and is_shared(members, group.partitions) else None
 
 
+@pytest.mark.shows("the four assignors with one to five members: balanced, sticky moves the least, one leader is named")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_one_leader(
     assignor: str, group: ConsumerGroup, eventually: Eventually
@@ -98,6 +99,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_
         assert all(before[each] <= share for each, share in after.items()), "something moved between the others"
 
 
+@pytest.mark.shows("each assignor works beside Kafka's own consumer in one group, whichever member leads")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
     assignor: str, group: ConsumerGroup, eventually: Eventually
@@ -170,6 +172,7 @@ def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found]
         return None
 
 
+@pytest.mark.shows("a static member that restarts within its session causes no rebalance")
 def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, eventually: Eventually) -> None:
     stays, restarts = group.join("a", instance="one"), group.join("b", instance="two")
     eventually(lambda: is_shared([stays, restarts], group.partitions), 60, "both have joined")

@@ -53,6 +53,7 @@ def worker(fleet: Master, name: str) -> dict[str, Any]:
     return dict(fleet.ask("workers", worker=name).result["rows"][0])
 
 
+@pytest.mark.shows("a pause is kept over restarts of worker and master, and shown with its caller and time")
 def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resumed(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -88,6 +89,7 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Cal
     assert operation(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
 
 
+@pytest.mark.shows("stop, start, restart, drain of one process leave the others alone")
 def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -138,6 +140,7 @@ NAMED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.shows("an unknown name is exit code 2 before there is an operation; the known ones are listed")
 def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_are_named(
     master: Callable[..., Master],
 ) -> None:
@@ -209,6 +212,7 @@ def test_contradicting_operations_are_refused_and_one_under_way_can_be_cancelled
     assert "there is no operation 99" in refusal(fleet, "cancel", id="99")
 
 
+@pytest.mark.shows("an operation that failed or was cancelled changes nothing later")
 def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
     master: Callable[..., Master], eventually: Eventually
 ) -> None:
@@ -272,6 +276,7 @@ def test_scaling_starts_and_stops_processes_while_the_others_run(
     assert "sinkers.handler is empty" in sinkers["text"]
 
 
+@pytest.mark.shows("a seek is carried out by the owners of its partitions; a dry run changes nothing")
 def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(master: Callable[..., Master]) -> None:
     fleet = master()
 
@@ -309,6 +314,7 @@ def change(path: Path, **sections: dict[str, object]) -> None:
     path.write_text(tomli_w.dumps(document))
 
 
+@pytest.mark.shows("a reload applies what it can and names the rest; a broken file changes nothing")
 def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., Master], eventually: Eventually) -> None:
     fleet = master(workers={"count": 1})
     change(
@@ -418,6 +424,7 @@ def test_sighup_reloads_and_a_broken_file_changes_nothing(
     assert fleet.states() == ["running"]
 
 
+@pytest.mark.shows("every operation is answered, has a deadline and an audit line; contradicting ones are refused")
 def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> None:
     fleet = master()
     operation(fleet, "pause", all=True)
@@ -435,6 +442,7 @@ def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> 
     assert 'outcome=done operation="pause all": everything is paused; carried out by worker-0, worker-1' in log
 
 
+@pytest.mark.shows("two fleets on one machine do not see each other")
 def test_two_fleets_on_one_machine_do_not_see_each_other(
     master: Callable[..., Master], config_file: Callable[..., Path], short_dir: Path, eventually: Eventually
 ) -> None:
@@ -460,6 +468,7 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         other.stop(signal.SIGKILL)
 
 
+@pytest.mark.shows("the same operations over HTTP with the token; each is an event and a metric")
 def test_operations_over_http_need_the_token_and_are_the_same(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_sinker_that_begins_while_a_redis_is_full_can_drain_it(storage: RedisS
         assert len(everything(later)) == count
 
 
+@pytest.mark.shows("a Redis at `maxmemory` is drained by its sinkers until it is empty; then puts go on")
 def test_sinkers_drain_a_full_redis_and_puts_go_on(
     storage: RedisStorage,
     server: RedisServer,

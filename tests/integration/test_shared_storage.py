@@ -81,6 +81,7 @@ def test_two_masters_with_one_file_handle_each_message_once_whichever_is_killed(
     assert sorted(ledger()) == sorted((offset, partition) for partition in (0, 1) for offset in range(3000))
 
 
+@pytest.mark.shows("two sinkers of one name, clocks set back by an hour: nothing twice, nothing stuck")
 def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_first(
     place: Path, sinker: Start, eventually: Eventually
 ) -> None:

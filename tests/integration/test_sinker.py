@@ -65,6 +65,7 @@ def test_each_kind_of_handler_is_given_every_message_once(
         assert [ledger()[0][0], ledger()[-1][0]] == [-1, -2]
 
 
+@pytest.mark.shows("a poison message costs the others at most one extra delivery")
 def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery_more(
     sinker: Start, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -190,6 +191,7 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
         yield storage_settings(place, block_messages=50, mode="redis", url=server.url, namespace="g")
 
 
+@pytest.mark.shows("SIGKILL inside the handler, 20 times: nothing lost; handled twice only what was in flight")
 @pytest.mark.long
 def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
     own_storage: dict[str, Any], sinker: Start, eventually: Eventually
@@ -227,6 +229,7 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
     assert dead_letters == []
 
 
+@pytest.mark.shows("a lease that runs out while the handler works: the late settle changes nothing and is reported")
 def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:
@@ -264,6 +267,7 @@ def test_the_lease_of_a_handler_that_takes_long_is_renewed(
     assert one.leave() == 0
 
 
+@pytest.mark.shows("a graceful stop finishes the batch in flight and gives back the rest")
 def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
     sinker: Start, place: Path, eventually: Eventually
 ) -> None:
@@ -283,6 +287,7 @@ def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
     assert [claim.tries for claim in storage.claim("a", 40, 30)] == [0] * 4
 
 
+@pytest.mark.shows("`ordered`: nothing of a partition before its failed message")
 def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:
@@ -318,6 +323,7 @@ def test_a_handler_that_cannot_be_had_is_a_boot_failure_with_a_sentence(
     assert f"sinkers.handler '{handler}'" in one.last_line
 
 
+@pytest.mark.shows("the example is a configuration and a handler that run")
 def test_the_example_is_a_configuration_and_a_handler_that_run(
     sinker: Start, storage: FileStorage, eventually: Eventually
 ) -> None:

@@ -38,6 +38,7 @@ def storage(place: Path) -> FileStorage:
     return storage
 
 
+@pytest.mark.shows("sinkers are supervised like workers; a killed master costs no message")
 def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
     place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
 ) -> None:

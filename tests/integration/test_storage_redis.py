@@ -139,6 +139,7 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
         assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == client.REPLY_SECONDS, "an executor's"
 
 
+@pytest.mark.shows("a Redis that is away or hangs is reported, then used again; a lost reply does nothing twice")
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
     server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +318,7 @@ def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> 
     assert [(part.start, part.end) for (part,) in portions] == [(0, 10_000), (10_000, 20_000), (20_000, 20_100)]
 
 
+@pytest.mark.shows("what is put of several partitions at once is stored of all or of none")
 def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storage: RedisStorage) -> None:
     chunks = [chunk(0, 40, partition=partition) for partition in range(300)]
     large = BinaryColumn(np.full(3000, 1000, np.int32), bytes(3_000_000))
@@ -369,6 +371,7 @@ def test_blocks_of_the_layout_before_are_claimed(server: RedisServer, storage: R
     assert [message.offset for message in everything(storage)] == [1, 6, 7, 8]
 
 
+@pytest.mark.shows("no `KEYS`, no `MAXLEN` in Redis, nothing whose cost grows with the database")
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 6)
     (claim,) = storage.claim("a", 3, 60.0)
@@ -396,6 +399,7 @@ def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: Redi
         assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
 
 
+@pytest.mark.shows("Redis by URL: socket, database, password, TLS, an ACL user with the documented rights")
 def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
     with closing(opened(f"{server.url}?db=3")) as storage:
         fill(storage, 3)
@@ -486,6 +490,7 @@ def free_port() -> int:
     return port
 
 
+@pytest.mark.shows("a Redis that would lose messages is refused or warned of")
 def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) -> None:
     server = start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 

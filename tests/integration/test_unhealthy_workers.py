@@ -57,6 +57,7 @@ def recovered(fleet: Master, fault: Path, eventually: Eventually, cause: str) ->
     return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r))
 
 
+@pytest.mark.shows("a worker that dies at once is tried with growing pauses; a wrong configuration is given up")
 def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(
     faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
@@ -88,6 +89,7 @@ def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
     assert os.listdir(fleet.run_dir) == []
 
 
+@pytest.mark.shows("a killed worker is seen within 0.2 s")
 @pytest.mark.alone
 def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[..., Any], eventually: Eventually) -> None:
     fleet, _ = faulty("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
@@ -106,6 +108,7 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[...
     assert seen_after[-1] < 0.2, seen_after
 
 
+@pytest.mark.shows("a process that hangs is found within `ping_interval + ping_timeout`, its stacks in its log")
 @pytest.mark.alone
 def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
     faulty: Callable[..., Any], eventually: Eventually
@@ -150,6 +153,7 @@ def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
     assert session_members(pid) == []
 
 
+@pytest.mark.shows("a worker that grows is restarted at its limit; a limit below its size after the start is refused")
 @pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
 def test_a_worker_that_grows_is_restarted_because_of_its_memory(
     faulty: Callable[..., Any], eventually: Eventually, limit: str
@@ -163,6 +167,7 @@ def test_a_worker_that_grows_is_restarted_because_of_its_memory(
     assert left == (limit == "memory_soft"), "above the soft limit it leaves in order, above the hard one it is killed"
 
 
+@pytest.mark.shows("a worker whose main thread hangs while its agent answers is restarted as unresponsive")
 def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(
     faulty: Callable[..., Any], eventually: Eventually
 ) -> None:
@@ -184,6 +189,7 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
     assert (reported["state"], reported["restarts"]) == ("running", 0)
 
 
+@pytest.mark.shows("a worker that makes no progress, or never begins, is restarted as stalled; a paused one is not")
 def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
     faulty: Callable[..., Any], eventually: Eventually
 ) -> None:

@@ -55,6 +55,7 @@ def required_by(wheel: Path) -> list[str]:
         return Parser().parsestr(archive.read(metadata).decode()).get_all("Requires-Dist") or []
 
 
+@pytest.mark.shows("`pip install kctl-agent` brings no other package, and its socket serves")
 def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: Path, short_dir: Path) -> None:
     programs = make_environment(short_dir / "venv")
 
@@ -70,6 +71,7 @@ def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: 
     assert [path.name for path in site_packages.glob("*.dist-info")] == ["kctl_agent-0.1.0.dist-info"]
 
 
+@pytest.mark.shows("an installed `kctl` fetches, verifies and keeps its jars without the repository")
 @pytest.mark.timeout(900)  # where uv's cache is empty, PySpark is downloaded and built
 def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(wheels: Path, short_dir: Path) -> None:
     programs, home = make_environment(short_dir / "venv"), short_dir / "home"

@@ -95,6 +95,7 @@ def contracts(kind: str) -> list[dict[str, Any]]:
     return [contract for contract in settings["contracts"] if contract["type"] == kind]
 
 
+@pytest.mark.shows("the layers in docs/architecture.md are those that are checked")
 def test_the_layers_in_the_page_are_those_that_are_checked() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, of_both, _, of_master, _, of_worker, *_ = page.split("```")

@@ -44,6 +44,7 @@ def versions(lock: Path) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.MULTILINE))
 
 
+@pytest.mark.shows("compose file, manifests, systemd unit, routes are what those who read them take")
 def test_the_compose_file_follows_its_schema() -> None:
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
 
@@ -128,6 +129,7 @@ def test_the_pod_has_no_rights_that_it_does_not_need() -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
+@pytest.mark.shows("nothing restarts a pod because its fleet is not ready; the scraper's token may only read")
 def test_a_fleet_that_is_not_ready_is_not_restarted() -> None:
     [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
 

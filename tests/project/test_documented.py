@@ -52,6 +52,7 @@ def everything_imported() -> None:
                 importlib.import_module(module.name)
 
 
+@pytest.mark.shows("settings, commands, options, errors, exit codes and metrics are documented as they are")
 def test_the_page_of_settings_is_the_one_that_is_generated() -> None:
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
 

@@ -35,6 +35,7 @@ TABLE |= {
 RECORDED = {rule["record"]: {"cluster", "group"} for rule in RULES if "record" in rule}
 
 
+@pytest.mark.shows("every metric and label of a rule or a panel is exported")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 def test_every_metric_and_label_of_a_rule_is_one_that_is_exported(rule: dict[str, Any]) -> None:
     known = TABLE | RECORDED
@@ -56,6 +57,7 @@ def test_an_alert_keeps_clusters_and_groups_apart(rule: dict[str, Any]) -> None:
         assert grouping[:2] == ["cluster", "group"] if has_groups else grouping[0] == "cluster"
 
 
+@pytest.mark.shows("each alert has severity, summary, its value, and a runbook whose commands exist")
 @EACH_ALERT
 def test_an_alert_has_severity_summary_description_with_its_value_and_a_runbook(rule: dict[str, Any]) -> None:
     notes = rule["annotations"]
@@ -81,6 +83,7 @@ def test_an_alert_is_tested_firing_and_not_firing(rule: dict[str, Any]) -> None:
     assert set(expected) == {True, False}
 
 
+@pytest.mark.shows("every alert rule fires when it should and only then")
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("tests/*.test.yml")), ids=lambda file: file.name)
 def test_the_rules_fire_when_they_should_and_only_then(file: Path) -> None:
     [promtool] = require("promtool")

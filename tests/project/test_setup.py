@@ -128,6 +128,7 @@ def test_set_up_runs_once_and_again_when_the_lock_changes(clone: Path) -> None:
     assert second.splitlines() == EACH_TIME
 
 
+@pytest.mark.shows("a demo gets the locked packages of the runtime, and of apt-get Java and venv alone, named before")
 def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:
     first, second = make("demo", "ARGS=--for 5", directory=clone), make("demo", directory=clone)
 
@@ -229,6 +230,7 @@ def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Pa
     assert "sudo apt-get install openjdk-17-jre-headless" in done.stderr
 
 
+@pytest.mark.shows("what is missing is installed with apt-get, else the exact command is named")
 def test_with_apt_get_the_first_java_on_offer_is_installed_and_named(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     install = f"""
@@ -283,6 +285,7 @@ def test_a_demo_gets_the_packages_of_the_runtime_with_the_uv_on_the_path_and_non
     assert all(re.match(r"[a-z-]+==\S+ |    --hash=", line) for line in build.splitlines())
 
 
+@pytest.mark.shows("`make demo`, `make test` are each all that is needed; CI runs the same, types and rules first")
 def test_the_tests_get_the_whole_lock_and_what_they_start(tmp_path: Path) -> None:
     masked_services = {"promtool": "exit 0", "amtool": "exit 0"}  # are there: this machine's systemd is let alone
     stand_ins = WITH_JAVA | WITH_PYTHON | UV | APT_GET | masked_services

@@ -11,6 +11,7 @@ import pytest
 from tests.guest import guest
 
 
+@pytest.mark.shows("an attached application that ends leaves no file, and no answer misses it")
 @pytest.mark.parametrize(
     "ending", ["pass", "sys.exit(3)", "raise RuntimeError", "attached.close()", "os.kill(os.getpid(), 2)"]
 )

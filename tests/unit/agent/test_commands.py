@@ -31,6 +31,7 @@ def bare(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None, rss_bytes=None)
 
 
+@pytest.mark.shows("the commands are a table; whatever is not in it is unknown")
 def test_the_table_holds_exactly_the_commands_of_the_design() -> None:
     assert sorted(COMMANDS) == [
         "block_size",
@@ -99,6 +100,7 @@ def test_a_worker_without_partitions_answers_with_no_rows(snapshot: Snapshot) ->
     assert answer("kafka_lag", bare(snapshot)) == {"rows": []}
 
 
+@pytest.mark.shows("`block_size` shows what waits for its next try, the limits, and why a storage is full")
 def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapshot: Snapshot) -> None:
     assert answer("block_size", snapshot) == {
         "storage": "file:/data/storage.sqlite",
@@ -182,6 +184,7 @@ def test_what_is_not_known_yet_is_not_ready_rather_than_empty(rpc: str, snapshot
         answer(rpc, bare(snapshot))
 
 
+@pytest.mark.shows("state, pace, events and last error of a worker are in its answers")
 def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:
     assert answer("workers", snapshot, later=1.0) == {
         "name": "worker-0",

@@ -49,6 +49,7 @@ def test_a_module_names_what_it_defines(module: str) -> None:
     assert [name for name in listed if not hasattr(importlib.import_module(module), name)] == [], "listed, not there"
 
 
+@pytest.mark.shows("the agent's socket half needs the standard library only")
 @pytest.mark.parametrize("path", SOCKET_HALF, ids=str)
 def test_the_socket_half_imports_nothing_beyond_the_standard_library(path: Path) -> None:
     names: set[str] = set()

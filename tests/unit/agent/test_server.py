@@ -72,6 +72,7 @@ def test_a_reply_carries_the_age_of_the_snapshot(
     assert 100 <= age < 110
 
 
+@pytest.mark.shows("a caller that sends only `role`, `rpc`, `method` is served")
 def test_a_caller_that_sends_only_role_rpc_and_method_is_served(
     serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
 ) -> None:
@@ -240,6 +241,7 @@ def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
 # ---- callers that are silent, slow or gone
 
 
+@pytest.mark.shows("half a frame is closed at the deadline; 200 callers are served, or refused by a stated bound")
 def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connect: Connect, socket_file: Path) -> None:
     server = serve(frame_timeout_seconds=SHORT_SECONDS)
     silent, idle = connect(socket_file), connect(socket_file)
@@ -544,6 +546,7 @@ def test_closing_while_callers_ask_ends_them_between_two_frames(serve: Serve, so
     assert ended == [True] * 8
 
 
+@pytest.mark.shows("50 opened and closed agents in one process leave nothing behind")
 def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path) -> None:
     def one_life() -> None:
         with AgentServer(short_dir, "worker-0"), Caller(short_dir / "worker-0.sock") as caller:

@@ -54,6 +54,7 @@ def test_the_example_of_the_design_is_encoded_byte_for_byte() -> None:
     assert Decoder(MAX_REQUEST_BYTES).feed(bytes.fromhex("00 00 00 08 7b 22 69 64 22 3a 31 7d")) == [{"id": 1}]
 
 
+@pytest.mark.shows("every split of the bytes gives the same frames")
 @given(st.lists(objects, max_size=4), st.data())
 def test_every_split_of_the_bytes_gives_the_same_frames(messages: list[JsonObject], data: st.DataObject) -> None:
     stream = b"".join(encode(message) for message in messages)

@@ -39,6 +39,7 @@ def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kc
     assert kctl("config", "check", "--timeout", "120", "-c", transform).code == 0
 
 
+@pytest.mark.shows("`kctl config check` names all that `kctl start` refuses; an import that hangs is ended")
 @pytest.mark.parametrize(
     ("code", "sentence", "details"),
     [
@@ -115,6 +116,7 @@ def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl
     assert f"{path} has no [kafka]; its contexts are prod, dev: `kctl kafka COMMAND --context prod`" in started.err
 
 
+@pytest.mark.shows("what a transform raises is shown with file and line, by `kctl config check` too")
 @pytest.mark.real
 def test_a_transform_is_called_with_no_records_and_what_it_raises_is_reported_with_its_place(
     kctl: Kctl, config: Config

@@ -143,6 +143,7 @@ def test_a_place_that_cannot_have_a_table_is_one_sentence(kctl: Kctl, short_dir:
         assert (ran.code, ran.out, ran.err.count("\n"), "defect" in ran.err) == (code, "", 1, False), ran.err
 
 
+@pytest.mark.shows("places, endpoints, keys, packages that no table can be used with are refused before a start")
 @pytest.mark.parametrize(
     ("more", "named"),
     [

@@ -33,6 +33,7 @@ def asked(keys: bytes) -> tuple[int, str]:
         os.close(terminal)
 
 
+@pytest.mark.shows("Ctrl-C at a question exits with 130")
 @pytest.mark.parametrize(
     ("keys", "ended"),
     [

@@ -52,12 +52,14 @@ def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: st
     assert names(ran.out) == ["payments-eu", "billing", "payments-us"]
 
 
+@pytest.mark.shows("`kctl groups` and `kctl group`: chosen by name or glob, sorted by status, lag, growth")
 def test_groups_are_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
     assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]
     assert names(kctl("groups", "--url", url, "billing", "payments-e?").out) == ["payments-eu", "billing"]
     assert names(kctl("groups", "--url", url, "nobody").out) == []
 
 
+@pytest.mark.shows("a list of groups that is cut off, or a cluster known in part, is named")
 def test_a_list_that_is_cut_off_says_so_and_is_no_failure(kctl: Kctl, latest: Latest, url: str) -> None:
     latest["main"] = cluster("main", *(group(f"g-{number}", 1) for number in range(2345)))
 

@@ -94,6 +94,7 @@ def on_a_terminal(*words: str, until: str | None = None, columns: int = 300) -> 
     return seen.decode("utf-8", "surrogateescape")
 
 
+@pytest.mark.shows("message bytes, names, errors and log lines cannot steer the terminal; JSON stays the same document")
 @pytest.mark.parametrize("words", [*(("rpc", name) for name in TABLES), ("status",), ("orders",)], ids=" ".join)
 def test_a_table_cannot_steer_the_terminal(master: Master, words: tuple[str, ...]) -> None:
     master({name: Answers(result) for name, result in RESULTS.items()})

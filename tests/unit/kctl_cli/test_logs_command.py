@@ -88,6 +88,7 @@ def test_a_fleet_that_never_ran_has_no_logs(kctl: Kctl, logs: Path) -> None:
     assert (ran.code, "there are no logs" in ran.err) == (2, True)
 
 
+@pytest.mark.shows("`kctl logs` of several processes and of the master, across rotations")
 def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(kctl: Kctl, logs: Path) -> None:
     (logs / "master.log").write_text("action=running\naction=ended")
     config = str(logs.parent / "kctl.toml")

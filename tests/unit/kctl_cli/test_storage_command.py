@@ -53,6 +53,7 @@ def storage(config: Path) -> Iterator[FileStorage]:
     storage.close()
 
 
+@pytest.mark.shows("`kctl storage status`, `requeue`, `clear`, `dead`, `export` work with and without a running fleet")
 def test_status_is_exported_by_topic_and_partition(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "status")
 
@@ -119,6 +120,7 @@ def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
     assert len(wide.splitlines()) == 2
 
 
+@pytest.mark.shows("dead letters are counted by error, and `-o wide` cuts none")
 def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, storage: FileStorage) -> None:
     for offset in range(5):
         add_dead_letter(
@@ -278,6 +280,7 @@ def test_an_operation_without_its_object_is_refused(kctl: Kctl, storage: FileSto
     assert "--dead" in ran.err
 
 
+@pytest.mark.shows("`kctl storage status` prints rows, files, bytes, last commit and stored offsets of a table")
 def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_waits_in_it(
     kctl: Kctl, config: Path
 ) -> None:

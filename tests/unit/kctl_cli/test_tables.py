@@ -53,6 +53,7 @@ def offset_row(worker: str | None, age: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.shows("tables have the columns that operators know; what is unknown is `-`, and zero is zero")
 def test_offset_checker_has_the_columns_that_operators_know() -> None:
     rows = [offset_row("worker-0", 0.1), {**offset_row(None, 0.1), "partition": 10}]
 
@@ -133,6 +134,7 @@ def test_metadata_tables_have_their_columns() -> None:
     ]
 
 
+@pytest.mark.shows("`kctl rpc workers` fits into 80 columns but for errors; `-o wide` cuts nothing")
 def test_workers_shows_what_each_is_doing() -> None:
     row = {
         "name": "worker-0",

@@ -109,6 +109,7 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
     assert max(map(len, lines)) <= columns
 
 
+@pytest.mark.shows("`kctl top` full screen and as lines, beside errors of any length")
 def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(
     master: Master, eventually: Callable[..., Any]
 ) -> None:

@@ -135,6 +135,7 @@ def test_what_cannot_be_is_wrong_usage_and_without_an_exporter_it_ends_with_exit
     assert kctl("top", "--cluster", "main").code == 2
 
 
+@pytest.mark.shows("`kctl top --groups`: the worst first, with its trend; keys sort and filter")
 def test_on_a_terminal_of_80_columns_the_worst_come_first_and_keys_sort_and_filter(latest: Latest, url: str) -> None:
     with Terminal("top", "--groups", "--url", url, "--every", "60", columns=80, rows=24) as terminal:
         terminal.read_until("q: end")

@@ -40,6 +40,7 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
     assert config.storage.path == tmp_path / "data/storage.sqlite"
 
 
+@pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have ports of their own")
 def test_the_data_dir_moves_the_storage_too_unless_that_has_a_place_of_its_own(
     written: Written, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
     written(SMALLEST, {"KCTL_CONFIG": "x", "KCTL_CACHE_DIR": "y", "KCTL_MAVEN_REPOSITORY": "z", "KCTL_DEBUG": "1"})
 
 
+@pytest.mark.shows("mistakes of a configuration are all reported at once, an unknown key with the nearest")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -225,6 +227,7 @@ def test_a_wrong_flag_is_named_as_such(written: Written) -> None:
         written(SMALLEST, {}, {"http.port": "-1"})
 
 
+@pytest.mark.shows("a pipe, a device or a huge file as configuration is refused by a sentence")
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b'# caf\xe9\n[kafka]\ngroup = "g"\n')

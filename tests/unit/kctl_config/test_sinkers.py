@@ -25,6 +25,7 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
     assert (loaded(tmp_path, "").sinkers.count, loaded(tmp_path, "").sinkers.handler) == (0, "")
 
 
+@pytest.mark.shows("settings that do not fit together, or that nobody would read, are refused with the reason")
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

@@ -250,6 +250,7 @@ def reported(family: Family) -> Samples:
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in family.samples}
 
 
+@pytest.mark.shows("what is unknown is absent from `/metrics`, what is gone is gone; OpenMetrics, gzip")
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
 def test_the_page_is_what_prometheus_client_would_render(accept: str) -> None:
     latest = full_snapshot()
@@ -286,6 +287,7 @@ def test_names_of_other_exporters_are_there_on_request() -> None:
     assert exposition.render() == Exposition(lambda: latest).render()
 
 
+@pytest.mark.shows("a scrape finds its page ready, and no broker is asked for it")
 def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_one() -> None:
     latest, following = snapshot(total=1), snapshot(total=2)
     exposition = Exposition(lambda: latest)
@@ -323,6 +325,7 @@ def test_a_page_with_a_registry_of_the_users_is_never_ready_before() -> None:
     assert exposition.ready() is None
 
 
+@pytest.mark.shows("one page shared with the user's own prometheus_client registry")
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
 def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
     registry = CollectorRegistry()

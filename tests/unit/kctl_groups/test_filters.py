@@ -9,6 +9,7 @@ from kctl.groups.filters import NameFilter, fits
 NAMES = ["payments-eu", "payments-us", "billing", "a/b", 'quoted "name"\nin two lines']
 
 
+@pytest.mark.shows("which groups and topics are meant: globs and regular expressions")
 @pytest.mark.parametrize(
     ("patterns", "expected"),
     [

@@ -78,6 +78,7 @@ async def test_every_resource_has_its_age_and_before_the_first_collection_is_not
     }
 
 
+@pytest.mark.shows("the API: filters, pages, ETag, live, events, probes, one error shape")
 @pytest.mark.parametrize(
     ("query", "partitions"),
     [

@@ -86,6 +86,7 @@ async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asy
                 await writer.wait_closed()
 
 
+@pytest.mark.shows("before anybody is known: silent TLS handshakes and missing bodies hold no connection")
 async def test_a_connection_that_never_begins_its_handshake_is_counted(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +282,7 @@ async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_a
             assert (await now.get(f"{here.server.url}/healthz")).status_code == 200
 
 
+@pytest.mark.shows("one address beyond loopback holds at most half of the connections")
 async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     monkeypatch.setattr("kctl.http.protocol.is_loopback", lambda address: address == "127.0.0.1")

@@ -88,6 +88,7 @@ async def test_a_cluster_that_is_not_collected_is_named_beside_those_that_are() 
         assert "main, other" in error["message"]
 
 
+@pytest.mark.shows("the members of a group and what each holds, on demand, never as labels")
 async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_lag_of_what_they_hold() -> None:
     body = (await ask("/api/v1/groups/a", MAIN)).json()
 

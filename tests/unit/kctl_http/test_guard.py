@@ -64,6 +64,7 @@ async def test_where_there_is_a_read_token_reading_needs_one_on_loopback_too(pat
             assert (await ask(snapshot(), path, access=closed, headers=headers)).status_code == 200
 
 
+@pytest.mark.shows("no token, a wrong one, another origin: refused; no start beyond loopback without TLS")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_what_changes_something_needs_the_token_even_on_loopback(method: str) -> None:
     assert await refusal("/api/v1/lag", method) == (403, "not_allowed")
@@ -143,6 +144,7 @@ async def codes(client: httpx.AsyncClient, headers: dict[str, str], times: int =
     return [(await client.get("/metrics", headers=headers)).status_code for _ in range(times)]
 
 
+@pytest.mark.shows("wrong tokens are limited for each address, and lock nobody out: a right one is accepted")
 async def test_wrong_tokens_of_an_address_are_limited_and_lock_nobody_out_there() -> None:
     now = [0.0]
     async with callers(Limits(failures=5), lambda: now[0], "127.0.0.1", "192.0.2.2") as (shared, elsewhere):

@@ -48,6 +48,7 @@ def status(answer: bytes) -> int:
 LOCAL = b"Host: localhost"
 
 
+@pytest.mark.shows("whatever a stranger sends is answered below 500, in one shape; foreign host names are refused")
 @pytest.mark.parametrize(
     "host",
     [

@@ -22,6 +22,7 @@ def printed(program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.shows("`kctl kafka lag` imports only what it needs")
 def test_only_what_is_needed_is_imported() -> None:
     program = "from kctl.kafka import lean; lean.install(); import sys; print(*sys.modules)"
 

@@ -86,6 +86,7 @@ def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
     return {name: dict(each.items()) for name, each in reading.committed.items()}
 
 
+@pytest.mark.shows("a fleet's own group is read by the code of all others, in three requests a poll")
 def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_ope
     assert not reader.missing_topics()
 
 
+@pytest.mark.shows("a leader that has moved is found within the poll")
 def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
     leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
 

@@ -137,6 +137,7 @@ async def test_when_the_brokers_are_away_the_old_offsets_stay_and_grow_older(clu
     assert cluster.last_success == before
 
 
+@pytest.mark.shows("of a recreated topic nothing old is kept, even when nothing new is known")
 async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(
     cluster_of: Any,
 ) -> None:

@@ -40,6 +40,7 @@ def private() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.shows("a folder of another user, or open to all, is refused; what kctl writes is for its user alone")
 def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_reported(
     private: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,6 +133,7 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
+@pytest.mark.shows("a table in a folder such as /tmp: its folders are made before another user can, no link followed")
 def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_another_user_can(
     private: None, shared: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 HANDLER = f'{TOML}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
 
 
+@pytest.mark.shows("handler and transform are not run where all users can change them")
 @pytest.mark.parametrize("exposed", ["shop", "shop/orders.py", "."])
 def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str) -> None:
     (tmp_path / "kctl.toml").write_text(HANDLER)

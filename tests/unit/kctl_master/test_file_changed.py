@@ -24,6 +24,7 @@ handler = "{handler}"
 """
 
 
+@pytest.mark.shows("a start warns when kctl.toml has changed since")
 @pytest.mark.parametrize(
     ("now", "reported"),
     [

@@ -92,6 +92,7 @@ def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(tmp_path: Path) 
     drive(scenario)
 
 
+@pytest.mark.shows("what a process has started ends with it, in other process groups too")
 def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         child = await spawn(FAMILY, tmp_path / "log")

@@ -33,6 +33,7 @@ def can_collapse(tmp_path: Path) -> bool:
         return process_log._collapse(file, 65536)
 
 
+@pytest.mark.shows("logs are rotated while processes write them; no line is lost or there twice")
 def test_no_line_of_several_writers_is_lost_or_repeated_by_rotations_under_load(
     tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_log_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
         ProcessLog(tmp_path / "worker-0.log").open()
 
 
+@pytest.mark.shows("no log is read, written or shortened through a link or a pipe")
 def test_a_link_or_a_pipe_in_place_of_a_log_is_neither_read_nor_shortened(tmp_path: Path) -> None:
     target = tmp_path / "somebodys"
     target.write_bytes(b"secret\n" * LIMIT)

@@ -163,6 +163,7 @@ async def test_a_killed_worker_comes_back_and_the_log_has_why_and_when(
     assert fleet.supervisor.status()[0].last_error == "signal 9, SIGKILL"
 
 
+@pytest.mark.shows("the last error goes when a process is stable or started by request; the count of restarts stays")
 async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_of_restarts_stays(
     tmp_path: Path,
 ) -> None:
@@ -399,6 +400,7 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
         assert "has made no progress for " in (fleet.supervisor.status()[0].last_error or "")
 
 
+@pytest.mark.shows("an engine in which a new worker gets nowhere is replaced, and tried for as long as the fleet runs")
 @pytest.mark.parametrize(
     ("batches", "others_read", "is_at_fault"), [(0, False, True), (7, False, False), (0, True, False)]
 )
@@ -460,6 +462,7 @@ async def test_a_process_may_be_added_and_removed_while_the_others_run(tmp_path:
         assert fleet.state == "running"
 
 
+@pytest.mark.shows("100 forced restarts leave descriptors, threads and files as they were")
 async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_they_were(tmp_path: Path) -> None:
     fleet = Supervised("import sys; sys.stdin.read()", tmp_path / "log")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kctl.master.reduction import WORKERS
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
@@ -37,6 +39,7 @@ def test_an_attached_agent_has_no_supervisor() -> None:
     assert [row["supervisor"] is None for row in rows(notebook=reply_of())] == [True, False]
 
 
+@pytest.mark.shows("an attached agent cannot take a worker's row by its name")
 def test_a_worker_is_named_as_its_socket_whatever_name_it_gives_itself() -> None:
     both = rows(**{"worker-0": reply_of(), "notebook": reply_of()})
     assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]

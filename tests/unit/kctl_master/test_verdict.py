@@ -89,6 +89,7 @@ ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker
 FULL = "1000 of 1000 messages"
 
 
+@pytest.mark.shows("one verdict, one reason, since when: for page, CLI, API, `/readyz`, metrics and events")
 @pytest.mark.parametrize(
     ("taken", "level", "reason"),
     [

@@ -145,6 +145,7 @@ def test_lag_is_never_negative() -> None:
     assert result["total"] == 0
 
 
+@pytest.mark.shows("lag without a commit follows from the reset policy, the same everywhere")
 @pytest.mark.parametrize(
     ("reset", "start", "position", "lag"),
     [

@@ -48,6 +48,7 @@ def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
     assert reported_after((0, Status.STALLED), (1, Status.OK), (11, Status.OK)) == (Status.OK, Held.NO)
 
 
+@pytest.mark.shows("time lag, growth, catch-up; no flapping")
 def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), Status.STALLED if second % 3 == 0 else Status.OK) for second in range(100)]
 
@@ -183,6 +184,7 @@ def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
     assert watched(*saw).caught_up_at() == 30.0
 
 
+@pytest.mark.shows("time lag is known beyond the window; trouble is not over because nothing is seen")
 def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None:
     history = watched()
     for t in range(3121):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
@@ -258,6 +260,7 @@ def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, in
     assert judged(history, at + 1).severity <= max(before.severity, Status.OK.severity)
 
 
+@pytest.mark.shows("what a group may leave over is no lag that counts")
 def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> None:
     settings = ("payments-*=1", "pay*=3", "a=b=7")
 
@@ -381,6 +384,7 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
 
 
+@pytest.mark.shows("the rules judge all partitions at once, each as they judge it alone")
 @settings(max_examples=40)
 @given(st.lists(WAYS, min_size=1, max_size=6))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(

@@ -98,6 +98,7 @@ def test_what_is_handled_is_gone(bench: Callable[..., Bench]) -> None:
     assert total(own.storage) == (0, 0, 0, 0)
 
 
+@pytest.mark.shows("a sinker without a process: what is refused comes again alone, a stop gives the rest back")
 def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench: Callable[..., Bench]) -> None:
     own = bench(lambda messages: [message.offset != 1 for message in messages], stop_after=2)
     fill(own.storage, 3)
@@ -149,6 +150,7 @@ def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: C
     assert (claim.messages[0].offset, claim.tries) == (6, 0)
 
 
+@pytest.mark.shows("a full scratch disk is waited for before a message is handled, and counts no try")
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])
 def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, is_stopped: bool

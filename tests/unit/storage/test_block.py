@@ -50,6 +50,7 @@ def columns(messages: list[tuple[object, ...]]) -> Columns:
     )
 
 
+@pytest.mark.shows("blocks give messages back with every codec: nulls, empties, headers, holes")
 @given(MESSAGES, st.sampled_from(["none", "snappy", "lz4", "zstd"]), st.integers(1, 50))
 def test_every_split_and_codec_gives_the_messages_back(
     messages: list[tuple[object, ...]], codec: str, size: int
@@ -107,6 +108,7 @@ def test_what_is_not_a_block_of_this_version_is_named_so(damage: bytes) -> None:
         decode(damage, 0, 1)
 
 
+@pytest.mark.shows("a byte of a block that was changed is noticed; older blocks are read")
 @given(MESSAGES, st.sampled_from(CODECS), st.data())
 def test_a_byte_that_was_changed_is_found_out(
     messages: list[tuple[object, ...]], codec: str, data: st.DataObject

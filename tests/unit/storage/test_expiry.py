@@ -19,6 +19,7 @@ def kill(storage: Storage, count: int) -> None:
         storage.settle(claim, [False] * len(claim.messages), reason="no", max_tries=1)
 
 
+@pytest.mark.shows("dead letters stay for ever unless an age is set; what is removed for it is an event")
 def test_dead_letters_stay_for_ever_unless_they_may_not(storage: Storage) -> None:
     kill(storage, 3)
     for limits in (Limits(), Limits(dead_seconds=3600.0)):

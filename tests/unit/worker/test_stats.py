@@ -67,6 +67,7 @@ class BreakableStats(WorkerStats):
         return super()._snapshot()
 
 
+@pytest.mark.shows("a batch that runs for long is no stall as long as it stores something")
 def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
     server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     assert progress() == first + 1, "what no batch stores is not counted"
 
 
+@pytest.mark.shows("a worker that cannot collect its stats reports that; a bug there ends no thread")
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
     server: AgentServer, published: list[Snapshot], eventually: Callable[..., object]
 ) -> None:

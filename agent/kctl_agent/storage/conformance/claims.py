@@ -1,4 +1,4 @@
-"""The sinkers' half: claim, settle, release."""
+"""What sinkers rely on: what is acknowledged is gone for good, what failed comes again alone, one try more."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Dead letters of a storage whose messages wait, beside what every `DeadLetterStore` guarantees; and removing what
-waits, on request."""
+"""Dead letters of a storage whose messages wait: a message has one, with its last error; a damaged block is set aside
+with its bytes, and the rest goes on. What waits is removed on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every `OffsetStore` guarantees: messages and stored offset together, and each message once."""
+"""What every `OffsetStore` guarantees: messages and stored offset in one transaction, each message once, and an offset
+that is set only where it still is as it was seen."""
 
 from __future__ import annotations
 

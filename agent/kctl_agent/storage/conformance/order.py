@@ -1,4 +1,4 @@
-"""In which order blocks are handed out."""
+"""A partition is handed out in offset order; with `ordered` nothing of it before its failed message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers' half: puts of chunks into a storage whose messages wait, beside what every `OffsetStore` guarantees."""
+"""Workers put chunks of several partitions all or none, into a storage that belongs to one group of one cluster."""
 
 from __future__ import annotations
 

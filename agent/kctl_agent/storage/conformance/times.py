@@ -1,4 +1,6 @@
-"""Leases and delays. `pass_time(seconds)` makes the storage's clock go on."""
+"""Leases and delays: a lease that ran out is the next owner's, what failed waits for its next try.
+
+`pass_time(seconds)` makes the storage's clock go on."""
 
 from __future__ import annotations
 

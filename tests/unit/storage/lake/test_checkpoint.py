@@ -28,6 +28,7 @@ def configured(path: Path, **properties: str) -> LakeStorage:
     return made
 
 
+@pytest.mark.shows("stored offsets survive checkpoint, clean-up of the log, compaction and vacuum")
 def test_a_checkpoint_that_is_due_is_written_though_others_have_committed_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def paths(lake: LakeStorage, hours: int | None = None) -> list[str]:
     return [file.path for file in unused(lake.table, hours)]
 
 
+@pytest.mark.shows("a compaction beside batches and other OPTIMIZEs keeps rows, stored offsets and older versions")
 def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
     storage: LakeStorage, path: Path
 ) -> None:
@@ -460,6 +461,7 @@ def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_doe
     assert paths(partitioned, 0) == []
 
 
+@pytest.mark.shows("vacuum keeps seven days, and files of a batch in flight however long its process is frozen")
 def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_it_with_its_folders(
     storage: LakeStorage, path: Path
 ) -> None:

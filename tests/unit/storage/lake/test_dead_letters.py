@@ -87,6 +87,7 @@ def dead(table: DeadLetterTable, selection: Selection | None = None) -> list[int
     return [each.offset for each in table.dead(selection or Selection())]
 
 
+@pytest.mark.shows("marked messages are a dead letter once, and no row, whatever is killed between two commits")
 def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_run_again(
     storage: LakeStorage, table: DeadLetterTable
 ) -> None:

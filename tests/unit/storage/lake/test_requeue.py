@@ -139,6 +139,7 @@ def tries(table: DeadLetterTable) -> dict[int, int]:
     return {each.offset: each.tries for each in table.dead()}
 
 
+@pytest.mark.shows("a requeue makes rows once, or dead letters again, whatever is killed at whichever step")
 def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadLetterTable, path: Path) -> None:
     assert table.requeue_dead(Selection(offset_from=101, offset_to=102)) == 2
     assert (dead(table), table.count_dead(), table.count_requeued()) == ([100, 103, 104], 3, 2)
@@ -464,6 +465,7 @@ def put_back_by_another(path: Path) -> None:
     put_back(worker(path), even)
 
 
+@pytest.mark.shows("`requeue --cancel` takes back what no worker has put back yet; each message stays in one place")
 @pytest.mark.parametrize("name", ["commit", "rewrite"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("other", [cancelled, put_back_by_another])

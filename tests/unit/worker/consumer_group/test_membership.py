@@ -41,6 +41,7 @@ def test_a_commit_that_is_taken_refuses_nothing() -> None:
         assert member.commit(OFFSETS) == {}
 
 
+@pytest.mark.shows("a partition whose commit is refused is named and tried again; the others are committed and read")
 @pytest.mark.parametrize(
     "error", [TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError]
 )
@@ -77,6 +78,7 @@ def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -
     assert all(offsets == {ORDERS_0: 10, ORDERS_1: 20} for offsets in known)
 
 
+@pytest.mark.shows("a worker that starts joins once; one that is busy elsewhere does not begin a rebalance anew")
 def test_a_member_that_starts_joins_once_though_it_is_the_leader(eventually: Callable[..., object]) -> None:
     with scripted_group({}) as (broker, member):
 
@@ -115,6 +117,7 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun(
             member.close()
 
 
+@pytest.mark.shows("a worker that was evicted claims none of the partitions that it has lost")
 def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
     """A leader leaves what a member claims to own to nobody else, until that member gives it up. What it does not own
     it never gives up: partitions had no reader until the next rebalance."""
@@ -183,6 +186,7 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
     assert set(revoked_in_poll) == {True}
 
 
+@pytest.mark.shows("a cooperative member that is evicted in a join has lost its partitions")
 @pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION])
 def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
     """Another may have read on from them meanwhile, and this one would commit backwards."""

@@ -72,6 +72,7 @@ def run(
     return lifecycle, actions
 
 
+@pytest.mark.shows("over any sequence of events: never two queries over a partition, nothing revoked is committed")
 @pytest.mark.parametrize(
     ("events", "state", "actions"),
     [

@@ -173,6 +173,7 @@ def test_what_was_known_of_other_partitions_stays_known(starting: Callable[..., 
     assert begun.progress.commits.known == dict.fromkeys(EVERYTHING, 40)
 
 
+@pytest.mark.shows("what has moved is an event once")
 def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(starting: Callable[..., Started]) -> None:
     theirs = CommitNote(StorageId("other", "host:file:/other.sqlite"), "A")
     codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)

@@ -8,6 +8,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from kctl_agent.worker.query.daemon import worth_searching
 
 FORK_KB = 8_000
@@ -19,6 +21,7 @@ def run(code: str, **environment: str) -> str:
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.shows("Spark's Python daemon imports before it forks")
 def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
     done = run(
         "import os, sys\n"

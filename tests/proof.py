@@ -1,0 +1,77 @@
+"""docs/proof.md, made of the tests: `python -m tests.proof > docs/proof.md`. No test is run or imported.
+
+A promise is the text of `@pytest.mark.shows("…")` at the test that shows it; of each file of acceptance tests, and of
+the suite that ships for storages, it is the first paragraph of the docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from textwrap import wrap
+
+ROOT = Path(__file__).parents[1]
+WHOLE = ("tests/acceptance", "agent/kctl_agent/storage/conformance")
+"""Folders whose files each show what their docstring promises."""
+MARK = "pytest.mark.shows"
+LONG = "pytest.mark.long"
+HEAD = """\
+# What is promised, and what shows it
+
+Generated from the tests by `python -m tests.proof > docs/proof.md`: each promise stands at the test that shows it, as
+`@pytest.mark.shows("…")`, or as the docstring of its file. To find the test of one, search for its words in its file.
+*long* is what `make test-long` alone runs. What is measured, with target, command, machine and date, is in
+[benchmarks/README.md](../benchmarks/README.md).
+"""
+
+
+def page() -> str:
+    """The whole page: a section for each folder, an entry for each file that shows something."""
+    sections = [HEAD]
+    for folder, files in groupby(_files(), key=lambda path: path.parent):
+        entries = [entry for file in files if (entry := _entry(file))]
+        if entries:
+            sections.append("\n".join([f"## {folder.relative_to(ROOT)}\n", *entries, ""]))
+    return "\n".join(sections)
+
+
+def promises(file: Path) -> Iterator[str]:
+    """What a file of tests shows, most of it first."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    if tests and any(file.is_relative_to(ROOT / folder) for folder in WHOLE):
+        first, _, _ = (ast.get_docstring(tree) or "").partition("\n\n")
+        yield " ".join(first.split()).rstrip(".") + (" *(long)*" if _is_long(tree) else "")
+    for test in tests:
+        for mark in test.decorator_list:
+            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == MARK:
+                (text,) = map(ast.literal_eval, mark.args)
+                rare = _is_long(tree) or LONG in map(ast.unparse, test.decorator_list)
+                yield text + (" *(long)*" if rare else "")
+
+
+def _files() -> list[Path]:
+    """Acceptance tests first, then what is nearest to them."""
+    order = ["tests/acceptance", "tests/integration", *WHOLE[1:], "tests/project"]
+    files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob(f"{WHOLE[1]}/*.py")]
+    rank = {ROOT / folder: place for place, folder in enumerate(order)}
+    return sorted(files, key=lambda path: (rank.get(path.parent, len(rank)), path.parent, path.name))
+
+
+def _entry(file: Path) -> str:
+    shown = " · ".join(promises(file))
+    name = file.stem.removeprefix("test_")
+    text = f"- [{name}](../{file.relative_to(ROOT)}): {shown}" if shown else ""
+    return "\n".join(wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
+
+
+def _is_long(tree: ast.Module) -> bool:
+    """Whether only `make test-long` runs all of the file."""
+    marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+    return any(each.startswith("pytestmark ") and LONG in each for each in marks)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
