@@ -17,8 +17,9 @@ import pytest
 
 from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
+from kctl_agent.peers import owners_of
 from kctl_agent.spark.callbacks import authenticate
-from kctl_agent.spark.own_jvm import owners_of, talk_to_no_other
+from kctl_agent.spark.own_jvm import talk_to_no_other
 from tests.acceptance.stranger import NOBODY, needs_root
 
 if TYPE_CHECKING:
@@ -103,11 +104,13 @@ import os, socket, sys
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 options = [(), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]
 for each in options:
-    with socket.socket() as listener:
+    with socket.socket(socket.AF_INET6 if ":" in sys.argv[2] else socket.AF_INET) as listener:
+        if ":" in sys.argv[2]:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         for option in each:
             listener.setsockopt(socket.SOL_SOCKET, option, 1)
         try:
-            listener.bind(("127.0.0.1", int(sys.argv[1])))
+            listener.bind((sys.argv[2], int(sys.argv[1])))
             listener.listen()
         except OSError as error:
             print(error.errno, flush=True)
@@ -123,8 +126,8 @@ for each in options:
 
 
 @contextmanager
-def stranger_on(port: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", _TAKES_THE_PORT, str(port)]
+def stranger_on(port: int, address: str = "127.0.0.1") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", _TAKES_THE_PORT, str(port), address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
         try:
             yield stranger
@@ -138,7 +141,7 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
     talk_to_no_other()
     port = gateway.gateway_parameters.port
     assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
-    assert owners_of(port) == {os.geteuid()}
+    assert owners_of("127.0.0.1", port) == {os.geteuid()}
 
     gateway.proc.kill()
     gateway.proc.wait()
@@ -148,6 +151,31 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
         with pytest.raises(ConnectionRefusedError, match=f"belongs to uid {NOBODY} now, not to this user"):
             gateway.jvm.java.lang.Integer.valueOf(7)
         assert stranger.stdout.readline() == "b''\n", "nothing is sent, the token neither"
+
+
+@pytest.mark.shows("another user's listener on another address locks nobody out of the JVM")
+@needs_root
+@pytest.mark.parametrize("address", ["127.0.0.2", "::"])
+def test_a_listener_of_another_user_on_another_address_locks_nobody_out(gateway: Any, address: str) -> None:
+    talk_to_no_other()
+    port = gateway.gateway_parameters.port
+
+    with stranger_on(port, address) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "listens\n"
+        [other] = socket.getaddrinfo("::1" if address == "::" else address, port, type=socket.SOCK_STREAM)
+        assert owners_of(*other[4][:2]) == {NOBODY}
+        gateway.shutdown_callback_server()
+        gateway.close(keep_callback_server=True)  # so the next call connects anew
+
+        assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
+def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family, dualstack_ipv6=":" in address) as server:
+        assert owners_of("127.0.0.1", server.getsockname()[1]) == {os.geteuid()}
 
 
 @needs_root

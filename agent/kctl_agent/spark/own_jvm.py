@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["owners_of", "talk_to_no_other"]
+from kctl_agent.peers import owners_of
 
-_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTEN: Final = "0A"
-"""TCP_LISTEN in include/net/tcp_states.h."""
+__all__ = ["talk_to_no_other"]
+
 _MARK: Final = "_kctl_talks_to_no_other"
 
 
@@ -35,22 +33,9 @@ def talk_to_no_other() -> None:
         inner._authenticate_connection = _only_to_this_user(inner._authenticate_connection)  # noqa: SLF001
 
 
-def owners_of(port: int) -> set[int]:
-    """The uids of those who listen on this TCP port, on any address. Raises OSError: the kernel does not show it."""
-    return {uid for table in _TABLES if table.exists() for uid in _listeners(table, f"{port:04X}")}
-
-
-def _listeners(table: Path, port: str) -> Iterator[int]:
-    """By proc_pid_net(5): `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
-    for line in table.read_text("ascii").splitlines()[1:]:
-        words = line.split()
-        if words[3] == _LISTEN and words[1].rpartition(":")[2] == port:
-            yield int(words[7])
-
-
 def _only_to_this_user(send_token: Callable[[Any], None]) -> Callable[[Any], None]:
     def authenticate(connection: Any) -> None:
-        owners = owners_of(connection.java_port)
+        owners = owners_of(*connection.socket.getpeername())
         if owners != {os.geteuid()}:
             whose = f"uid {', '.join(map(str, sorted(owners)))}" if owners else "nobody"
             text = f"port {connection.java_port} of the JVM belongs to {whose} now, not to this user"

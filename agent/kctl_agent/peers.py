@@ -1,0 +1,65 @@
+"""Which user a TCP socket of this machine belongs to, as the kernel has it. Linux only; standard library only.
+
+An address or a port identifies nobody: any user may connect from loopback, and listen where somebody else has left.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["owner_of_peer", "owners_of"]
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED, _LISTEN = "01", "0A"
+"""As in include/net/tcp_states.h. In other states the kernel shows root where the process has closed its socket."""
+_TRIES: Final = 3
+"""The kernel may miss a line of a table that changes while it is read."""
+_MAPPED: Final = b"\0" * 10 + b"\xff\xff"
+"""Before an IPv4 address in the table of IPv6."""
+
+
+def owners_of(address: str, port: int) -> set[int]:
+    """The uids of those who are connected with at a TCP port of this address: as the kernel has it, who listens on the
+    address itself comes before who listens on all. Raises OSError: the kernel does not show it."""
+    listening = [(local, uid) for state, local, _, uid in _sockets() if state == _LISTEN]
+    for each in (address, "0.0.0.0", "::"):  # noqa: S104
+        if owners := {uid for local, uid in listening if local in _written(each, port)}:
+            return owners
+    return set()
+
+
+def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
+    """The uid at the other end of a connection within this machine, of its two addresses; None: there is none, or it
+    has left. Raises OSError: the kernel does not show it, or these are no addresses."""
+    local, remote = _written(*theirs), _written(*ours)
+    for _ in range(_TRIES):
+        for state, its_local, its_remote, uid in _sockets():
+            if state == _ESTABLISHED and its_local in local and its_remote in remote:
+                return uid
+    return None
+
+
+def _sockets() -> Iterator[tuple[str, str, str, int]]:
+    """By proc_pid_net(5): `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
+    for table in _TABLES:
+        if table.exists():
+            for line in table.read_text("ascii").splitlines()[1:]:
+                words = line.split()
+                yield words[3], words[1], words[2], int(words[7])
+
+
+def _written(address: str, port: int) -> tuple[str, ...]:
+    """As the tables have it, an IPv4 address as that of IPv6 too."""
+    if ":" in address:
+        return (f"{_words(socket.inet_pton(socket.AF_INET6, address))}:{port:04X}",)
+    packed = socket.inet_pton(socket.AF_INET, address)
+    return tuple(f"{_words(each)}:{port:04X}" for each in (packed, _MAPPED + packed))
+
+
+def _words(packed: bytes) -> str:
+    """Numbers of four bytes, in the order of this machine."""
+    return "".join(f"{int.from_bytes(packed[at : at + 4], sys.byteorder):08X}" for at in range(0, len(packed), 4))
