@@ -1,7 +1,7 @@
 """An application of your own that stays as it is: `attach` is the only line that is new.
 
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 \\
-        --conf spark.sql.shuffle.partitions=2 attached.py localhost:9092 orders run
+        --conf spark.sql.shuffle.partitions=2 attached.py 127.0.0.1:9092 orders run
 
 `kctl rpc offset_checker` of the fleet whose run_dir is `run` then shows it beside the workers, and with `commit_group`
 `kafka-consumer-groups --describe --group report-shadow` sees how far it has read. More in docs/attach.md.

@@ -40,7 +40,11 @@ def page() -> str:
 def promises(file: Path) -> Iterator[str]:
     """What a file of tests shows, most of it first."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    tests = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
     if tests and any(file.is_relative_to(ROOT / folder) for folder in WHOLE):
         first, _, _ = (ast.get_docstring(tree) or "").partition("\n\n")
         yield " ".join(first.split()).rstrip(".") + (" *(long)*" if _is_long(tree) else "")

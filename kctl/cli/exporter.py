@@ -40,7 +40,7 @@ def _exporter(
     again.
 
     \b
-    kctl exporter -b localhost:9092
+    kctl exporter -b 127.0.0.1:9092
     kctl exporter -c exporter.toml --set http.port=9308
     """
     from kctl import logs

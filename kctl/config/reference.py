@@ -24,7 +24,7 @@ A fleet is described by one TOML file, by custom `kctl.toml`. The smallest one:
 
 ```toml
 [kafka]
-bootstrap_servers = "localhost:9092"
+bootstrap_servers = "127.0.0.1:9092"
 group = "orders-to-lake"
 topics = ["orders"]
 ```

@@ -336,7 +336,7 @@ class Storage:
         "By default it is `storage.sqlite` in `fleet.data_dir`.",
     )
     url: str = setting(
-        "redis://localhost:6379/0",
+        "redis://127.0.0.1:6379/0",
         "The Redis of mode `redis`: `redis://user@host:port/database`, `rediss://…` with TLS, `unix:///path?db=0`.",
         pattern=(REDIS_URL, "a URL that begins with `redis://`, `rediss://` or `unix://`"),
         is_secret=True,
@@ -630,7 +630,7 @@ class Http:
     read_token_file: str = setting(
         "",
         "A file like `token_file`, for tokens that may only read, such as that of Prometheus. Where it is set, reading "
-        "needs a token on loopback too, where it is else open to every user of this host.",
+        "needs a token on loopback too, where it else needs none of the fleet's user.",
     )
     tls_certificate: str = setting("", "A PEM file with the certificate and its chain; with it HTTPS is served.")
     tls_key: str = setting("", "The PEM file of its key, if that is not in the same file.")

@@ -21,6 +21,8 @@ class Access:
     """What changes something needs a token, and so does reading, unless `is_open`."""
 
     is_loopback: bool = True
+    others_may_read: bool = True
+    """Whether reading on loopback, where it needs no token, is for every user of this machine."""
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
     """Names by which a caller without a token may call us, besides those of loopback (a page of another site could
@@ -41,8 +43,9 @@ class Access:
         return any(token.may_act for token in self.tokens)
 
 
-def access_of(http: Http, folder: Path) -> Access:
-    """What `[http]` sets; relative paths are relative to `folder`.
+def access_of(http: Http, folder: Path, *, others_may_read: bool = False) -> Access:
+    """What `[http]` sets; relative paths are relative to `folder`. What a fleet shows quotes errors, and these quote
+    messages, so others may not read it.
 
     Raises:
         ConfigError: the token or certificate cannot be used, or the address is open to others without them.
@@ -74,7 +77,7 @@ def access_of(http: Http, folder: Path) -> Access:
             "http.tls_certificate, or http.insecure = true if something in front has TLS"
         )
     hosts = frozenset(host.lower() for host in http.allowed_hosts)
-    return Access(is_loopback, tokens, hosts, certificate, key, _fingerprint(certificate, key))
+    return Access(is_loopback, others_may_read, tokens, hosts, certificate, key, _fingerprint(certificate, key))
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -16,13 +16,14 @@ from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.groups import Group
 from kctl.status import Status
-from kctl_agent.errors import NotReady
+from kctl_agent.errors import Busy, NotReady
 from kctl_agent.wire import JsonObject
 
 __all__ = ["GroupsView", "Latest", "reason_not_ready", "router"]
 
 MAX_GROUPS = 10_000
 _MAX_PATTERNS = 20
+_AT_A_TIME = 2
 Latest = Mapping[str, ClusterSnapshot | None]
 """The last snapshot of each cluster by its name; None before its first."""
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
@@ -39,6 +40,8 @@ class GroupsView:
     """Asks the cluster's brokers for a group and its members; blocks, raises KctlError."""
     clock: Callable[[], float]
     """That of `ClusterSnapshot.taken_at`."""
+    asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
+    """Of `describe`, which opens a connection to brokers each time."""
 
 
 @router.get("/groups", summary="Every group of the clusters: state, members, lag, status")
@@ -69,7 +72,10 @@ async def group(
 ) -> JSONResponse:
     view: GroupsView = request.app.state.groups
     snapshot, found = _only(_chosen(view, cluster), group)
-    return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
+    if view.asking.locked():
+        raise Busy(f"the brokers are asked for {_AT_A_TIME} groups already: ask again in a moment")
+    async with view.asking:
+        return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
 
 
 def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import logging
 import math
+import os
 import time
 import traceback
 from collections import Counter
@@ -35,13 +36,18 @@ from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same
 from kctl.http.throttle import Throttle, source_of
 from kctl.http.tokens import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
+from kctl_agent.peers import owner_of_peer
 
-__all__ = ["CALLER_KEY", "Guard", "Limits"]
+__all__ = ["CALLER_KEY", "OTHER_KEY", "Guard", "Limits"]
 
 log = logging.getLogger(__name__)
 
 CALLER_KEY: Final = "kctl.caller"
 """The key of the ASGI scope under which a route finds the name of the token that was shown."""
+OTHER_KEY: Final = "kctl.other"
+"""The key under which it finds that another user asks, without a token; no text of an error is for that one."""
+
+_FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
@@ -160,6 +166,10 @@ class Guard:
         name = host_name(host)
         if name is None or not (is_loopback_name(name) or name in access.hosts):
             raise NotAllowed("without a token this server is called localhost: add other names to http.allowed_hosts")
+        if not (access.others_may_read or scope["path"] in _FOR_ALL or _is_own(scope)):
+            if scope["path"] != "/readyz":
+                raise Unauthorized("other users than the fleet's and root need a token: set http.read_token_file")
+            scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, changes: bool) -> Token:
         """The valid token that is shown.
@@ -240,6 +250,14 @@ class _Exchange:
         if self._received > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
         return message
+
+
+def _is_own(scope: Scope) -> bool:
+    """Whether a process of this user or of root asks, as the kernel has it."""
+    try:
+        return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
+    except OSError:
+        return False
 
 
 def _has_body(scope: Scope) -> bool:

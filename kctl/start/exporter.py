@@ -44,7 +44,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
     tune_interpreter()
     collectors = Collectors()
     prepared = collectors.prepared(_wanted(config))
-    access = access_of(config.http, config.path.parent)
+    access = access_of(config.http, config.path.parent, others_may_read=True)
     exposition = Exposition(collectors.whole, names=config.exporter.compatible_names)
     collectors.prepare.append(exposition.prepare)
     source = GroupsSource(
@@ -126,7 +126,7 @@ class _Exporter:
         """Raises ConfigError, and then nothing has changed."""
         wanted = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(wanted))
-        renewed = self._http.use(access_of(wanted.http, wanted.path.parent))
+        renewed = self._http.use(access_of(wanted.http, wanted.path.parent, others_may_read=True))
         logging.getLogger().setLevel(wanted.log.level)
         added, removed = _difference(wanted, self._config), _difference(self._config, wanted)
         changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)

@@ -20,14 +20,14 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-LINE = re.compile(r"^.*spark-submit .* examples/attached\.py localhost:9092 orders run$", re.M)
+LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orders run$", re.M)
 
 
 def documented(fleet: Fleet) -> str:
     """The line of docs/attach.md, for this fleet."""
     (line,) = LINE.findall((ROOT / "docs" / "attach.md").read_text())
     own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
-    return f"exec env {line}".replace("localhost:9092 orders run", own).replace(
+    return f"exec env {line}".replace("127.0.0.1:9092 orders run", own).replace(
         "--conf", "--conf spark.ui.enabled=false --conf", 1
     )
 

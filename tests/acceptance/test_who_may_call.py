@@ -6,8 +6,11 @@ in test_bad_input.py; the rules one by one, in tests/unit/agent/test_paths.py.
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,6 +77,38 @@ def open_to_all(fleet: Fleet) -> Iterator[Callable[..., None]]:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
     """The fleet outlives a test here."""
+
+
+_GET = """
+for path in sys.argv[2:]:
+    with socket.socket() as peer:
+        peer.settimeout(10)
+        peer.connect(("127.0.0.1", int(sys.argv[1])))
+        peer.sendall(f"GET {path} HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+        answer = b""
+        while data := peer.recv(65536):
+            answer += data
+    print(answer.split()[1].decode(), b"worker-0 is" in answer)
+print(os.getuid())
+"""
+"""What is answered, and whether it holds the reason of the verdict."""
+
+
+@pytest.mark.shows("another user reads no error, no operation and no page over HTTP on loopback without a token")
+@needs_root
+def test_over_http_another_user_reads_no_errors_on_loopback(fleet: Fleet) -> None:
+    about = json.loads((fleet.directory / "run" / "master.json").read_text())
+    port = about["http_url"].rpartition(":")[2]
+    paths = ("/api/v1/workers", "/api/v1/status", "/api/v1/operations", "/", "/readyz", "/metrics", "/healthz")
+    command = [sys.executable, "-c", f"import os, socket, sys{_GET}", port, *paths]
+    own = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    other = run_as_nobody(_GET, port, *paths)
+
+    assert own.stdout.splitlines() == [
+        *("200 True", "200 True", "200 False", "200 False", "503 True", "200 False", "200 False", "0")
+    ]
+    assert other.stdout.splitlines() == [*["401 False"] * 4, "503 False", "200 False", "200 False", str(NOBODY)]
 
 
 def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) -> None:

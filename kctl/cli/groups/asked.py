@@ -36,6 +36,13 @@ TokenOption = Annotated[
 ]
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The token would be sent wherever they lead to."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupsApi:
     """One that serves `/api/v1/groups`."""
@@ -65,9 +72,12 @@ class GroupsApi:
         given = {name: value for name, value in params.items() if value is not None}
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         where = f"{self.url.rstrip('/')}/api/v1/groups{path}{query}"
+        # A proxy reads the token of an unencrypted request.
+        proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects)
         try:
             request = urllib.request.Request(where, headers=self._headers())  # noqa: S310 - checked above
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+            with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
                 found: dict[str, Any] = json.load(response)
                 return found
         except urllib.error.HTTPError as error:

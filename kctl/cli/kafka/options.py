@@ -92,7 +92,7 @@ COMMANDS: dict[str, Command] = {
             "groups",
             "List the groups of all brokers: type and state.",
             _common(),
-            (("kctl kafka groups", ""), ("kctl kafka groups -b localhost:9092 -o json", "")),
+            (("kctl kafka groups", ""), ("kctl kafka groups -b 127.0.0.1:9092 -o json", "")),
         ),
         Command(
             "group",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from kctl.errors import NoMaster
 from kctl.status import Status
 from tests.served_groups import Latest, cluster, group, serving_groups
 from tests.terminals import Terminal, plain
@@ -50,6 +54,49 @@ def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: st
         *("1", "of", "1", "partitions", "stalled:", "orders-0;", "nothing", "is", "committed"),
     ]
     assert names(ran.out) == ["payments-eu", "billing", "payments-us"]
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A proxy, or where a redirect leads to; it redirects once more."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers.get("authorization", "-"))
+        self.send_response(302)
+        self.send_header("location", "http://localhost:1/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Elsewhere, "asked", [])
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.shows("the token of `kctl groups` goes through no proxy unencrypted, and after no redirect")
+def test_the_token_is_sent_to_the_exporter_alone(
+    kctl: Kctl, url: str, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("hunter2-hunter2-hunter2")
+    words = ("groups", "--token-file", str(tmp_path / "token"), "--url")
+    for variable in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(variable, elsewhere)
+
+    assert kctl(*words, url).code == 0
+    assert Elsewhere.asked == [], "no proxy"
+
+    redirected = kctl(*words, elsewhere)
+    assert (redirected.code, "answered 302" in redirected.err) == (NoMaster.exit_code, True)
+    assert Elsewhere.asked == ["Bearer hunter2-hunter2-hunter2"], "it was asked, and led nowhere"
 
 
 @pytest.mark.shows("`kctl groups` and `kctl group`: chosen by name or glob, sorted by status, lag, growth")

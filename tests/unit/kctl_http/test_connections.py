@@ -262,7 +262,7 @@ async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_a
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     certificate, key = certify(tmp_path, "renewed")
-    new = Access(False, (Token("a-new-token-of-the-test", "new", may_act=True),), frozenset(), certificate, key)
+    new = Access(False, False, (Token("a-new-token-of-the-test", "new", may_act=True),), frozenset(), certificate, key)
     async with secured(pair) as here:
         old = httpx.AsyncClient(verify=here.trusted, timeout=10)
         async with old:

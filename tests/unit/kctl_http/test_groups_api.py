@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from kctl.groups.snapshot import ClusterSnapshot
 from kctl.http import Access, GroupsApp
+from kctl.kafka.groups import Group
 from kctl.status import Status
 from tests.served_groups import cluster, group, source_of_groups
 
@@ -104,6 +107,29 @@ async def test_where_no_coordinator_answers_the_members_are_not_known_and_the_re
     body = (await ask("/api/v1/groups/lost", cluster("main", group("lost", 6)))).json()
 
     assert (body["lag"], body["members"], body["members_error"]) == (6, None, "nobody answers")
+
+
+@pytest.mark.shows("however many ask for members of a group, brokers are asked for two at a time")
+async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_others_are_refused() -> None:
+    began, may_end = threading.Semaphore(0), threading.Event()
+
+    def describe(_cluster: str, name: str) -> Group:
+        began.release()
+        assert may_end.wait(10)
+        return Group(name, coordinator=1, state="stable")
+
+    app = GroupsApp(replace(source_of_groups(lambda: {"main": MAIN}), describe=describe), Access()).guarded
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        asking = [asyncio.create_task(client.get("/api/v1/groups/a")) for _ in range(2)]
+        for _ in asking:
+            assert await asyncio.to_thread(began.acquire, timeout=10)
+        refused = [await client.get("/api/v1/groups/b") for _ in range(20)]
+        listed = await client.get("/api/v1/groups")
+        may_end.set()
+        answered = [await each for each in asking]
+
+        assert {(each.status_code, each.json()["error"]["code"]) for each in refused} == {(503, "busy")}
+        assert [each.status_code for each in (listed, *answered, await client.get("/api/v1/groups/b"))] == [200] * 4
 
 
 async def test_a_group_that_is_not_collected_is_not_found() -> None:

@@ -25,12 +25,13 @@ from kctl.http.guard import Guard, Limits
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.throttle import Throttle
 from tests.conftest import eventually
-from tests.fleet_snapshot import TOKEN, TOKENS, ask, serving, snapshot, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
 WITH_TOKEN = Access(tokens=TOKENS)
 REMOTE = Access(is_loopback=False, tokens=TOKENS)
+OWN = Access(others_may_read=False, tokens=TOKENS)
 GOOD = {"authorization": f"Bearer {TOKEN}"}
 WRONG = {"authorization": "Bearer wrong-wrong-wrong-wrong"}
 PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api/v1/lag", "/api/v1/events", "/nothing")
@@ -407,10 +408,10 @@ def test_what_would_be_open_to_others_is_refused_at_the_start(
 
 
 def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> None:
-    assert access_of(settings(), tmp_path) == Access()
+    assert access_of(settings(), tmp_path) == Access(others_may_read=False)
     open_to_others = settings(host="0.0.0.0", token_file="token", insecure=True, allowed_hosts=("Proxy.example",))
 
-    assert access_of(open_to_others, tmp_path) == Access(False, TOKENS, frozenset({"proxy.example"}))
+    assert access_of(open_to_others, tmp_path) == Access(False, False, TOKENS, frozenset({"proxy.example"}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
@@ -437,6 +438,34 @@ async def test_with_a_certificate_https_is_served(settings: Settings, certificat
     async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(verify=trusted) as client:
         assert server.url.startswith("https://")
         assert (await client.get(f"{server.url}/healthz")).status_code == 200
+
+
+async def test_on_loopback_the_fleets_user_needs_no_token(settings: Settings, certificate: Path) -> None:
+    access = access_of(settings(tls_certificate="cert.pem", tls_key="key.pem"), certificate.parent)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    for each, host in ((access, "127.0.0.1"), (OWN, "127.0.0.1"), (OWN, "::1")):
+        async with serving(source_of(snapshot()), each, host) as server, httpx.AsyncClient(verify=trusted) as client:
+            assert (await client.get(f"{server.url}/api/v1/workers")).status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(path: str) -> None:
+    """There is no connection here at all."""
+    if path not in ("/healthz", "/metrics", "/readyz"):
+        assert await refusal(path, access=OWN) == (401, "unauthorized")
+        if path != "/api/v1/events":  # which has no end
+            assert (await ask(snapshot(), path, access=OWN, headers=GOOD)).status_code in (200, 404)
+    elif path != "/readyz":
+        assert (await ask(snapshot(), path, access=OWN)).status_code == 200
+
+
+async def test_who_is_not_known_to_be_the_fleets_user_learns_no_reason_from_readyz() -> None:
+    for latest, status in ((snapshot(), 503), (healthy(), 200)):
+        reason = latest.verdict.main.reason
+        known, other = [await ask(latest, "/readyz", access=each) for each in (Access(), OWN)]
+        assert (known.status_code, other.status_code) == (status, status)
+        assert reason in known.text
+        assert reason not in other.text
 
 
 async def test_a_defect_is_answered_with_500_and_logged_without_what_came_in(caplog: pytest.LogCaptureFixture) -> None:

@@ -60,7 +60,7 @@ def where(url: str) -> str:
             "such as redis://user@host:6379/0"
         )
     try:
-        host, port = parts.hostname or "localhost", parts.port or 6379
+        host, port = parts.hostname or "127.0.0.1", parts.port or 6379
         if "@" in parts.path and parts.scheme != "unix":
             raise ValueError
     except ValueError:  # its text may be a part of the password
