@@ -13,9 +13,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from kctl.errors import ConfigError
+from kctl.errors import ConfigError, RunDirUnusable
 
-__all__ = ["others_can_write", "refuse_others"]
+__all__ = ["check_mode", "others_can_write", "refuse_others"]
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
@@ -40,6 +40,14 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise ConfigError(f"{path} cannot be used: {error.strerror}") from None
+
+
+def check_mode(setting: str, path: Path, mode: int) -> None:
+    """Raises RunDirUnusable: all users can write to what `setting` names."""
+    if others_can_write(path, mode & stat.S_IWOTH):
+        own = f"name a folder of the fleet's own in {setting}"
+        advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
+        raise RunDirUnusable(f"{path} has mode {mode:04o}, all users can write to it: {advice}")
 
 
 def others_can_write(path: Path, bits: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kctl.errors import JarsMissing
+from kctl.ownership import check_mode, refuse_others
 
 __all__ = [
     "LOCKS",
@@ -101,9 +103,11 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """The files of a lock, all present; costs one stat per jar.
+    """The files of a lock, all present, in a folder for no other users to write to; costs one stat per jar.
 
-    Raises JarsMissing with the command that fetches them.
+    Raises:
+        JarsMissing: with the command that fetches them.
+        RunDirUnusable, ConfigError: others could put another jar there.
     """
     jars = read_lock(lock)
     if missing := missing_jars(jars):
@@ -111,6 +115,8 @@ def jar_paths(lock: LockName) -> list[Path]:
             f"{len(missing)} of the {len(jars)} jars of the {lock} lock are not in {jars_dir()} "
             f"(first: {missing[0].file_name}): run `kctl jars fetch{'' if lock in USUAL else f' {lock}'}`"
         )
+    refuse_others(jars_dir())
+    check_mode("KCTL_CACHE_DIR", jars_dir(), stat.S_IMODE(jars_dir().stat().st_mode))
     return [jars_dir() / jar.file_name for jar in jars]
 
 

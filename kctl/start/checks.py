@@ -20,7 +20,7 @@ from kctl.jars import LockName, jar_paths, java_command
 from kctl.kafka.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
-from kctl.ownership import others_can_write, refuse_others
+from kctl.ownership import check_mode, refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.paths import (
@@ -234,7 +234,7 @@ def check_folders(config: Config) -> dict[Path, int]:
         mode = _mode_of(setting, folder)
         if mode is None or (setting, folder) == shared:
             continue
-        _check_mode(setting, folder, mode)
+        check_mode(setting, folder, mode)
         modes[folder] = mode
     return modes
 
@@ -250,7 +250,7 @@ def check_code(config: Config) -> None:
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():
                 refuse_others(each)
-                _check_mode(setting, each, stat.S_IMODE(each.stat().st_mode))
+                check_mode(setting, each, stat.S_IMODE(each.stat().st_mode))
 
 
 def _code_of(name: str, folder: Path) -> Iterator[Path]:
@@ -258,13 +258,6 @@ def _code_of(name: str, folder: Path) -> Iterator[Path]:
     for part in name.partition(":")[0].split("."):
         folder /= part
         yield from (folder, Path(f"{folder}.py"))
-
-
-def _check_mode(setting: str, path: Path, mode: int) -> None:
-    if others_can_write(path, mode & stat.S_IWOTH):
-        own = f"name a folder of the fleet's own in {setting}"
-        advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
-        raise RunDirUnusable(f"{path} has mode {mode:04o}, all users can write to it: {advice}")
 
 
 def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:

@@ -14,7 +14,7 @@ from threading import Barrier
 
 import pytest
 
-from kctl.errors import JarsMissing, JavaMissing
+from kctl.errors import ConfigError, JarsMissing, JavaMissing, RunDirUnusable
 from kctl.jars import LOCKS, Fetched, Jar, LockName, fetch, jar_paths, jars_dir, java_command, java_version, read_lock
 from kctl.jars.lock import parse_lock
 from kctl.jars.progress import shown_on
@@ -106,6 +106,18 @@ def test_a_repository_can_be_a_directory_or_a_file_url(
 
 def test_jars_that_are_missing_are_named_with_the_command_that_fetches_them(repository: Repository) -> None:
     with pytest.raises(JarsMissing, match=r"2 of the 2 jars of the broker lock .*alpha-1.2.jar.*`kctl jars fetch`"):
+        jar_paths("broker")
+
+
+@pytest.mark.shows("a cache of jars that all users can write to is not used")
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_cache_that_all_users_can_write_to_is_refused(repository: Repository, mode: int) -> None:
+    fetch()
+    assert [path.name for path in jar_paths("broker")] == [jar.file_name for jar in repository.lock]
+
+    jars_dir().chmod(mode)
+
+    with pytest.raises(ConfigError if os.geteuid() == 0 else RunDirUnusable, match=f"has mode {mode:04o}"):
         jar_paths("broker")
 
 
