@@ -5,13 +5,14 @@ An address or a port identifies nobody: any user may connect from loopback, and 
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["owner_of_peer", "owners_of"]
+__all__ = ["LOOPBACK", "is_own", "owner_of_peer", "owners_of"]
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED, _LISTEN = "01", "0A"
@@ -43,6 +44,14 @@ def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
     return None
 
 
+def is_own(connection: socket.socket) -> bool:
+    """Whether a process of this user is at the other end."""
+    try:
+        return owner_of_peer(connection.getpeername()[:2], connection.getsockname()[:2]) == os.geteuid()
+    except OSError:
+        return False
+
+
 def _sockets() -> Iterator[tuple[str, str, str, int]]:
     """By proc_pid_net(5): `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
     for table in _TABLES:
@@ -63,3 +72,7 @@ def _written(address: str, port: int) -> tuple[str, ...]:
 def _words(packed: bytes) -> str:
     """Numbers of four bytes, in the order of this machine."""
     return "".join(f"{int.from_bytes(packed[at : at + 4], sys.byteorder):08X}" for at in range(0, len(packed), 4))
+
+
+LOOPBACK: Final = _words(socket.inet_aton("127.0.0.1"))
+"""As the table of IPv4 has it."""

@@ -65,6 +65,21 @@ print(os.getuid(), reply.hex())
 """Sends bytes to a port and prints what came back within three seconds."""
 
 
+_FLOOD = """
+sent, block = 0, b"x" * (1 << 20)
+with socket.socket() as peer:
+    peer.settimeout(5)
+    try:
+        peer.connect((sys.argv[1], int(sys.argv[2])))
+        while sent < 64 << 20:
+            sent += peer.send(block)
+    except OSError:
+        pass
+print(sent)
+"""
+"""Sends a line without an end; prints how much of it was taken."""
+
+
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
@@ -168,8 +183,18 @@ def test_another_user_gets_nothing_from_a_gateway_into_the_jvm(fleet: Fleet) -> 
     }
 
     assert len(listening) >= (4 if fleet.has_engine else 3), "Spark's two, and a gateway for each process"
-    assert any(reply.startswith(b"!") for reply in replies), "a gateway was asked"
-    assert not [reply for reply in replies if b"!y" in reply], "a command was carried out"
+    assert not [reply for reply in replies if reply.startswith(b"!")], "a gateway has read what was sent"
+
+
+@pytest.mark.shows("another user fills no memory of a fleet's processes by a line without an end")
+@needs_root
+def test_another_user_fills_no_memory_by_a_line_without_an_end(fleet: Fleet) -> None:
+    listening = {address for process in fleet.family() for address in ports(process)}
+
+    taken = {address: int(run_as_nobody(_FLOOD, address[0], str(address[1])).stdout) for address in listening}
+
+    assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
+    assert fleet.is_running("worker-0")
 
 
 @needs_root

@@ -13,14 +13,18 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import psutil
 import pytest
 
 from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
-from kctl_agent.peers import owners_of
+from kctl_agent.peers import is_own, owners_of
 from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.worker.query.daemon import for_own_user
 from tests.acceptance.stranger import NOBODY, needs_root
+from tests.java_classes import compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,12 +48,10 @@ class Runnable:
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    from pyspark.java_gateway import launch_gateway
-
     from kctl.jars import java_command
 
     monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))
-    gateway = launch_gateway()
+    gateway = launched()
     yield gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -178,6 +180,66 @@ def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> 
         assert owners_of("127.0.0.1", server.getsockname()[1]) == {os.geteuid()}
 
 
+_FLOODS = f"""
+import os, socket, sys
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+sent, block = 0, b"x" * (1 << 20)
+family = socket.AF_INET6 if sys.argv[1].startswith("::") else socket.AF_INET
+with socket.socket(family) as peer:
+    peer.settimeout(10)
+    try:
+        peer.connect((sys.argv[1], int(sys.argv[2])))
+        while sent < 64 << 20:
+            sent += peer.send(block)
+    except OSError:
+        pass
+print(sent)
+"""
+"""Another user: sends a line without an end; prints how much of it was taken."""
+
+
+@pytest.mark.shows("of another user not a line is read before the token, by JVMs nor by callbacks")
+@needs_root
+def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:
+    """Py4J would keep it in memory, on both sides. Spark's own gateway, which reads it, is closed."""
+    listening = [each for each in psutil.Process(gateway.proc.pid).net_connections("tcp") if each.status == "LISTEN"]
+    assert [each.laddr.port for each in listening] == [gateway.gateway_parameters.port]
+    authenticate(gateway)
+    _, port, _ = OwnGateways(gateway).open(None)
+    ports = gateway.gateway_parameters.port, port, gateway._callback_server.port
+
+    taken = {
+        (address, each): int(subprocess.check_output([sys.executable, "-c", _FLOODS, address, str(each)]))
+        for address in ("127.0.0.1", "::ffff:127.0.0.1")
+        for each in ports
+    }
+
+    assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
+    assert called(gateway, Runnable()) == 1, "the JVM is let in as before"
+
+
+def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:
+    serve = for_own_user(lambda connection, is_authenticated: 7)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        with accepted:
+            assert is_own(accepted)
+            assert serve(accepted, False) == 7
+
+            peer.close()
+
+            assert not is_own(accepted)
+            assert serve(accepted, False) == 1
+            assert accepted.fileno() == -1
+
+
+def test_the_java_classes_are_what_their_sources_compile_to(gateway: Any) -> None:
+    assert compiled(gateway.jvm) == {
+        str(path.relative_to(JAVA_CLASSES)): path.read_bytes() for path in JAVA_CLASSES.rglob("*.class")
+    }, "python -m tests.java_classes"
+
+
 @needs_root
 def test_the_port_on_which_a_worker_was_called_is_nobodys_after_its_end() -> None:
     """The engine holds it until its JVM calls there no more."""
@@ -214,7 +276,7 @@ def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any, 
     spark = builder.getOrCreate()
     bus = spark.sparkContext().listenerBus()
     guests = Guests(cast("SparkSession", SimpleNamespace(
-        _jsparkSession=spark, sparkContext=SimpleNamespace(_jvm=gateway.jvm)
+        _jsparkSession=spark, sparkContext=SimpleNamespace(_jvm=gateway.jvm, _gateway=gateway)
     )))  # fmt: skip
     spark.newSession()  # the first one brings listeners that all share
     before = bus.listeners().size()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import select
 import socket
 import threading
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.paths import ProcessIdentity, is_alive
 from kctl_agent.snapshot import EngineStats
+from kctl_agent.spark.own_gateway import OwnGateways
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Guests", "held_port"]
 
 log = logging.getLogger(__name__)
-
-_TOKEN_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,6 @@ class _Guest:
     """Bound to the port on which it listens for the JVM. While its gateway lives the JVM calls there, also when it has
     ended; another user who listened there then could have the JVM do anything."""
 
-    @property
-    def port(self) -> int:
-        return int(self.server.getJavaServer().getListeningPort())
-
 
 class Guests:
     """For the main thread."""
@@ -66,6 +60,7 @@ class Guests:
         self._guests: dict[str, _Guest] = {}
         self._leaving: list[tuple[threading.Thread, _Guest]] = []
         self._runtime = self._spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+        self._gateways = OwnGateways(self._spark.sparkContext._gateway)
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Access:
@@ -77,9 +72,9 @@ class Guests:
             if not is_alive(identity):
                 raise ProcessLookupError(f"process {identity.pid} has ended")
             callbacks = undone.enter_context(held_port())
-            token = secrets.token_hex(_TOKEN_BYTES)
             session = self._spark._jsparkSession.newSession()
-            guest = _Guest(name, identity, descriptor, session, self._server(session, token), callbacks)
+            server, port, token = self._gateways.open(session)
+            guest = _Guest(name, identity, descriptor, session, server, callbacks)
             undone.pop_all()
         former = self._guests.pop(name, None)
         if former is not None:
@@ -87,7 +82,7 @@ class Guests:
         self._guests[name] = guest
         self._poll.register(descriptor, select.POLLIN)
         log.info("%s, pid %d, has a gateway", name, identity.pid)
-        return Access(guest.port, token, guest.callbacks.getsockname()[1])
+        return Access(port, token, guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
         """Until a worker has ended, at most so long; then what it had is freed."""
@@ -120,16 +115,6 @@ class Guests:
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
-
-    def _server(self, session: Any, token: str) -> Any:
-        """A gateway of its own in the JVM, on loopback, for the holder of the token; as Spark's own `Py4JServer`
-        makes it, so that a callback runs on the thread that waits for it."""
-        jvm = self._spark.sparkContext._jvm
-        builder = jvm.py4j.ClientServer.ClientServerBuilder()
-        loopback = jvm.java.net.InetAddress.getLoopbackAddress()
-        server = builder.javaPort(0).javaAddress(loopback).authToken(token).entryPoint(session).build()
-        server.startServer()
-        return server
 
     def _dismiss(self, guest: _Guest) -> None:
         self._poll.unregister(guest.descriptor)

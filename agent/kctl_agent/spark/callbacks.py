@@ -1,7 +1,8 @@
 """Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): for the JVM alone.
 
 PySpark listens for them on a loopback port, where any user of the machine could call whatever it has registered. The
-JVM knows the token by which PySpark proves to it who it is; here both sides are made to use it for callbacks too.
+JVM knows the token by which PySpark proves to it who it is; here both sides are made to use it for callbacks too. Py4J
+reads a line of any length before it compares the token in it, so connections of other users are closed unread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from kctl_agent.peers import is_own, owners_of
 
 __all__ = ["authenticate"]
 
@@ -31,6 +34,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
     ours = gateway.callback_server_parameters
     if gateway.__dict__.get("_callback_server") is not None:
         if ours.auth_token is None:
+            _take_none_of_others(gateway)
             _let_the_jvm_send(gateway, token)
             ours.auth_token = token  # each new connection reads it (py4j.java_gateway.CallbackConnection.run)
         return
@@ -52,6 +56,7 @@ def _listen(gateway: Any, port: int) -> None:
     parameters.port = port
     with _port_shared():
         gateway.start_callback_server(parameters)
+    _take_none_of_others(gateway)
     server = gateway._callback_server  # noqa: SLF001 - as PySpark does
     server.port = gateway._python_proxy_port = server.server_socket.getsockname()[1]  # noqa: SLF001
     jvm = JavaObject("GATEWAY_SERVER", gateway._gateway_client)  # noqa: SLF001
@@ -74,6 +79,22 @@ def _port_shared() -> Iterator[None]:
         yield
     finally:
         module.set_reuse_address = reuse_address
+
+
+def _take_none_of_others(gateway: Any) -> None:
+    """Where the kernel does not show whose the JVM's socket is, the token is all."""
+    server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
+    create = server._create_connection  # noqa: SLF001
+    if not owners_of(socket.gethostbyname(jvm.address), jvm.port):
+        return
+
+    def create_of_own(peer: socket.socket, stream: Any) -> Any:
+        if not is_own(peer):  # Py4J's thread finds it closed, and ends
+            stream.close()
+            peer.close()
+        return create(peer, stream)
+
+    server._create_connection = create_of_own  # noqa: SLF001
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:

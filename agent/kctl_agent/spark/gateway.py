@@ -4,7 +4,6 @@ alone. So port and token stand in no file, on no command line and in no environm
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
+from kctl_agent.spark.own_gateway import connected
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.without_pandas import convert_without_pandas
 
 __all__ = ["Gateway", "GatewayRequest"]
 
 _ANSWER_SECONDS = 1.0
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +32,10 @@ class Gateway:
     """For the calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
 
     def connect(self) -> Any:
-        """Py4J's client, as PySpark makes it in a process that Spark itself has started. Main thread."""
-        from pyspark.java_gateway import launch_gateway
-
+        """Py4J's client. Main thread."""
         talk_to_no_other()
         convert_without_pandas()
-        os.environ[_PORT], os.environ[_SECRET] = str(self.port), self.token
-        try:
-            return launch_gateway()
-        finally:
-            del os.environ[_PORT], os.environ[_SECRET]
+        return connected(self.port, self.token)
 
 
 class GatewayRequest:

@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kctl_agent.peers import is_own
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import configuration, is_local, properties_file
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
+from kctl_agent.spark.own_gateway import launched
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.spark.without_pandas import convert_without_pandas
@@ -44,6 +46,7 @@ def session(settings: SparkSettings) -> SparkSession:
     convert_without_pandas()
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     conf = configuration(settings)
@@ -54,7 +57,12 @@ def session(settings: SparkSettings) -> SparkSession:
                 conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
             started.enter_context(of_utf8())
         started.enter_context(_submitting(started.enter_context(properties_file(conf, settings.scratch_dir))))
-        return SparkSession.builder.getOrCreate()
+        if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for a JVM that is there already
+            SparkContext._ensure_initialized(gateway=launched())  # noqa: SLF001
+        spark = SparkSession.builder.getOrCreate()
+    # One connection at a time is served there: that of another user, which sends nothing, would hold up the scheduler.
+    spark.sparkContext._accumulatorServer.verify_request = lambda peer, _: is_own(peer)  # noqa: SLF001
+    return spark
 
 
 def use_this_python() -> None:

@@ -8,10 +8,14 @@ starts anew after it; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`
 from __future__ import annotations
 
 import gc
+import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["import_for_tasks", "worth_searching"]
+from kctl_agent.peers import is_own
+
+__all__ = ["for_own_user", "import_for_tasks", "worth_searching"]
 
 
 def import_for_tasks() -> None:
@@ -37,6 +41,19 @@ def worth_searching(paths: list[str]) -> list[str]:
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 
+def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """What serves a connection in a fork, for processes of this user: it reads as many bytes as the other side names
+    before it compares the secret in them."""
+
+    def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
+        if is_authenticated or is_own(connection):
+            return serve(connection, is_authenticated)
+        connection.close()
+        return 1
+
+    return serve_own
+
+
 def _is_copy(path: Path, paths: list[str]) -> bool:
     of_pyspark = path.parts[-4:-1] == ("pyspark", "python", "lib")
     return of_pyspark and path.suffix == ".zip" and str(path.parents[3]) in paths
@@ -48,8 +65,9 @@ def _is_jar_of_spark(path: Path) -> bool:
 
 if __name__ == "__main__":
     import_for_tasks()
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
+    daemon.worker = for_own_user(daemon.worker)
     gc.collect()
     gc.freeze()  # or each fork would copy what its garbage collector walks through
-    manager()
+    daemon.manager()

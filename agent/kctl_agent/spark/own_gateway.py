@@ -1,0 +1,83 @@
+"""Py4J's gateways into a JVM of ours, for processes of this user alone.
+
+Py4J reads a line of any length before it compares the token in it: another user who reached its port could fill the
+JVM's heap. So connections of other users are closed before anything is read (`java/kctl/OwnUserServerSocket.java`).
+"""
+
+# ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.peers import LOOPBACK
+
+__all__ = ["JAVA_CLASSES", "OwnGateways", "connected", "launched"]
+
+JAVA_CLASSES = Path(__file__).parent / "java"
+"""Sources, and beside them what they compile to (tests/java_classes.py)."""
+
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_TOKEN_BYTES = 32
+
+
+class OwnGateways:
+    """In the JVM of a gateway."""
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        urls = gateway.new_array(self._java("java.net.URL"), 1)
+        urls[0] = self._java("java.net.URL")(f"{JAVA_CLASSES.as_uri()}/")
+        kind = self._java("java.net.URLClassLoader")(urls).loadClass("kctl.OwnUserServerSocket")
+        self._new_socket = kind.getConstructors()[0].newInstance
+        self._socket = self._java("java.lang.Class").forName("py4j.GatewayServer").getDeclaredField("sSocket")
+        self._socket.setAccessible(True)
+
+    def open(self, entry_point: Any) -> tuple[Any, int, str]:
+        """A `py4j.ClientServer` that listens on loopback, its port, and its token; as Spark's own `Py4JServer` makes
+        it, so that a callback runs on the thread that waits for it."""
+        token = secrets.token_hex(_TOKEN_BYTES)
+        builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
+        server = builder.authToken(token).entryPoint(entry_point).build()
+        arguments = self._gateway.new_array(self._java("java.lang.Object"), 2)
+        arguments[0], arguments[1] = LOOPBACK, str(os.geteuid())
+        listening = self._new_socket(arguments)
+        listening.bind(self._java("java.net.InetSocketAddress")("127.0.0.1", 0))
+        # The builder takes a factory of sockets and forgets it (0.10.9.9), so this is `start` of the server by hand.
+        self._socket.set(server.getJavaServer(), listening)
+        self._java("java.lang.Thread")(server.getJavaServer()).start()
+        return server, int(listening.getLocalPort()), token
+
+    def _java(self, name: str) -> Any:
+        """A class. By way of `gateway.jvm` each part of its name would be looked for in each of Spark's jars."""
+        from py4j.java_gateway import JavaClass
+
+        return JavaClass(name, self._gateway._gateway_client)
+
+
+def launched() -> Any:
+    """PySpark's gateway to a new JVM. Main thread.
+
+    The one that Spark itself opens, for any user, is closed with all its connections as soon as there is this one.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    first = launch_gateway()
+    _, port, token = OwnGateways(first).open(None)
+    gateway = connected(port, token)
+    gateway.proc = first.proc
+    first.shutdown()
+    return gateway
+
+
+def connected(port: int, token: str) -> Any:
+    """PySpark's gateway, as in a process that Spark itself has started. Main thread."""
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ[_PORT], os.environ[_SECRET] = str(port), token
+    try:
+        return launch_gateway()
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]

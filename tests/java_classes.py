@@ -1,0 +1,47 @@
+"""Compiles the classes that kctl gives to its JVMs, with the compiler that Spark brings along: no JDK is needed.
+
+`python -m tests.java_classes` writes them beside their sources, so that nothing is compiled where kctl runs. A test
+compiles them anew and compares.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from kctl.jars import java_command
+from kctl_agent.spark.own_gateway import JAVA_CLASSES
+
+__all__ = ["compiled"]
+
+_JAVA_RELEASE = 8
+"""Of the class files: any Java since then loads them."""
+
+
+def compiled(jvm: Any) -> dict[str, bytes]:
+    """Class files by their paths below `JAVA_CLASSES`."""
+    compiler, files = jvm.org.codehaus.janino.Compiler(), jvm.java.util.HashMap()
+    compiler.setTargetVersion(_JAVA_RELEASE)
+    compiler.setClassFileCreator(jvm.org.codehaus.commons.compiler.util.resource.MapResourceCreator(files))
+    for source in JAVA_CLASSES.rglob("*.java"):
+        resource = jvm.org.codehaus.commons.compiler.util.resource.FileResource(jvm.java.io.File(str(source)))
+        kind = jvm.java.lang.Class.forName("org.codehaus.commons.compiler.util.resource.Resource")
+        resources = jvm.java.lang.reflect.Array.newInstance(kind, 1)
+        resources[0] = resource
+        compiler.compile(resources)
+    return {name: bytes(files[name]) for name in files}
+
+
+def main() -> None:
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ["JAVA_HOME"] = str(java_command().resolve().parents[1])
+    gateway = launch_gateway()
+    for name, data in compiled(gateway.jvm).items():
+        (JAVA_CLASSES / name).write_bytes(data)
+        print(f"{name}: {len(data)} bytes")
+    gateway.shutdown()
+
+
+if __name__ == "__main__":
+    main()
