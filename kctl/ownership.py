@@ -34,9 +34,9 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
         for step in _steps(path.absolute()):
             found = step.lstat()
             is_open = stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_ISVTX
-            _judge(step, found, stat.S_IWOTH if is_open else 0)  # in one such as /tmp nobody can move what is ours
+            _judge(step, found, _others(found) if is_open else 0)  # in one such as /tmp nobody can move what is ours
         found = os.stat(path if descriptor is None else descriptor)
-        _judge(path, found, stat.S_IWOTH | (stat.S_IWGRP if found.st_gid else 0))
+        _judge(path, found, _others(found))
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise ConfigError(f"{path} cannot be used: {error.strerror}") from None
@@ -69,6 +69,11 @@ def _steps(path: Path) -> Iterator[Path]:
             target = at.readlink()
             at = Path("/") if target.is_absolute() else at.parent
             left += reversed(target.parts[target.is_absolute() :])
+
+
+def _others(found: os.stat_result) -> int:
+    """The bits by which others than root may write."""
+    return stat.S_IWOTH | (stat.S_IWGRP if found.st_gid else 0)
 
 
 def _judge(path: Path, found: os.stat_result, forbidden: int) -> None:

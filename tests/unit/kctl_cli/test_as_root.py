@@ -118,6 +118,18 @@ def test_a_configuration_of_roots_is_not_taken_by_a_way_that_another_user_can_ch
         assert (ran.code, ran.out, ran.err) == (2, "", f"kctl: {strangers} belongs to nobody, {REFUSED}\n")
 
 
+def test_nor_by_a_folder_in_which_a_group_can_rename(kctl: Kctl, home: Path) -> None:
+    (home / "team" / "fleet").mkdir(parents=True)
+    shutil.copy(home / "kctl.toml", home / "team" / "fleet")
+    (home / "team").chmod(0o770)
+    os.chown(home / "team", 0, STRANGER)
+
+    ran = kctl("config", "show", "-c", str(home / "team" / "fleet" / "kctl.toml"))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{home / 'team'} has mode 0770, other users can write to it" in ran.err
+
+
 def test_code_of_another_user_beside_a_configuration_of_roots_is_not_imported(kctl: Kctl, home: Path) -> None:
     (home / "kctl.toml").write_text(KAFKA + HANDLER)
     (home / "shop.py").write_text("raise ValueError('imported')\n")
