@@ -74,6 +74,14 @@ def build() -> Board:
                 (f"max by (cluster, group, topic) (kctl_topic_lag{{{TOPIC}}})", "{{cluster}} {{group}} {{topic}}"),
             ),
             states(
+                "Verdict by fleet",
+                "Whether each fleet does its work: ok, degraded, unknown or failing.",
+                (
+                    f"max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}}}) == 1",
+                    "{{cluster}} {{group}} {{level}}",
+                ),
+            ),
+            states(
                 "Status by group",
                 "The worst status of the group's partitions; only those that occurred have a line.",
                 (

@@ -30,7 +30,9 @@ def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
 
 
 def groups_of(collection: Collection) -> tuple[GroupSnapshot, ...]:
-    return (collection.own_group,) if isinstance(collection, FleetSnapshot) else collection.groups
+    if isinstance(collection, FleetSnapshot):
+        return collection.own_group, *collection.attached
+    return collection.groups
 
 
 def rows_shown(collection: Collection, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:

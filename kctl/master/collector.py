@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kctl.config import Config
-from kctl.groups.snapshot import Clusters
+from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
 from kctl.master.cached import CachedCommand
@@ -47,7 +48,7 @@ from kctl.reduce.workers import Workers
 from kctl.rows.storage import StorageRow, StorageStats
 from kctl.rows.workers import PingRow, WorkerRow
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessment, Assessor, Rules, allowed_lag, of_group
+from kctl.status import Assessment, Assessor, Owner, Rules, allowed_lag, of_group
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Collector"]
@@ -95,15 +96,16 @@ class Collector:
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
-        self._assessor = Assessor(
-            Rules(
-                rules.window_seconds,
-                rules.hold_seconds,
-                rules.batch_limit_seconds,
-                max(2 * STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
-                allowed,
-            )
+        self._rules = Rules(
+            rules.window_seconds,
+            rules.hold_seconds,
+            rules.batch_limit_seconds,
+            max(2 * STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
+            allowed,
         )
+        self._assessor = Assessor(self._rules)
+        self._attached: dict[str, Assessor] = {}
+        """By application."""
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
@@ -126,7 +128,8 @@ class Collector:
 
     async def run(self) -> None:
         """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
-        as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do."""
+        as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do. To wait
+        for an agent that is silent is no work."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -135,7 +138,7 @@ class Collector:
                 await self._aside(prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
-            took = loop.time() - started
+            took = 0.0 if snapshot.since else loop.time() - started
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     def sparkline(self, topic: str, partition: int) -> list[int | None]:
@@ -187,7 +190,7 @@ class Collector:
             resident_bytes=await self._supervisor.resident_bytes(),
             since={key: since.get(key, started) for key in _lasting(replies.ping)},
         )
-        return replace(snapshot, verdict=judge(snapshot, None if before is None else before.verdict))
+        return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
     def _snapshot(
         self,
@@ -220,6 +223,7 @@ class Collector:
             },
             assessments=digested.assessments,
             group_assessment=digested.group_assessment,
+            attached=digested.attached,
             brokers=freshness,
             broker_group=of_brokers.group,
             rpc=self._rpc(),
@@ -272,7 +276,19 @@ class Collector:
             workers=workers,
             assessments=tuple(assessments),
             group_assessment=of_group(partitions, assessments),
+            attached=tuple(self._attached_groups(offsets.result.attached, owner_of, now, now_unix)),
         )
+
+    def _attached_groups(
+        self, rows: Iterable[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
+    ) -> Iterator[GroupSnapshot]:
+        by_name = {name: tuple(of_one) for name, of_one in groupby(rows, lambda row: str(row.worker))}
+        self._attached = {name: self._attached.get(name) or Assessor(self._rules) for name in by_name}
+        for name, of_one in by_name.items():
+            found = self._attached[name].assess(of_one, owner_of, now, now_unix)
+            lag = kafka_lag.totals(Partitions(of_one))
+            label = f"attached/{name}"  # the name of a group it may be as well
+            yield GroupSnapshot(self._config.kafka.cluster, label, of_one, found, of_group(of_one, found), lag)
 
 
 class _Replies(NamedTuple):
@@ -292,6 +308,7 @@ class _Digested(NamedTuple):
     workers: Reduced[Workers]
     assessments: tuple[Assessment, ...]
     group_assessment: Assessment
+    attached: tuple[GroupSnapshot, ...]
 
 
 def _parsed(

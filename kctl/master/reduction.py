@@ -109,7 +109,7 @@ def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot,
         *outcome.failed,
         *(Failed(name, "stale", f"what it published last is {age:.0f} s old") for name, age in stale.items()),
     ]
-    rows = result.rows if isinstance(result, Partitions) else ()
+    rows = result.every if isinstance(result, Partitions) else ()
     ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in rows)]
     whole = Reduced(
         result=result,

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce import Freshness, GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import LagTotals
+from kctl.reduce.kafka_lag import LagTotals, totals
 from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.metadata_brokers import BrokerRows
 from kctl.reduce.metadata_topics import TopicRows
@@ -110,6 +110,8 @@ class FleetSnapshot:
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Agent and `silent`, or what it waits for, to the first collection in which it was so, in seconds of the monotonic
     clock."""
+    attached: tuple[GroupSnapshot, ...] = ()
+    """What attached applications read beside the group, each as a group of its own."""
     brokers: Freshness | None = None
     """How fresh the brokers' offsets are."""
     broker_group: GroupStats | None = None
@@ -149,7 +151,7 @@ class FleetSnapshot:
             self.partitions,
             self.assessments,
             self.group_assessment,
-            self.kafka_lag,
+            totals(Partitions(self.partitions)) if self.attached else self.kafka_lag,
             self.broker_group,
             is_own=True,
         )

@@ -24,6 +24,8 @@ __all__ = ["Verdicts", "judge"]
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
 """In other states one turn of a main thread may take long: queries start and stop."""
 _OF_STATUS = {
+    Status.STARTING: Level.DEGRADED,
+    Status.REBALANCING: Level.DEGRADED,
     Status.WARN: Level.DEGRADED,
     Status.REWIND: Level.DEGRADED,
     Status.UNKNOWN: Level.UNKNOWN,
@@ -81,6 +83,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_processes(snapshot, "sinker"),
         *_partitions(snapshot),
         *_attached(snapshot),
+        *_beside(snapshot),
         *_replicas(snapshot),
     ]
     if not found:
@@ -135,7 +138,7 @@ def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
 def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
     for status, row in _supervised(snapshot, "engine"):
         if (why := _trouble(snapshot, status, row)) is not None:
-            level = Level.UNKNOWN if _is_first_start(status) else Level.FAILING
+            level = Level.UNKNOWN if _is_first_start(status, row) else Level.FAILING
             yield _Found(level, "engine", "the engine has not run", why)
 
 
@@ -165,13 +168,13 @@ def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingRow | N
 
 def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
     wanted = _supervised(snapshot, kind)
-    troubled = [(status, why) for status, row in wanted if (why := _trouble(snapshot, status, row)) is not None]
+    troubled = [(each, why) for each in wanted if (why := _trouble(snapshot, *each)) is not None]
     if not troubled:
         return
     level, what = Level.DEGRADED, f"{len(troubled)} of {number_of(len(wanted), kind)} have not worked"
     if len(troubled) == len(wanted):
         level, what = Level.FAILING, f"no {kind} has worked"
-        if all(_is_first_start(status) for status, _ in troubled):
+        if all(_is_first_start(*each) for each, _ in troubled):
             level = Level.UNKNOWN
     yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]))
 
@@ -186,8 +189,9 @@ def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, 
     ]
 
 
-def _is_first_start(status: WorkerStatus) -> bool:
-    return status.state == "starting" and status.restarts_total == 0
+def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
+    is_starting = "starting" in (status.state, None if row is None else row.state)
+    return is_starting and status.restarts_total == 0
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
@@ -206,6 +210,8 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"
+    if row.state is AgentState.STARTING:
+        return f"{name} is starting"
     if row.state is AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
         return f"{name}: {row.last_error or 'it has failed'}"
     return None
@@ -223,6 +229,14 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
         yield _Found(Level.DEGRADED, "attached", f"{number_of(len(silent), 'attached agent')} silent", _listed(silent))
 
 
+def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    """What attached applications read, which is none of the fleet's work."""
+    for group in snapshot.attached:
+        if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
+            what, _, why = group.assessment.reason.partition(": ")
+            yield _Found(Level.DEGRADED, group.group, f"{group.group}: {what}", why)
+
+
 def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
     group = snapshot.group_assessment
     if group.status in _OF_STATUS:
@@ -233,8 +247,11 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
     """As the brokers' metadata have it."""
     rows = snapshot.metadata_topics.result.rows
-    behind = [set(row.replica_nodes) - set(row.isr_nodes) for row in rows if row.replica_nodes and row.isr_nodes]
-    lacking = [nodes for nodes in behind if nodes]
+    lacking = [
+        set(row.replica_nodes).difference(row.isr_nodes)
+        for row in rows
+        if row.replica_nodes and row.isr_nodes and len(row.isr_nodes) < len(row.replica_nodes)
+    ]
     if lacking:
         nodes = ", ".join(map(str, sorted(set().union(*lacking))))
         what = f"{len(lacking)} of {number_of(len(rows), 'partition')} have lacked in-sync replicas"

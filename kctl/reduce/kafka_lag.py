@@ -18,10 +18,10 @@ def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerS
 
 
 def totals(partitions: Partitions) -> LagTotals:
-    """The same of partitions that are reduced already."""
+    """The same of partitions that are reduced already; what waits for attached applications too."""
     topics: dict[str, int | None] = {}
     unknown: list[TopicPartition] = []
-    for row in partitions.rows:
+    for row in partitions.every:
         topics.setdefault(row.topic, None)
         lag = row.lag
         if lag is None:

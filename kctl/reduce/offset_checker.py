@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.partition_rows import partition_rows
 from kctl.rows.partitions import PartitionRow
+from kctl_agent.wire import JsonObject
 
 __all__ = ["Partitions", "reduce"]
 
@@ -16,7 +17,16 @@ __all__ = ["Partitions", "reduce"]
 class Partitions:
     rows: tuple[PartitionRow, ...] = ()
     """Sorted by topic and partition."""
+    attached: tuple[PartitionRow, ...] = ()
+    """Of attached applications, beside those of the group, sorted by application."""
+
+    @property
+    def every(self) -> tuple[PartitionRow, ...]:
+        return (*self.rows, *self.attached) if self.attached else self.rows
+
+    def to_json(self) -> JsonObject:
+        return {"rows": self.every}
 
 
 def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> Partitions:
-    return Partitions(partition_rows(answers, brokers))
+    return Partitions(*partition_rows(answers, brokers))

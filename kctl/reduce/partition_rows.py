@@ -2,6 +2,7 @@
 
 The reader of a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
 newer offsets. How far it is, by the newest offsets, an agent's or the brokers'. One that nobody claims keeps its row.
+An attached application, which is of no generation, has rows of its own beside those of the group.
 """
 
 from __future__ import annotations
@@ -17,19 +18,32 @@ __all__ = ["partition_rows"]
 
 def partition_rows(
     answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot
-) -> tuple[PartitionRow, ...]:
-    """The merged rows, sorted by topic and partition. `answers` are those of `kafka_lag` or `offset_checker`."""
+) -> tuple[tuple[PartitionRow, ...], tuple[PartitionRow, ...]]:
+    """The merged rows, sorted by topic and partition, and those of attached applications of what the group reads too,
+    sorted by application. `answers` are those of `kafka_lag` or `offset_checker`."""
     claims: dict[tuple[str, int], PartitionRow] = {}
+    of_no_group: list[PartitionRow] = []
     ages: dict[str | None, float] = {}
     for answer in per_sender(answers):
         ages[answer.sender] = answer.age_seconds
         for row in answer.result:
             key = row[:2]
+            if row.generation is None:
+                of_no_group.append(row)
+                continue
             claimed = claims.get(key)
             if claimed is None or _strength(row) > _strength(claimed):
                 claims[key] = row
     known = {row[:2]: row for row in brokers.partitions}
     reset = brokers.reset
+    attached = []
+    for row in sorted(of_no_group, key=lambda each: str(each.worker)):
+        key = row[:2]
+        of_brokers = known.get(key)
+        if key in claims or (of_brokers is not None and of_brokers.committed is not None):
+            attached.append(_beside(_alone(row, ages, reset), of_brokers))
+        else:
+            claims[key] = row  # nobody else reads it
     merged = []
     for key in sorted(claims.keys() | known.keys()):
         claim, of_brokers = claims.get(key), known.get(key)
@@ -38,11 +52,18 @@ def partition_rows(
             merged.append(_alone(claim, ages, reset))
         else:
             merged.append(of_brokers if claim is None else _merged(claim, of_brokers, reset))
-    return tuple(merged)
+    return tuple(merged), tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2])))
 
 
 def _strength(row: PartitionRow) -> tuple[int, float]:
-    return (-1 if row.generation is None else row.generation), -row.age_seconds
+    return row.generation or 0, -row.age_seconds
+
+
+def _beside(claim: PartitionRow, brokers: PartitionRow | None) -> PartitionRow:
+    """What the group has committed is nothing of an attached application's; the end of the log is everybody's."""
+    if claim.end is not None or brokers is None or brokers.end is None:
+        return claim
+    return claim._replace(end=brokers.end, start=brokers.start, age_seconds=brokers.age_seconds)
 
 
 def _alone(claim: PartitionRow, ages: dict[str | None, float], reset: ResetPolicy) -> PartitionRow:
@@ -64,7 +85,7 @@ def _merged(claim: PartitionRow, brokers: PartitionRow, reset: ResetPolicy) -> P
     if committed is None and older.committed is not None:
         committed, age = older.committed, older.age_seconds
     if end is None and older.end is not None:
-        end, age = older.end, older.age_seconds
+        end, age = max(older.end, committed or 0), older.age_seconds  # not below what is newer
     if age == inf:
         age = brokers.age_seconds
     return PartitionRow(topic, partition, start, committed, position, end, timestamp, worker, generation, age, reset)

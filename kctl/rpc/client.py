@@ -36,7 +36,7 @@ def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
             connection.sendall(encode(request.to_json(), MAX_REQUEST_BYTES))
             return Reply.parse(_receive(connection, deadline))
         except (TimeoutError, BlockingIOError):
-            raise AgentTimeout(f"{socket_path} did not answer within {timeout_seconds:g} s") from None
+            raise AgentTimeout(f"the master at {socket_path} did not answer within {timeout_seconds:g} s") from None
         except (ConnectionResetError, BrokenPipeError, BrokenFrame):
             raise AgentUnreachable(f"{socket_path} closed the connection before it had answered") from None
 

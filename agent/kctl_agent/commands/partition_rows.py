@@ -11,6 +11,8 @@ __all__ = ["partition_rows"]
 def partition_rows(snapshot: Snapshot, now: float) -> list[JsonObject]:
     """One row per partition in the snapshot's order; null is unknown; `age_seconds` counts from the brokers' word."""
     generation = None if snapshot.member is None else snapshot.member.generation
+    if snapshot.kind == "worker":
+        generation = generation or 0  # not joined; Kafka counts from 1, and what is of no group is attached
     return [_row(stats, generation, now) for stats in snapshot.partitions]
 
 

@@ -16,8 +16,8 @@ from kctl_agent.storage.base import StorageUnusable
 
 __all__ = ["RETRY_SECONDS", "Stopped", "disk_error", "outage", "until_it_works"]
 
-RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Back-off between tries."""
+RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
+"""Back-off between tries. What is outside may come back at any time, and ten seconds later all is to be well."""
 
 _PASSING: Final = frozenset(
     {

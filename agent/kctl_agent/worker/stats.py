@@ -144,6 +144,7 @@ class WorkerStats(StoringStats):
 
     def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionStats, ...]:
         committed, paused = sources.committed(), self._inbox.paused
+        has_read_since = bool(self._recent) and self._recent[-1][0] > (view.taken_at or 0.0)
         return tuple(
             PartitionStats(
                 tp.topic,
@@ -151,7 +152,7 @@ class WorkerStats(StoringStats):
                 view.starts.get(tp),
                 committed.get(tp),
                 position,
-                view.ends.get(tp),
+                _end(view.ends.get(tp), position if has_read_since else None),
                 self._timestamps.get(tp),
                 view.taken_at,
                 is_paused(paused, tp.topic, tp.partition),
@@ -173,3 +174,8 @@ class WorkerStats(StoringStats):
             return False  # reported where the storage is counted
         before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}
         return before != self._stored_offsets
+
+
+def _end(asked: int | None, read: int | None) -> int | None:
+    """Of a log, which what a batch has read since it was asked for has moved; one that is behind otherwise was cut."""
+    return None if asked is None else max(asked, read or 0)

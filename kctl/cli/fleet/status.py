@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
-from kctl.cli.fleet.ask import ask, lacks
+from kctl.cli.fleet.ask import ask, incomplete
 from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import OUTPUTS, as_text, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import cell, clean
 from kctl.cli.times import duration
-from kctl.errors import IncompleteAnswer, NotWell, UsageError
+from kctl.errors import NotWell, UsageError
 from kctl.rpc import answers
 from kctl_agent.messages import number_of, reducer_method, wire_method
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["parser", "run"]
 
 _TIMEOUT_SECONDS = 5.0
-_OF_BROKERS = "the brokers' "
 _FAIL_ON = ("degraded", "failing")
 
 
@@ -61,9 +60,8 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     verdict = _verdict(supervised)
     if verdict.level.value in ("unknown", "failing", options.fail_on):
         raise NotWell(verdict.sentence)
-    problems = [*lacks(reported), *lacks(supervised)]
-    if problems:
-        raise IncompleteAnswer("; ".join(problems))
+    if (problem := incomplete(reported)) is not None:
+        raise problem
     return 0
 
 
@@ -72,11 +70,8 @@ def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) 
     if output == "table":
         return "\n".join(_lines(fleet, master, supervised, reported))
     rows = _joined(supervised.result["rows"], {row["name"]: row for row in reported.result["rows"]})
-    answer = whole(reported)
-    answer["complete"] = reported.complete and supervised.complete
-    answer["failed"] = [*answer["failed"], *(failure.to_json() for failure in supervised.failed)]
-    shown = {name: supervised.result.get(name) for name in ("verdict", "lag", "brokers")}
-    return as_text({**answer, **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
+    shown = {name: supervised.result.get(name) for name in ("verdict", "lag")}
+    return as_text({**whole(reported), **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
 
 
 def _verdict(supervised: Reply) -> Verdict:
@@ -91,7 +86,6 @@ def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, re
     return [
         *_head(_verdict(supervised), answers.typed("status", answers.lag_glance, supervised.result)),
         f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
-        *(f"brokers: {each.removeprefix(_OF_BROKERS)}" for each in lacks(supervised)),
         *worker_table(rows, STATUS),
         *_remarks(statuses),
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.reduce import encoded
+from kctl.reduce.offset_checker import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.wire import JsonObject
@@ -43,22 +44,40 @@ def result_of(resource: str, snapshot: FleetSnapshot) -> JsonObject:
     return {**encoded(reduced.result), **reduced.completeness()}
 
 
-def offset_rows(partitions: Iterable[PartitionRow]) -> list[JsonObject]:
-    """The rows of `offset_checker`."""
-    return [row.to_json() for row in partitions]
+def offset_rows(partitions: Partitions) -> list[JsonObject]:
+    """The rows of `offset_checker`, those of attached applications beside the group's marked."""
+    return _sorted([row.to_json() for row in partitions.rows], [row.to_json() for row in partitions.attached])
 
 
-def lag_rows(snapshot: FleetSnapshot, partitions: Sequence[PartitionRow]) -> list[JsonObject]:
+def lag_rows(snapshot: FleetSnapshot, partitions: Partitions) -> list[JsonObject]:
     """One row per partition: the columns of `offset_checker`, log start, position, and its assessment. `partitions` are
     those of the snapshot, or what was just asked for."""
-    assessments: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
-    if partitions is not snapshot.partitions:
-        known = dict(zip((row[:2] for row in snapshot.partitions), assessments, strict=False))
-        assessments = (known.get(row[:2], UNKNOWN) for row in partitions)
+    found: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
+    if partitions.rows is not snapshot.partitions:
+        known = dict(zip((row[:2] for row in snapshot.partitions), found, strict=False))
+        found = (known.get(row[:2], UNKNOWN) for row in partitions.rows)
+    of_attached = {
+        (*row[:2], row.worker): assessment
+        for group in snapshot.attached
+        for row, assessment in zip(group.partitions, group.assessments, strict=True)
+    }
+    beside = (of_attached.get((*row[:2], row.worker), UNKNOWN) for row in partitions.attached)
+    return _sorted(_judged(partitions.rows, found), _judged(partitions.attached, beside))
+
+
+def _judged(rows: Iterable[PartitionRow], assessments: Iterable[Assessment]) -> list[JsonObject]:
     return [
         {**row.to_json(), "start": row.start, "position": row.position, **assessment.to_json()}
-        for row, assessment in zip(partitions, assessments, strict=False)
+        for row, assessment in zip(rows, assessments, strict=False)
     ]
+
+
+def _sorted(own: list[JsonObject], attached: list[JsonObject]) -> list[JsonObject]:
+    """By topic and partition, as they are paged."""
+    if not attached:
+        return own
+    rows = [*own, *({**row, "attached": True} for row in attached)]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 
 def live_head(reduced: Reduced[Any]) -> JsonObject:

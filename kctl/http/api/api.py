@@ -39,8 +39,8 @@ class Api:
         self.source = source
         self.streams = streams
         self.live = Live(source)
-        self.offset_rows = _OncePerSnapshot(lambda snapshot: offset_rows(snapshot.partitions))
-        self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.partitions))
+        self.offset_rows = _OncePerSnapshot(lambda snapshot: offset_rows(snapshot.offset_checker.result))
+        self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.offset_checker.result))
         self._life = life
 
     def latest(self) -> FleetSnapshot:

@@ -44,6 +44,8 @@ def page(
         behind = _parsed(after, types)
         rest = [row for row in rest if key(row) > behind]
     some = rest[:limit]
+    while some and len(rest) > len(some) and key(rest[len(some)]) == key(some[-1]):
+        some.append(rest[len(some)])  # a partition that an attached application reads too has two rows
     return some, "/".join(map(str, key(some[-1]))) if some and len(rest) > len(some) else None
 
 

@@ -65,7 +65,7 @@ async def _live_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list
     """How a partition is doing is judged over time and stays that of the snapshot."""
     reduced = await api.live.ask("offset_checker")
     totals = await asyncio.to_thread(kafka_lag.totals, reduced.result)
-    rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result.rows)
+    rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result)
     return {**encoded(totals), **live_head(reduced)}, rows
 
 
@@ -75,7 +75,7 @@ async def _last_offsets(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, 
 
 async def _live_offsets(api: Api, _snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
     reduced = await api.live.ask("offset_checker")
-    return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result.rows)
+    return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result)
 
 
 def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
@@ -87,8 +87,13 @@ def _completed(
     api: Api, head: JsonObject, rows: list[JsonObject], *, is_live: bool, has_history: bool
 ) -> list[JsonObject]:
     if has_history:
-        rows = [{**row, "history": api.source.sparkline(row["topic"], row["partition"])} for row in rows]
+        rows = [{**row, "history": _history(api, row)} for row in rows]
     return rows if is_live else _aged(rows, head["age_seconds"])
+
+
+def _history(api: Api, row: JsonObject) -> list[int | None]:
+    """None is kept of attached applications."""
+    return [] if row.get("attached") else api.source.sparkline(row["topic"], row["partition"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:

@@ -86,7 +86,7 @@ def test_before_the_first_commit_the_reset_policy_decides_what_lag_is_as_for_the
 
     assert [row["lag"] for row in sent["rows"]] == [lag]
     assert answer("ping", replace(snapshot, partitions=(fresh,)))["lag"] == lag
-    [received] = partition_rows([Answer("w", partitions("w", sent), 0.0)], BrokerSnapshot(reset=ResetPolicy(reset)))
+    [received], _ = partition_rows([Answer("w", partitions("w", sent), 0.0)], BrokerSnapshot(reset=ResetPolicy(reset)))
     assert received.lag == lag
 
 

@@ -64,7 +64,6 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "status": {
         "rows": [SUPERVISED],
-        "brokers": {"age_seconds": 1.0, "stale_after_seconds": 2.0, "error": BAD},
         "verdict": {"level": "failing", "about": BAD, "reason": BAD, "since": 1.0},
         "lag": {
             "total": 1,

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from kctl_agent.errors import BadParams, NotPermitted
-from kctl_agent.messages import Role
+from kctl_agent.messages import Role, reply_ok
 from kctl_agent.scripted import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
+from kctl_agent.wire import encode
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master
@@ -33,6 +34,25 @@ def test_a_table_is_printed_and_the_master_was_asked_for_its_reduced_answer(kctl
         {},
         5000,
     )
+
+
+def test_a_fleet_that_is_not_well_is_a_line_on_stderr_and_a_field_of_json_and_the_answer_stays_good(
+    kctl: Kctl, master: Master
+) -> None:
+    verdict = {
+        "level": "failing",
+        "about": "brokers",
+        "reason": "no Kafka broker has answered",
+        "since": 1.0,
+        "also": [],
+    }
+    completeness = {"complete": True, "asked": [], "answered": [], "failed": [], "verdict": verdict}
+    master({"kafka_lag": SendsBytes(encode(reply_ok("1", LAG, "master", 0.2, **completeness)))})
+
+    ran, document = kctl("rpc", "kafka_lag"), kctl("rpc", "kafka_lag", "-o", "json")
+
+    assert (ran.code, ran.err) == (0, "kctl: the fleet is failing: no Kafka broker has answered\n")
+    assert (json.loads(document.out)["verdict"], document.err) == (verdict, ran.err)
 
 
 def test_timeout_and_worker_travel_with_the_question(kctl: Kctl, master: Master) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from kctl.cli.fleet.top import Glance, Order, _screen, summary
 from kctl.fleets import Fleet
+from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rpc import answers
 from kctl_agent.scripted import Answers
 from tests.replies import status_json
@@ -107,6 +108,20 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
     assert [line.split()[:2] for line in lines[3:5]] == [["worker-0", "running"], ["worker-1", "backoff"]]
     assert all("the query" in line for line in lines[3:5])
     assert max(map(len, lines)) <= columns
+
+
+def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
+    other = Finding(Level.DEGRADED, "workers", "1 of 2 workers have not worked", 1.0)
+    verdict = Verdict(Finding(Level.FAILING, "storage", "the storage has been full", 1.0), (other,))
+    fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
+
+    lines = _screen(fleet, Glance(verdict=verdict), Order.LAG, 100, 40)
+
+    assert [line.plain for line in lines[:2]] == [
+        "failing: the storage has been full",
+        "and degraded: 1 of 2 workers have not worked",
+    ]
+    assert lines[0].style == "red"
 
 
 @pytest.mark.shows("`kctl top` full screen and as lines, beside errors of any length")

@@ -12,12 +12,16 @@ from typing import Any
 import httpx
 import pytest
 
+from kctl.exporter import Exposition
+from kctl.groups.snapshot import GroupSnapshot
 from kctl.http import Access, create_app
 from kctl.http.api import streams as stream_module
 from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed, FleetEvent
 from kctl.master.snapshot import Reduced
+from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
+from kctl.status import Assessment, Status
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
 from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
@@ -122,6 +126,28 @@ async def test_the_lag_of_the_last_minutes_comes_on_request() -> None:
     rows = (await ask(snapshot(), "/api/v1/lag?history=1")).json()["rows"]
 
     assert [row["history"] for row in rows] == [[None, 0], [None, 1], [None, 2]]
+
+
+@pytest.mark.shows("an attached application's lag beside the group's in rows, pages and metrics")
+async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
+    row = partition(0, lag=4, worker="report")
+    warned = Assessment(Status.STALLED, "1 of 1 partitions stalled: orders-0; nothing is committed")
+    group = GroupSnapshot("main", "attached/report", (row,), (warned,), warned, totals(Partitions((row,))))
+    offsets = replace(healthy().offset_checker, result=Partitions(healthy().partitions, (row,)))
+    latest = judged(replace(healthy(), offset_checker=offsets, attached=(group,)))
+
+    first = (await ask(latest, "/api/v1/lag?limit=1&history=1")).json()
+    rest = (await ask(latest, f"/api/v1/lag?after={first['next']}")).json()
+
+    shown = [(each["partition"], each["worker"], each["status"], each.get("attached")) for each in first["rows"]]
+    assert shown == [(0, "worker-0", "ok", None), (0, "report", "stalled", True)], "both on one page"
+    assert [each["history"] for each in first["rows"]] == [[None, 0], []]
+    assert [each["partition"] for each in rest["rows"]] == [1, 2]
+    assert (first["verdict"]["level"], first["verdict"]["about"]) == ("degraded", "attached/report")
+    samples = [each for each in Exposition(lambda: latest).render()[0].decode().splitlines() if "attached/" in each]
+    lag = 'kctl_consumer_lag{cluster="main",group="attached/report",topic="orders",partition="0"} 4'
+    assert lag in samples
+    assert 'kctl_group_lag{cluster="main",group="attached/report"} 4' in samples
 
 
 async def test_what_has_not_changed_is_not_sent_again() -> None:

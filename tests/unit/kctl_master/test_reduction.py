@@ -78,6 +78,6 @@ def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
         outcome = OFFSET_CHECKER.parsed(FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))
-        rows, assessor = partition_rows(outcome.answers, NOBODY), Assessor(Rules())
+        [rows, _], assessor = partition_rows(outcome.answers, NOBODY), Assessor(Rules())
         for now in (1.0, 2.0):
             assessor.assess(rows, lambda _: owner, now, now)

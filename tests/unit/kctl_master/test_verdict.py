@@ -96,6 +96,7 @@ FULL = "1000 of 1000 messages"
         (fleet(), "ok", "all runs; 3 ok"),
         (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", "all runs; 3 ok"),
         (of_group(Status.PAUSED), "ok", "all runs; 1 of 3 partitions worse: t-0; a reason"),
+        (of_group(Status.REBALANCING), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.WARN), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.UNKNOWN), "unknown", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.STOPPED), "failing", f"1 of 3 partitions worse {AT}: t-0; a reason"),
@@ -132,6 +133,13 @@ FULL = "1000 of 1000 messages"
         ),
         (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
         (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
+        (
+            fleet(
+                {"worker-1": status("worker-1", restarts=0)}, {"worker-1": row("worker-1", state=AgentState.STARTING)}
+            ),
+            "degraded",
+            f"1 of 2 workers have not worked {AT}: worker-1 is starting",
+        ),
         (
             fleet({"sinker-0": status("sinker-0", "fatal")}),
             "failing",

@@ -198,3 +198,31 @@ def test_a_topic_of_which_nothing_is_known_has_no_lag_rather_than_zero() -> None
     result = kafka_lag([answer("worker-0", row(0, None, None, position=None))], None)
 
     assert result == {"total": None, "unknown": [{"topic": "orders", "partition": 0}], "topics": {"orders": None}}
+
+
+REPORT = answer("report", row(0, 20, 110, generation=None), row(1, 7, None, generation=None))
+
+
+def test_an_attached_application_has_rows_of_its_own_beside_the_groups_of_what_the_group_reads_too() -> None:
+    answers = [answer("worker-0", row(0, 40, 100)), REPORT]
+
+    rows = offset_checker(answers, brokers((0, 40, 100), (1, 5, 25), (2, None, 9)))["rows"]
+
+    columns = ("partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
+    assert [tuple(each[name] for name in columns) for each in rows] == [
+        (0, 40, 100, 60, "worker-0"),
+        (1, 5, 25, 20, None),
+        (2, None, 9, 9, None),
+        (0, 20, 110, 90, "report"),
+        (1, 7, 25, 18, "report"),
+    ]
+    assert kafka_lag(answers, None)["total"] == 60 + 90
+
+
+def test_where_the_group_reads_nothing_an_attached_application_is_the_reader() -> None:
+    rows = offset_checker([REPORT], brokers((0, None, 100)))["rows"]
+
+    assert [(each["partition"], each["current_offset"], each["worker"]) for each in rows] == [
+        (0, 20, "report"),
+        (1, 7, "report"),
+    ]

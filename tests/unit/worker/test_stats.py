@@ -17,6 +17,7 @@ from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
+from kctl_agent.worker.query.pipeline import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
 
 TP = TopicPartition("t", 0)
@@ -94,6 +95,23 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     runs = False
     storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
     assert progress() == first + 1, "what no batch stores is not counted"
+
+
+@pytest.mark.shows("what is read and committed is never shown beyond the end of the log, but where that was cut off")
+@pytest.mark.parametrize(("asked_seconds_ago", "end"), [(1.0, 137), (-1.0, 130)])
+def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_has_read(
+    server: AgentServer, asked_seconds_ago: float, end: int
+) -> None:
+    stats = WorkerStats("worker-0", server, MemoryStorage(), Inbox())
+    view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
+    stats.draw_from(
+        Sources(lambda: None, lambda: view, lambda: {TP: 137}, lambda: {TP: 131}, lambda: None, lambda: None)
+    )
+    stats.batch(Batch(0, 7, 0.1, {}, {}))
+
+    [row] = stats._snapshot().partitions
+
+    assert (row.committed, row.position, row.end) == (131, 137, end)
 
 
 @pytest.mark.shows("a worker that cannot collect its stats reports that; a bug there ends no thread")

@@ -18,6 +18,8 @@ __all__ = ["RETRY_SECONDS", "Group", "Groups"]
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""
+MOST_RETRY_SECONDS = 5.0
+"""The same while something outside is away, which may come back at any time."""
 SPLIT_AFTER = 3
 """So many failures in a row, without a batch between them, are the partitions' own."""
 MOST_QUERIES = 8
@@ -67,6 +69,7 @@ class Groups:
         before = self._state(group)
         failures, faults = before.failures + 1, before.faults + is_own_fault
         seconds = RETRY_SECONDS[min(before.failures, len(RETRY_SECONDS) - 1)]
+        seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)
         self._set(group, _State(now, failures, faults, now + seconds, why))
         if is_own_fault and faults >= SPLIT_AFTER and (len(self._apart) < MOST_QUERIES or len(group) == 1):
             self._split(group, now + seconds)
