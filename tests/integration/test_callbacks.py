@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from kctl_agent.peers import is_own, owners_of
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.session import serve_this_user
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.acceptance.stranger import NOBODY, needs_root
 from tests.java_classes import compiled
@@ -216,6 +218,38 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
 
     assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
     assert called(gateway, Runnable()) == 1, "the JVM is let in as before"
+
+
+_IS_SILENT = f"""
+import os, socket, sys
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+with socket.socket() as peer:
+    peer.connect(("127.0.0.1", int(sys.argv[1])))
+    print("connected", flush=True)
+    sys.stdin.read()
+"""
+"""Another user: connects, and sends nothing."""
+
+
+@needs_root
+def test_another_user_who_is_connected_and_silent_holds_up_no_accumulators() -> None:
+    from pyspark.accumulators import _start_update_server
+
+    token = "0" * 64
+    server = _start_update_server(token, False)
+    serve_this_user(server)
+    port = server.server_address[1]
+    command = [sys.executable, "-c", _IS_SILENT, str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"connected\n"
+
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as jvm:
+            jvm.sendall(token.encode() + struct.pack("!i", 0))
+            assert jvm.recv(1) == b"\x01"
+        stranger.kill()
+    server.shutdown()
+    server.server_close()
 
 
 def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from socketserver import TCPServer
 from typing import TYPE_CHECKING
 
 from kctl_agent.peers import is_own
@@ -23,7 +24,7 @@ from kctl_agent.spark.without_pandas import convert_without_pandas
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "session", "use_this_python"]
+__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "serve_this_user", "session", "use_this_python"]
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that sets what a JVM of ours logs, and where to."""
@@ -60,9 +61,14 @@ def session(settings: SparkSettings) -> SparkSession:
         if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for a JVM that is there already
             SparkContext._ensure_initialized(gateway=launched())  # noqa: SLF001
         spark = SparkSession.builder.getOrCreate()
-    # One connection at a time is served there: that of another user, which sends nothing, would hold up the scheduler.
-    spark.sparkContext._accumulatorServer.verify_request = lambda peer, _: is_own(peer)  # noqa: SLF001
+    serve_this_user(spark.sparkContext._accumulatorServer)  # noqa: SLF001
     return spark
+
+
+def serve_this_user(accumulators: TCPServer) -> None:
+    """One connection at a time is served there, and the scheduler waits for it: that of another user, which sends
+    nothing, would hold it up."""
+    accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
 def use_this_python() -> None:
