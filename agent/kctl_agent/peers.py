@@ -26,7 +26,8 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 def owners_of(address: str, port: int) -> set[int]:
     """The uids of those who are connected with at a TCP port of this address: as the kernel has it, who listens on the
     address itself comes before who listens on all. Raises OSError: the kernel does not show it."""
-    listening = [(local, uid) for state, local, _, uid in _sockets() if state == _LISTEN]
+    lines = [line.split() for text in _tables() for line in text.splitlines()[1:]]
+    listening = [(words[1], int(words[7])) for words in lines if words[3] == _LISTEN]
     for each in (address, "0.0.0.0", "::"):  # noqa: S104
         if owners := {uid for local, uid in listening if local in _written(each, port)}:
             return owners
@@ -36,11 +37,14 @@ def owners_of(address: str, port: int) -> set[int]:
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
     """The uid at the other end of a connection within this machine, of its two addresses; None: there is none, or it
     has left. Raises OSError: the kernel does not show it, or these are no addresses."""
-    local, remote = _written(*theirs), _written(*ours)
-    for _ in range(_TRIES):
-        for state, its_local, its_remote, uid in _sockets():
-            if state == _ESTABLISHED and its_local in local and its_remote in remote:
-                return uid
+    ends = [
+        f" {local} {remote} {_ESTABLISHED} " for local, remote in zip(_written(*theirs), _written(*ours), strict=True)
+    ]
+    for text in (text for _ in range(_TRIES) for text in _tables()):
+        for each in ends:
+            _, is_there, rest = text.partition(each)
+            if is_there:
+                return int(rest.split(maxsplit=4)[3])
     return None
 
 
@@ -52,13 +56,9 @@ def is_own(connection: socket.socket) -> bool:
         return False
 
 
-def _sockets() -> Iterator[tuple[str, str, str, int]]:
-    """By proc_pid_net(5): `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
-    for table in _TABLES:
-        if table.exists():
-            for line in table.read_text("ascii").splitlines()[1:]:
-                words = line.split()
-                yield words[3], words[1], words[2], int(words[7])
+def _tables() -> Iterator[str]:
+    """By proc_pid_net(5), after a line of titles: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
+    return (table.read_text("ascii") for table in _TABLES if table.exists())
 
 
 def _written(address: str, port: int) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from kctl.http.errors import (
     internal_error,
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
+from kctl.http.protocol import CONNECTION_KEY
 from kctl.http.throttle import Throttle, source_of
 from kctl.http.tokens import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
@@ -253,11 +254,15 @@ class _Exchange:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a process of this user or of root asks, as the kernel has it."""
-    try:
-        return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
-    except OSError:
-        return False
+    """Whether a process of this user or of root asks, as the kernel has it. The kernel is asked once a connection:
+    it writes a line for each socket of the machine."""
+    known: dict[str, bool] = scope.get("state", {}).get(CONNECTION_KEY, {})
+    if "is_own" not in known:
+        try:
+            known["is_own"] = owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
+        except OSError:
+            return False
+    return known["is_own"]
 
 
 def _has_body(scope: Scope) -> bool:

@@ -19,9 +19,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kctl.http.errors import HeadersTooLarge, RequestTooSlow, error_body
 from kctl_agent.errors import BadRequest, Busy
 
-__all__ = ["MAX_CONNECTIONS", "BoundedProtocol", "Door"]
+__all__ = ["CONNECTION_KEY", "MAX_CONNECTIONS", "BoundedProtocol", "Door"]
 
 MAX_CONNECTIONS = 256
+CONNECTION_KEY = "kctl.connection"
+"""The key of `scope["state"]` under which a dictionary is that lives as long as the connection."""
 HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
@@ -90,6 +92,7 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._door = door
+        self.app_state = {CONNECTION_KEY: {}}  # each request has a copy, as `scope["state"]`
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.address = str((transport.get_extra_info("peername") or ("",))[0])

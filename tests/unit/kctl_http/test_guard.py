@@ -24,6 +24,7 @@ from kctl.http import Access, Token, access_of, bind, create_app
 from kctl.http.guard import Guard, Limits
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.throttle import Throttle
+from kctl_agent.peers import owner_of_peer
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 
@@ -446,6 +447,23 @@ async def test_on_loopback_the_fleets_user_needs_no_token(settings: Settings, ce
     for each, host in ((access, "127.0.0.1"), (OWN, "127.0.0.1"), (OWN, "::1")):
         async with serving(source_of(snapshot()), each, host) as server, httpx.AsyncClient(verify=trusted) as client:
             assert (await client.get(f"{server.url}/api/v1/workers")).status_code == 200
+
+
+async def test_whose_a_connection_is_the_kernel_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def owner(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
+        asked.append(theirs)
+        return owner_of_peer(theirs, ours)
+
+    monkeypatch.setattr("kctl.http.guard.owner_of_peer", owner)
+    async with serving(source_of(snapshot()), OWN) as server:
+        for _ in range(2):
+            async with httpx.AsyncClient() as client:
+                codes = [(await client.get(f"{server.url}/api/v1/workers")).status_code for _ in range(3)]
+                assert codes == [200] * 3
+
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("path", PATHS)
