@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Raw
+
 from kctl.config import Config, load
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.collector import Collector
@@ -17,7 +19,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import Answer, BrokerSnapshot, Freshness, GroupStats, PartitionRow
 from kctl.rpc.fan_out import FanOut
-from kctl_agent.wire import JsonObject
+from kctl_agent.wire import JsonObject, json_text
 
 __all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over"]
 
@@ -45,10 +47,14 @@ class _Fleet:
     def concerned(self, sockets: dict[str, Path], _rpc: str) -> dict[str, Path]:
         return sockets
 
-    async def ask(
-        self, sockets: dict[str, Path], rpc: str, _params: JsonObject, _deadline: float
-    ) -> FanOut[JsonObject]:
-        return FanOut([Answer(name, self._answer(rpc, number), 0.1) for number, name in enumerate(sockets)], [])
+    async def ask(self, sockets: dict[str, Path], rpc: str, _params: JsonObject, _deadline: float) -> FanOut[Raw]:
+        return FanOut(
+            [
+                Answer(name, Raw(json_text(self._answer(rpc, number)).encode()), 0.1)
+                for number, name in enumerate(sockets)
+            ],
+            [],
+        )
 
     def _answer(self, rpc: str, number: int) -> JsonObject:
         if rpc == "offset_checker":

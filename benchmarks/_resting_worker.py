@@ -15,16 +15,14 @@ from typing import Any
 
 from kctl_agent.process import parent_watch
 from kctl_agent.process.stop import Stop
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import (
-    BrokerMetadata,
-    MemberInfo,
-    PartitionMetadata,
-    PartitionStats,
-    Snapshot,
-    StorageUsage,
-    WorkStats,
-)
+from kctl_agent.snapshot import Snapshot
 
 PARTITIONS = 8
 PUBLISH_SECONDS = 0.5
@@ -51,20 +49,25 @@ def _at_rest(settings: dict[str, Any], workers: int) -> Snapshot:
     name, kafka, now = settings["name"], settings["kafka"], time.monotonic()
     topic, number = kafka["topics"][0], int(name.rpartition("-")[2])
     own = range(number * PARTITIONS, (number + 1) * PARTITIONS)
+    worker = WorkerReply.starting(name, "worker")
     return Snapshot(
-        name=name,
-        kind="worker",
-        state="running",
-        state_since=now,
-        started_at=now,
-        published_at=now,
-        member=MemberInfo(kafka["group"], kafka["assignor"], f"{name}-member", 1, "worker-0-member"),
-        partitions=tuple(PartitionStats(topic, each, 0, 0, 0, 0, None, now) for each in own),
-        brokers=(BrokerMetadata(1, "127.0.0.1", 9092, None, True),),
-        topics=tuple(PartitionMetadata(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS)),
-        storage=StorageUsage("file:/at-rest", 0, 0, 0, 0, 0),
-        work=WorkStats(query_id="at-rest", rows_per_second=0.0),
-        rss_bytes=150 << 20,
+        now,
+        replace(worker, state="running", query_id="at-rest", rows_per_second=0.0, rss_bytes=150 << 20),
+        member=MemberReply(
+            f"{name}-member",
+            name,
+            1,
+            "worker-0-member",
+            group=kafka["group"],
+            assignor=kafka["assignor"],
+            partitions=tuple(TopicPartition(topic, each) for each in own),
+        ),
+        partitions=tuple(PartitionReply(topic, each, 0, 0, 0, 0, 0, None, 1, 0.0) for each in own),
+        brokers=BrokersReply((BrokerMetadata(1, "127.0.0.1", 9092, None, True),)),
+        topics=TopicsReply(
+            tuple(PartitionMetadata(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS))
+        ),
+        storage=StorageReply("file:/at-rest", 0, 0, 0, 0, 0, 0, age_seconds=0.0),
     )
 
 
@@ -72,10 +75,10 @@ def _refreshed(resting: Snapshot, batches: int, step: int) -> Snapshot:
     """`step` messages have come through each partition with each batch; 0 at rest."""
     now, at = time.monotonic(), batches * step
     partitions = tuple(
-        replace(each, committed=at, position=at, end=at + step // 2, taken_at=now) for each in resting.partitions
+        replace(each, committed=at, position=at, end=at + step // 2, lag=step // 2) for each in resting.partitions
     )
-    work = replace(resting.work, batches_total=batches, rows_per_second=2.0 * step) if step else resting.work
-    return replace(resting, published_at=now, partitions=partitions, work=work)
+    worker = replace(resting.worker, batches_total=batches, rows_per_second=2.0 * step) if step else resting.worker
+    return replace(resting, published_at=now, partitions=partitions, worker=worker)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,10 @@ from typing import Any
 import psutil
 
 from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, progress, running_broker, until
+from kctl.rpc.reply import Reply, reply_of
 from kctl.testing.topics import create_topic
-from kctl_agent.messages import Reply, Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.messages import Request, Role, wire_method
+from kctl_agent.wire import MAX_REPLY_BYTES, FrameDecoder, encode
 
 PARTITIONS = 4
 RECORD_BYTES = 200
@@ -89,7 +90,7 @@ class Asker:
     def __init__(self, path: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(str(path))
-        self._decoder = Decoder(MAX_REPLY_BYTES)
+        self._decoder = FrameDecoder(MAX_REPLY_BYTES, reply_of)
 
     def __enter__(self) -> Asker:
         return self
@@ -102,13 +103,11 @@ class Asker:
         began = time.perf_counter()
         question = Request(Role.MASTER, "offset_checker", wire_method("offset_checker"), id="bench")
         self._connection.sendall(encode(question.to_json()))
-        frames: list[dict[str, Any]] = []
+        frames: list[Reply] = []
         while not frames:
             frames = self._decoder.feed(self._connection.recv(65536))
-        reply = Reply.parse(frames[0])
+        rows: list[dict[str, Any]] = frames[0].result["rows"]
         seconds = time.perf_counter() - began
-        assert reply.result is not None, reply.error
-        rows: list[dict[str, Any]] = reply.result["rows"]
         return seconds, rows
 
 

@@ -27,6 +27,7 @@ from benchmarks._turns import plain_environment, seconds_in_turns
 from kctl import fleets
 from kctl_agent.scripted import Answers, ScriptedAgent
 
+WELL = {"level": "ok", "about": "fleet", "reason": "all runs", "since": 1763719442.0, "also": []}
 LAG = {"total": 123456, "unknown": [], "topics": {"orders": 123000, "payments": 456}}
 
 
@@ -37,7 +38,11 @@ def main() -> None:
     place = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
     env = plain_environment()
     env["XDG_RUNTIME_DIR"] = str(place)
-    script = {"kafka_lag": Answers(LAG), "workers": Answers({"rows": []}), "status": Answers({"rows": []})}
+    script = {
+        "kafka_lag": Answers(LAG),
+        "workers": Answers({"rows": []}),
+        "status": Answers({"rows": [], "verdict": WELL}),
+    }
     try:
         with ScriptedAgent(place / "run", "master", script):
             entry = fleets.register("bench", place / "run", place / "kctl.toml", env)

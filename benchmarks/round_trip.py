@@ -31,12 +31,23 @@ from threading import Event
 from time import monotonic, perf_counter_ns
 from timeit import Timer
 
+from kctl.rpc.reply import reply_of
 from kctl_agent.commands.base import Command
 from kctl_agent.dispatch import Dispatcher, FaultCounters
-from kctl_agent.messages import Reply, Request, Role
+from kctl_agent.messages import Request, Role
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Snapshot
-from kctl_agent.wire import HEADER_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode, json_text
+from kctl_agent.wire import (
+    HEADER_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
+    Decoder,
+    FrameDecoder,
+    JsonObject,
+    encode,
+    json_text,
+)
 
 TARGET_RATIO = 2.0
 TARGET_IDLE_MS = 1.0
@@ -145,7 +156,7 @@ def _same_client(connection: socket.socket, frame: bytes) -> Ask:
 
 
 def _caller(connection: socket.socket) -> Ask:
-    decoder = Decoder(MAX_REPLY_BYTES)
+    decoder = FrameDecoder(MAX_REPLY_BYTES, reply_of)
 
     def ask() -> int:
         begin = perf_counter_ns()
@@ -153,7 +164,6 @@ def _caller(connection: socket.socket) -> Ask:
         frames = decoder.feed(connection.recv(65536))
         while not frames:
             frames = decoder.feed(connection.recv(65536))
-        Reply.parse(frames[0])
         return perf_counter_ns() - begin
 
     return ask
@@ -212,7 +222,7 @@ def _serve_echo(run_dir: Path) -> None:
 
 def _snapshot() -> Snapshot:
     now = monotonic()
-    return Snapshot("worker-0", "worker", "running", now, now, now)
+    return Snapshot(now, WorkerReply.starting("worker-0", "worker"))
 
 
 # ---- where the rest goes

@@ -11,8 +11,8 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kctl.errors import ConfigError, NoSocketFile, UsageError
 from kctl.ownership import refuse_others
@@ -22,8 +22,7 @@ from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process
 __all__ = ["Fleet", "find", "register", "registry_dir", "running", "unregister"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(NamedTuple):
     """A fleet; `master` is None when it was named by its configuration and nothing is known of a running master."""
 
     name: str

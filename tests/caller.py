@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kctl_agent.messages import Reply, Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode
+from kctl.rpc.reply import Reply, reply_of
+from kctl_agent.messages import Request, Role, wire_method
+from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode, json_text
 
 __all__ = ["Caller", "question"]
 
@@ -57,7 +58,7 @@ class Caller:
     def read(self) -> Reply:
         frame = self.read_frame()
         assert frame is not None, "the agent has ended the connection"
-        return Reply.parse(frame)
+        return reply_of(json_text(frame).encode())
 
     def ask(self, rpc: str, **params: Any) -> Reply:
         self.send(question(rpc, "7f", **params))

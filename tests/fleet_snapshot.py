@@ -18,17 +18,13 @@ from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
-from kctl.reduce.member_leader import GroupMembers
-from kctl.reduce.metadata_brokers import BrokerRows
-from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.workers import Workers
-from kctl.rows.cluster import BrokerRow, TopicRow
-from kctl.rows.members import MemberRow
-from kctl.rows.storage import StorageStats
-from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rows.members import GroupMembers, MemberRow
+from kctl.rows.workers import AgentState, WorkerRow, Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
 
 T = TypeVar("T")
 
@@ -66,13 +62,13 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         collect_seconds=0.1,
         offset_checker=reduced(of_partitions),
         kafka_lag=totals(of_partitions),
-        block_size=reduced(StorageStats(pending=7, processing=0, bytes=512, limit=0)),
-        member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3, "m-0"),))),
+        block_size=reduced(StorageReply(pending=7, processing=0, bytes=512, limit=0)),
+        member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3),))),
         metadata_brokers=reduced(
-            BrokerRows(tuple(BrokerRow(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10)))
+            BrokersReply(tuple(BrokerMetadata(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10)))
         ),
         metadata_topics=reduced(
-            TopicRows(tuple(TopicRow("orders", number, 1, (1,), (1,), ()) for number in range(partitions)))
+            TopicsReply(tuple(PartitionMetadata("orders", number, 1, (1,), (1,), ()) for number in range(partitions)))
         ),
         workers=reduced(
             Workers(

@@ -37,8 +37,8 @@ from kctl.master.snapshot import FleetSnapshot, WorkerStatus
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts
 from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
-from kctl.rows.workers import PauseRow
 from kctl.rpc.fan_out import AgentPool
+from kctl_agent.replies.workers import Scope
 from kctl_agent.scripted import Answers, ScriptedAgent
 
 __all__ = ["OUTPUTS", "outputs", "recorded"]
@@ -67,7 +67,7 @@ def _status(name: str, kind: str, **more: Any) -> WorkerStatus:
         "state": "running",
         "pid": 4000,
         "since_seconds": 61.5,
-        "restarts": MappingProxyType({"exit": 0, "signal": 0, "memory": 0}),
+        "restarts_by_cause": MappingProxyType({"exit": 0, "signal": 0, "memory": 0}),
         "next_try_seconds": None,
         "last_error": None,
         "log": f"/log/{name}.log",
@@ -77,8 +77,8 @@ def _status(name: str, kind: str, **more: Any) -> WorkerStatus:
 
 
 STATUSES = (
-    _status("worker-0", "worker", paused=(PauseRow("orders", 1, "ann", 1763719442.0),), warning="not applied"),
-    _status("worker-1", "worker", restarts=MappingProxyType({"exit": 0, "signal": 2, "memory": 1})),
+    _status("worker-0", "worker", paused=(Scope("orders", 1, "ann", 1763719442.0),), warning="not applied"),
+    _status("worker-1", "worker", restarts_by_cause=MappingProxyType({"exit": 0, "signal": 2, "memory": 1})),
     _status("worker-2", "worker", state="backoff", pid=None, next_try_seconds=3.5, last_error="exit code 1"),
     _status("worker-3", "worker", desired="stopped", state="stopped", pid=None, resident_bytes=None),
     _status("sinker-0", "sinker"),
@@ -227,8 +227,13 @@ def _by_line(name: str, text: str) -> str:
 
 def _text(part: Any) -> str:
     if isinstance(part, list) and part:
-        return "".join(f"\n  {json.dumps(each, ensure_ascii=False)}" for each in part)
-    return json.dumps(part, ensure_ascii=False)
+        return "".join(f"\n  {_dumped(each)}" for each in part)
+    return _dumped(part)
+
+
+def _dumped(part: Any) -> str:
+    """In no order of names, which has no meaning in JSON."""
+    return json.dumps(part, ensure_ascii=False, sort_keys=True)
 
 
 def _steady(text: str, folder: Path) -> str:

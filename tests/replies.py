@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
-from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, BrokerSnapshot, encoded
-from kctl.rows.workers import WorkerStatus
-from kctl.rpc.fan_out import FanOut
-from kctl_agent.wire import JsonObject
+from msgspec import Raw
 
-__all__ = ["parsed", "reduced_json", "status_json"]
+from kctl.master.reduction import COMMANDS
+from kctl.reduce import Answer, BrokerSnapshot
+from kctl.rows.workers import WorkerStatus
+from kctl.rpc.fan_out import Failed, FanOut
+from kctl_agent.replies.encode import encoded
+from kctl_agent.wire import JsonObject, parse_object
+
+__all__ = ["outcome_of", "parsed", "plain", "raw", "reduced_json", "status_json"]
+
+
+def raw(document: object) -> Raw:
+    """As it comes out of the socket."""
+    return Raw(json.dumps(document).encode())
+
+
+def outcome_of(*replies: Answer[JsonObject], failed: Iterable[Failed] = ()) -> FanOut[Raw]:
+    """What a fan-out brings."""
+    return FanOut([each.of(raw(each.result)) for each in replies], list(failed))
+
+
+def plain(outcome: FanOut[Raw]) -> FanOut[JsonObject]:
+    """With its results as JSON."""
+    answers = [each.of(parse_object(bytes(each.result))) for each in outcome.answers]
+    return FanOut(answers, outcome.failed, outcome.stopped)
 
 
 def parsed(rpc: str, replies: Iterable[Answer[JsonObject]]) -> list[Answer[Any]]:
-    """The replies as typed rows; all of them fit."""
-    outcome = COMMANDS[rpc].parsed(FanOut(list(replies), []))
+    """The replies decoded; all of them fit."""
+    outcome = COMMANDS[rpc].decoded(outcome_of(*replies))
     assert outcome.failed == []
     return outcome.answers
 

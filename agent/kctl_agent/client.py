@@ -6,8 +6,8 @@ import os
 import socket
 from pathlib import Path
 
-from kctl_agent.errors import CommandFailed
-from kctl_agent.messages import Reply, Request, Role, wire_method
+from kctl_agent.errors import BadPayload, CommandFailed
+from kctl_agent.messages import Request, Role, wire_method
 from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode
 
 __all__ = ["ask"]
@@ -30,10 +30,13 @@ def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> Jso
         connection.settimeout(timeout_seconds)
         connection.connect(os.fsencode(path))
         connection.sendall(encode(request.to_json()))
-        reply = Reply.parse(_frame(connection))
-    if reply.error is not None:
-        raise CommandFailed(reply.error.message)
-    return reply.result
+        reply = _frame(connection)
+    error, result = reply.get("error"), reply.get("result")
+    if isinstance(error, dict):
+        raise CommandFailed(str(error.get("message")))
+    if not isinstance(result, dict):
+        raise BadPayload("what came is no reply: it has neither a result nor an error")
+    return result
 
 
 def _frame(connection: socket.socket) -> JsonObject:

@@ -25,6 +25,7 @@ from kctl_agent.errors import (
     UnknownMethod,
 )
 from kctl_agent.messages import check_request, printable_name, readable_id, reply_error
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject, encode, frame_of, json_text, quote
 
@@ -59,7 +60,7 @@ class Dispatcher:
         self._quoted = json_text(name)
         self._commands = {command.method: command for command in commands.values()}
         self._faults = faults
-        self._blank = Snapshot(name, kind="", state="starting", state_since=0.0, started_at=0.0, published_at=0.0)
+        self._blank = Snapshot(0.0, WorkerReply.starting(name))
 
     def reply_to(self, frame: JsonObject, now: float) -> bytes:
         """The frame of the reply, good or bad; never raises for anything a peer can send or a command can do."""

@@ -1,4 +1,4 @@
-"""What a frame means: `Request`, `Reply`, `Failure`, and the names of methods on the wire.
+"""What a frame means: `Request`, replies, and the names of methods on the wire.
 
 Pure: objects in, objects out. Bytes are `kctl_agent.wire`, sockets are `kctl_agent.server` and `kctl.rpc`. Fields
 that are not known are ignored, so that a newer peer is understood; a known field with a wrong value is refused by its
@@ -7,20 +7,17 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Final, Protocol
 
-from kctl_agent.errors import BadPayload, BadRequest
+from kctl_agent.errors import BadRequest
 from kctl_agent.wire import JsonObject
 
 __all__ = [
     "MAX_ID_LENGTH",
     "PROTOCOL_VERSION",
-    "Failure",
     "PublicError",
-    "Reply",
     "Request",
     "Role",
     "check_request",
@@ -124,94 +121,6 @@ _LARGEST: Final = 2**63
 _ROLES: Final = {int(role): role for role in Role}
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error as it travels; `sender` is set where it stands in a master's `failed`."""
-
-    code: str
-    message: str
-    retriable: bool = False
-    sender: str | None = None
-
-    @classmethod
-    def parse(cls, value: object) -> Failure:
-        """Read `{"code","message","retriable"?,"from"?}`.
-
-        Raises:
-            BadPayload: it is something else.
-        """
-        if not isinstance(value, dict):
-            raise BadPayload("the reply's error is not an object")
-        return cls(
-            _expect(value, "code", str),
-            _expect(value, "message", str),
-            bool(value.get("retriable", False)),
-            _expect(value, "from", str) if "from" in value else None,
-        )
-
-    def to_json(self) -> JsonObject:
-        value: JsonObject = {} if self.sender is None else {"from": self.sender}
-        return value | {"code": self.code, "message": self.message, "retriable": self.retriable}
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer. `error` is set exactly when `ok` is false; an agent's reply is always complete."""
-
-    id: str | None
-    ok: bool
-    result: JsonObject = field(default_factory=dict)
-    sender: str | None = None
-    age_seconds: float | None = None
-    error: Failure | None = None
-    complete: bool = True
-    asked: tuple[str, ...] = ()
-    answered: tuple[str, ...] = ()
-    failed: tuple[Failure, ...] = ()
-    stopped: tuple[str, ...] = ()
-    """Agents that were stopped by request, and are therefore not missing."""
-    verdict: JsonObject | None = None
-    """Of a master: how the fleet as a whole is doing."""
-
-    @classmethod
-    def parse(cls, frame: JsonObject) -> Reply:
-        """Read a reply of an agent or of the master.
-
-        Raises:
-            BadPayload: a field is missing or wrong; the message names it.
-        """
-        get = frame.get
-        id_, ok = get("id"), get("ok")
-        if id_ is not None and type(id_) is not str:
-            raise BadPayload('the reply\'s "id" is not a string')
-        if type(ok) is not bool:
-            raise BadPayload('the reply\'s "ok" is missing or of a wrong type')
-        if not ok:
-            return cls(id_, ok=False, error=Failure.parse(get("error")))
-        result, sender, age = get("result"), get("from"), get("age_seconds")
-        if type(result) is not dict:
-            raise BadPayload('the reply\'s "result" is not an object')
-        if sender is not None and type(sender) is not str:
-            raise BadPayload('the reply\'s "from" is not a name')
-        if age is not None and type(age) not in (float, int):
-            raise BadPayload('the reply\'s "age_seconds" is not a number')
-        if "complete" not in frame:
-            return cls(id_, True, result, sender, age)
-        return cls(
-            id_,
-            True,
-            result,
-            sender,
-            age,
-            complete=_expect(frame, "complete", bool),
-            asked=_names(frame, "asked"),
-            answered=_names(frame, "answered"),
-            failed=tuple(Failure.parse(item) for item in _list(frame, "failed")),
-            stopped=_names(frame, "stopped") if "stopped" in frame else (),
-            verdict=_expect(frame, "verdict", dict) if "verdict" in frame else None,
-        )
-
-
 def reply_ok(
     id: str | None,  # noqa: A002 - the wire's own word
     result: JsonObject,
@@ -266,24 +175,3 @@ def printable_name(name: str) -> str:
     """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
     return kept + "..." if len(name) > 40 else kept
-
-
-def _expect(frame: JsonObject, name: str, kind: type) -> Any:
-    value = frame.get(name)
-    if type(value) is not kind:
-        raise BadPayload(f'the reply\'s "{name}" is missing or of a wrong type')
-    return value
-
-
-def _list(frame: JsonObject, name: str) -> Iterable[object]:
-    value = frame.get(name, [])
-    if not isinstance(value, list):
-        raise BadPayload(f'the reply\'s "{name}" is not a list')
-    return value
-
-
-def _names(frame: JsonObject, name: str) -> tuple[str, ...]:
-    names = tuple(_list(frame, name))
-    if not all(isinstance(item, str) for item in names):
-        raise BadPayload(f'the reply\'s "{name}" is not a list of names')
-    return names  # type: ignore[return-value]

@@ -13,13 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import is_plain_number
+from kctl_agent.replies.workers import Scope
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Inbox", "Operation", "OperationState", "Outcome", "Scope", "is_paused", "outcome_of"]
+__all__ = ["Inbox", "Operation", "OperationState", "Outcome", "is_paused", "outcome_of", "scope_of"]
 
 _KEPT_OUTCOMES: Final = 100
 
@@ -27,37 +28,20 @@ OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unk
 """`waiting` changes nothing yet and can be dropped; `failed` changes nothing any more, `unknown` may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What is not to be read, since when and on whose request: a topic, one partition of it, or (topic None) all."""
-
-    topic: str | None
-    partition: int | None
-    by: str
-    since: float
-    """Unix seconds."""
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Raises BadParams: it is something else."""
-        if isinstance(value, dict):
-            topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
-            if (
-                (topic is None or isinstance(topic, str))
-                and (partition is None or (type(partition) is int and topic is not None))
-                and isinstance(by, str)
-                and isinstance(since, int | float)
-                and is_plain_number(since)
-                and is_plain_number(partition)
-            ):
-                return cls(topic, partition, by, float(since))
-        raise BadParams('a scope is {"topic": text or null, "partition": number or null, "by": text, "since": seconds}')
-
-    def to_json(self) -> JsonObject:
-        return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
-
-    def covers(self, topic: str, partition: int) -> bool:
-        return self.topic is None or (self.topic == topic and self.partition in (None, partition))
+def scope_of(value: object) -> Scope:
+    """Raises BadParams: it is none."""
+    if isinstance(value, dict):
+        topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
+        if (
+            (topic is None or isinstance(topic, str))
+            and (partition is None or (type(partition) is int and topic is not None))
+            and isinstance(by, str)
+            and isinstance(since, int | float)
+            and is_plain_number(since)
+            and is_plain_number(partition)
+        ):
+            return Scope(topic, partition, by, float(since))
+    raise BadParams('a scope is {"topic": text or null, "partition": number or null, "by": text, "since": seconds}')
 
 
 def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from kctl_agent.errors import BadPayload, BrokenFrame, FrameTooLarge, WireError
 
@@ -19,6 +19,7 @@ __all__ = [
     "MAX_REPLY_BYTES",
     "MAX_REQUEST_BYTES",
     "Decoder",
+    "FrameDecoder",
     "JsonObject",
     "encode",
     "frame_of",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 JsonObject: TypeAlias = dict[str, Any]
+_T = TypeVar("_T")
 
 HEADER_BYTES: Final = 4
 _LENGTH: Final = struct.Struct(">I").unpack_from
@@ -74,17 +76,18 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
     return size.to_bytes(HEADER_BYTES, "big") + text.encode("ascii")
 
 
-class Decoder:
+class FrameDecoder(Generic[_T]):
     """Collects the bytes of one connection and returns its frames; one per connection, used by one thread.
 
     However the bytes are split, the same frames come out, and after them the same error: a bad frame that arrives
     together with good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it.
     """
 
-    __slots__ = ("_buffer", "_limit_bytes", "error")
+    __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(self, limit_bytes: int, parse: Callable[[bytes | bytearray], _T]) -> None:
+        """`parse` makes of a frame's body what is returned, and raises a WireError: `parse_object`, or stricter."""
+        self._limit_bytes, self._parse = limit_bytes, parse
         self._buffer = bytearray()
         self.error: WireError | None = None
         """The bad frame met behind the frames last handed out."""
@@ -94,7 +97,7 @@ class Decoder:
         """Whether the bytes so far end with a whole frame: an end here is a clean one."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> list[JsonObject]:
+    def feed(self, data: bytes) -> list[_T]:
         """Add bytes, return the frames they complete, in order.
 
         Raises:
@@ -107,16 +110,16 @@ class Decoder:
         # Nearly always the bytes are one whole frame: no buffer, no loop.
         if not self._buffer and HEADER_BYTES < size <= self._limit_bytes and _LENGTH(data)[0] == size - HEADER_BYTES:
             try:
-                return [_from_json(data[HEADER_BYTES:])]
+                return [self._parse(data[HEADER_BYTES:])]
             except WireError as error:
                 self.error = error
                 raise
         return self._feed_buffer(data)
 
-    def _feed_buffer(self, data: bytes) -> list[JsonObject]:
+    def _feed_buffer(self, data: bytes) -> list[_T]:
         buffer = self._buffer
         buffer += data
-        frames: list[JsonObject] = []
+        frames: list[_T] = []
         start, size = 0, len(buffer)
         try:
             while size - start >= HEADER_BYTES:
@@ -126,7 +129,7 @@ class Decoder:
                     raise FrameTooLarge(f"the frame has {length} bytes, the limit is {self._limit_bytes}")
                 if size - body < length:
                     break
-                frames.append(_from_json(buffer[body : body + length]))
+                frames.append(self._parse(buffer[body : body + length]))
                 start = body + length
         except WireError as error:
             self.error = error
@@ -167,6 +170,11 @@ def _json_encoder() -> Callable[[object], str]:
     return lambda message: join(chunks_of(message, 0))
 
 
+_to_json: Final = _json_encoder()
+_parse: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).raw_decode
+_WHITESPACE: Final = " \t\n\r"
+
+
 def parse_object(payload: bytes | bytearray) -> JsonObject:
     """One JSON object, as strictly as the wire takes it. `json.loads` lets NaN and Infinity pass, and makes an Infinity
     of 1e999.
@@ -174,15 +182,6 @@ def parse_object(payload: bytes | bytearray) -> JsonObject:
     Raises:
         BadPayload: it is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity.
     """
-    return _from_json(payload)
-
-
-_to_json: Final = _json_encoder()
-_parse: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).raw_decode
-_WHITESPACE: Final = " \t\n\r"
-
-
-def _from_json(payload: bytes | bytearray) -> JsonObject:
     try:
         text = payload.decode()
         if text[:1] != "{":
@@ -197,3 +196,12 @@ def _from_json(payload: bytes | bytearray) -> JsonObject:
     if type(message) is not dict:
         raise BadPayload("the frame is not a JSON object")
     return message
+
+
+class Decoder(FrameDecoder[JsonObject]):
+    """One whose frames are JSON objects of no known type."""
+
+    __slots__ = ()
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes, parse_object)

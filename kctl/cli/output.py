@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kctl_agent.messages import Reply
+    from kctl.rpc.reply import Reply
 
 __all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "bytes_field", "whole"]
 
@@ -16,14 +16,14 @@ OUTPUTS = ("table", "json", "yaml")
 def whole(reply: Reply) -> dict[str, Any]:
     """The result and, after it, how complete and how old it is; always in this order."""
     return {
-        **(reply.result or {}),
+        **reply.result,
         "complete": reply.complete,
         "asked": list(reply.asked),
         "answered": list(reply.answered),
         "failed": [failure.to_json() for failure in reply.failed],
         "stopped": list(reply.stopped),
         "age_seconds": reply.age_seconds,
-        **({} if reply.verdict is None else {"verdict": reply.verdict}),
+        **({"verdict": json.loads(bytes(reply.verdict))} if reply.has_verdict else {}),
     }
 
 

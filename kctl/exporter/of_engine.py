@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.workers import EngineStats
+from kctl_agent.replies.workers import EngineStats
 
 __all__ = ["METRICS"]
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.storage import StorageStats, TableStats
-from kctl.rows.workers import NOT_GROUP_MEMBERS, SinkerStats, WorkerRow
+from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.workers import SinkerStats
 
 __all__ = ["METRICS"]
 
@@ -39,7 +40,7 @@ def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
 
 def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for worker in snapshot.supervised:
-        for reason, count in worker.restarts.items():
+        for reason, count in worker.restarts_by_cause.items():
             yield (snapshot.cluster, snapshot.group, worker.name, reason), count
 
 
@@ -79,7 +80,7 @@ def _of_sinker(values: Mapping[tuple[str, ...], Callable[[SinkerStats], float | 
     return samples
 
 
-def _storage(value_of: Callable[[StorageStats], float | None]) -> _Samples:
+def _storage(value_of: Callable[[StorageReply], float | None]) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         value = value_of(snapshot.block_size.result)
         if value is not None:
@@ -95,7 +96,7 @@ def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
             yield (snapshot.cluster, snapshot.group, state), count
 
 
-def _table(value_of: Callable[[TableStats], float | None]) -> _Samples:
+def _table(value_of: Callable[[TableReply], float | None]) -> _Samples:
     return _storage(lambda stored: None if stored.table is None else value_of(stored.table))
 
 
@@ -104,7 +105,7 @@ def _limit(value: int | None) -> int | None:
     return value or None
 
 
-def _full(stored: StorageStats) -> float | None:
+def _full(stored: StorageReply) -> float | None:
     return None if stored.pending is None and stored.table is None else float(bool(stored.full))
 
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from kctl.reduce import PartitionRow, ResetPolicy
 from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import TopicPartition
 from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
+from kctl_agent.replies.topic_partition import TopicPartition
 
 __all__ = ["Names", "PartitionColumns", "PartitionRows"]
 

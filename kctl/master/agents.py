@@ -7,12 +7,11 @@ from pathlib import Path
 
 from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.health import Heartbeat
-from kctl.rows.workers import PingRow
-from kctl.rpc import results
-from kctl.rpc.fan_out import AgentPool, fan_out
+from kctl.rpc.fan_out import AgentPool, fan_out, typed
 from kctl_agent.errors import AgentTimeout
 from kctl_agent.paths import socket_path
-from kctl_agent.wire import JsonObject
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.wire import JsonObject, parse_object
 
 __all__ = ["Agents", "heartbeat"]
 
@@ -28,7 +27,7 @@ class Agents:
         """What one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        pings = results.parsed(results.ping, outcome).answers
+        pings = typed(outcome, PingReply).answers
         return heartbeat(pings[0].result) if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
@@ -44,10 +43,10 @@ class Agents:
         for failed in outcome.failed:
             error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused
             raise error(f"{name}: {failed.message}")
-        return outcome.answers[0].result
+        return parse_object(bytes(outcome.answers[0].result))
 
 
-def heartbeat(ping: PingRow) -> Heartbeat:
+def heartbeat(ping: PingReply) -> Heartbeat:
     """What a supervisor judges an agent by."""
     return Heartbeat(
         ping.pid,

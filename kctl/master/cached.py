@@ -7,11 +7,12 @@ from dataclasses import replace
 from math import inf
 from typing import Generic, TypeVar
 
+from msgspec import Raw
+
 from kctl.master.reduction import Command, reduced
 from kctl.master.snapshot import Reduced
 from kctl.reduce import BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
-from kctl_agent.wire import JsonObject
 
 __all__ = ["CachedCommand"]
 
@@ -44,9 +45,9 @@ class CachedCommand(Generic[R, T]):
             or now - self._asked_at >= longest_seconds
         )
 
-    def keep(self, outcome: FanOut[JsonObject], shown_by: object, now: float) -> None:
+    def keep(self, outcome: FanOut[Raw], shown_by: object, now: float) -> None:
         """Of thousands of partitions it takes a while."""
-        self._result = reduced(self.command, self.command.parsed(outcome), BrokerSnapshot(), _ANY_AGE)
+        self._result = reduced(self.command, self.command.decoded(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 
     def at(self, now: float) -> Reduced[T]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.master.events import FleetEvent
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Level
-from kctl.rows.workers import EventRow
 from kctl.status import Status
 from kctl_agent.messages import number_of
+from kctl_agent.replies.workers import Event
 
 __all__ = ["Changes"]
 
@@ -24,14 +23,14 @@ class Changes:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
 
-    def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[FleetEvent]:
+    def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
         """Ordered by time. `before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
         return sorted(events, key=lambda event: event.at)
 
-    def _of_agents(self, after: FleetSnapshot) -> Iterator[FleetEvent]:
+    def _of_agents(self, after: FleetSnapshot) -> Iterator[Event]:
         for row in after.workers.result.rows:
             reported = self._reported.get(row.name, self._started_at)
             for event in row.events:
@@ -40,49 +39,41 @@ class Changes:
                     yield _reported_by(row.name, event)
 
 
-def _reported_by(worker: str, event: EventRow) -> FleetEvent:
-    return FleetEvent(
-        float(event.at),
-        event.kind,
-        event.text,
-        event.topic,
-        event.partition,
-        event.from_offset,
-        event.to_offset,
-        worker,
-    )
+def _reported_by(worker: str, event: Event) -> Event:
+    offsets = event.from_offset, event.to
+    return Event(event.at, event.kind, event.text, event.topic, event.partition, *offsets, worker)
 
 
-def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEvent]:
+def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
     former = {worker.name: worker for worker in before.supervised}
     for worker in after.supervised:
         old = former.get(worker.name)
         if old is None:
             continue
-        for cause, count in worker.restarts.items():
-            if count > old.restarts.get(cause, 0):
+        for cause, count in worker.restarts_by_cause.items():
+            if count > old.restarts_by_cause.get(cause, 0):
                 text = f"{worker.name} is started again: {cause}"
-                yield FleetEvent(after.taken_at_unix, "restart", text, worker=worker.name)
+                yield Event(after.taken_at_unix, "restart", text, worker=worker.name)
         if worker.state != old.state:
             why = f"; {worker.last_error}" if worker.last_error and worker.state in ("backoff", "fatal") else ""
             text = f"{worker.name}: {old.state} -> {worker.state}{why}"
-            yield FleetEvent(after.taken_at_unix, "state", text, worker=worker.name)
+            yield Event(after.taken_at_unix, "state", text, worker=worker.name)
 
 
-def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[FleetEvent]:
+def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
     old, new = before.member_leader.result, after.member_leader.result
     if new.generation is not None and old.generation is not None and old.generation != new.generation:
         members = sum(member.member_id is not None for member in new.members)
         text = f"generation {old.generation} -> {new.generation}, {number_of(members, 'member')}"
-        yield FleetEvent(after.taken_at_unix, "rebalance", text)
+        yield Event(after.taken_at_unix, "rebalance", text)
     old_verdict, verdict = before.verdict, after.verdict
     if (old_verdict.level, old_verdict.main.about) != (verdict.level, verdict.main.about):
         over = f" (before: {old_verdict.main.reason})" if verdict.level is Level.OK else ""
         text = f"{old_verdict.level} -> {verdict.sentence}{over}"
-        yield FleetEvent(after.taken_at_unix, "verdict", text)
+        yield Event(after.taken_at_unix, "verdict", text)
 
 
-def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEvent]:
+def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
     """A change into or out of trouble. When a whole topic changes at once, the verdict's event reports it."""
     former = {
         (row.topic, row.partition): assessment.status
@@ -93,5 +84,5 @@ def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[FleetEve
         old, new = former.get((row.topic, row.partition)), assessment.status
         if old is not None and old is not new and not _IN_TROUBLE.isdisjoint((old, new)):
             text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {assessment.reason}"
-            events.append(FleetEvent(after.taken_at_unix, "status", text, row.topic, row.partition, worker=row.worker))
+            events.append(Event(after.taken_at_unix, "status", text, row.topic, row.partition, worker=row.worker))
     return events[:_MOST_EVENTS]

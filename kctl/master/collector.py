@@ -15,6 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from msgspec import Raw
+
 from kctl.config import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.broker_cache import BrokerCache
@@ -43,13 +45,12 @@ from kctl.master.verdict import judge
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
 from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.ping import Pings
-from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageRow, StorageStats
-from kctl.rows.workers import PingRow, WorkerRow
+from kctl.rows.workers import Pings, WorkerRow, Workers
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Owner, Rules, allowed_lag, of_group
-from kctl_agent.wire import JsonObject
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.partitions import PartitionsReply
+from kctl_agent.replies.ping import PingReply
 
 __all__ = ["Collector"]
 
@@ -169,7 +170,7 @@ class Collector:
         sockets = await self._members.sockets()
         brokers = asyncio.ensure_future(self._broker_cache.refresh(timeout))
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
-        replies = await self._aside(_parsed, *outcomes)
+        replies = await self._aside(_decoded, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
         self._supervisor.on_heartbeats({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, started + timeout)
@@ -235,7 +236,7 @@ class Collector:
             clusters=self._groups().clusters,
         )
 
-    def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[JsonObject]]:
+    def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[Raw]]:
         return self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, deadline)
 
     async def _refresh_cached(self, sockets: Mapping[str, Path], replies: _Replies, deadline: float) -> None:
@@ -294,16 +295,16 @@ class Collector:
 class _Replies(NamedTuple):
     """What the agents replied to the commands of `_ASKED`."""
 
-    block_size: FanOut[StorageRow]
-    offset_checker: FanOut[tuple[PartitionRow, ...]]
-    ping: FanOut[PingRow]
+    block_size: FanOut[StorageReply]
+    offset_checker: FanOut[PartitionsReply]
+    ping: FanOut[PingReply]
     workers: FanOut[WorkerRow]
 
 
 class _Digested(NamedTuple):
     offset_checker: Reduced[Partitions]
     kafka_lag: LagTotals
-    block_size: Reduced[StorageStats]
+    block_size: Reduced[StorageReply]
     ping: Reduced[Pings]
     workers: Reduced[Workers]
     assessments: tuple[Assessment, ...]
@@ -311,21 +312,21 @@ class _Digested(NamedTuple):
     attached: tuple[GroupSnapshot, ...]
 
 
-def _parsed(
-    block_size: FanOut[JsonObject],
-    offset_checker: FanOut[JsonObject],
-    ping: FanOut[JsonObject],
-    workers: FanOut[JsonObject],
+def _decoded(
+    block_size: FanOut[Raw],
+    offset_checker: FanOut[Raw],
+    ping: FanOut[Raw],
+    workers: FanOut[Raw],
 ) -> _Replies:
     return _Replies(
-        BLOCK_SIZE.parsed(block_size),
-        OFFSET_CHECKER.parsed(offset_checker),
-        PING.parsed(ping),
-        WORKERS.parsed(workers),
+        BLOCK_SIZE.decoded(block_size),
+        OFFSET_CHECKER.decoded(offset_checker),
+        PING.decoded(ping),
+        WORKERS.decoded(workers),
     )
 
 
-def _lasting(pings: FanOut[PingRow]) -> Iterator[tuple[str, str]]:
+def _lasting(pings: FanOut[PingReply]) -> Iterator[tuple[str, str]]:
     """The keys of `FleetSnapshot.since`."""
     yield from ((failed.sender, "silent") for failed in pings.failed)
     for answer in pings.answers:
@@ -333,8 +334,10 @@ def _lasting(pings: FanOut[PingRow]) -> Iterator[tuple[str, str]]:
             yield answer.sender, answer.result.waiting_for.what
 
 
-def _assigned(offsets: FanOut[tuple[PartitionRow, ...]]) -> frozenset[tuple[str | None, int | None, str, int]]:
+def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
     """The partitions of each worker, and its generation: the reply to `member_leader` changes with that alone."""
     return frozenset(
-        (row.worker, row.generation, row.topic, row.partition) for answer in offsets.answers for row in answer.result
+        (answer.sender, row.generation, row.topic, row.partition)
+        for answer in offsets.answers
+        for row in answer.result.rows
     )

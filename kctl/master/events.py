@@ -5,36 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from kctl.rows.workers import EventRow
-from kctl_agent.wire import JsonObject
+from kctl_agent.replies.workers import Event
 
-__all__ = ["EventFeed", "FleetEvent"]
+__all__ = ["EventFeed"]
 
 KEPT = 500
 
 
-@dataclass(frozen=True, slots=True)
-class FleetEvent(EventRow):
-    """One thing that happened. What does not apply is None.
-
-    `kind` is `verdict`, `state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`,
-    `records_lost`, …).
-    """
-
-    worker: str | None = None
-
-    def to_json(self) -> JsonObject:
-        first = {"at": self.at, "kind": self.kind, "text": self.text, "worker": self.worker}
-        return first | EventRow.to_json(self)  # `super()` alone does not work in a dataclass with slots
-
-
 class EventFeed:
-    """Belongs to one event loop. Events are numbered from 1 in the life of a master."""
+    """Belongs to one event loop. Events are numbered from 1 in the life of a master; their kind is `verdict`, `state`,
+    `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
-        self._events: deque[tuple[int, FleetEvent]] = deque(maxlen=KEPT)
+        self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
         self._totals: Counter[str] = Counter()
         self._last = 0
         self._collections = 0
@@ -49,7 +33,7 @@ class EventFeed:
         """How many events of each kind there were."""
         return dict(self._totals)
 
-    def publish(self, events: Iterable[FleetEvent]) -> None:
+    def publish(self, events: Iterable[Event]) -> None:
         for event in events:
             self._last += 1
             self._events.append((self._last, event))
@@ -61,7 +45,7 @@ class EventFeed:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def since(self, number: int) -> list[tuple[int, FleetEvent]]:
+    def since(self, number: int) -> list[tuple[int, Event]]:
         """The kept events after that number, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.reduce import Freshness, PartitionRow
-from kctl.rows.storage import StorageStats
 from kctl.rpc.fan_out import Failed
+from kctl_agent.replies.block_size import StorageReply
 
 __all__ = ["BROKERS", "STALE_SECONDS", "gaps", "of_storage", "stale"]
 
@@ -38,7 +38,7 @@ def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
     return (Failed(BROKERS, "stale", _because(f"the brokers' offsets are {age_seconds:.0f} s old", brokers)),)
 
 
-def of_storage(storage: StorageStats) -> tuple[Failed, ...]:
+def of_storage(storage: StorageReply) -> tuple[Failed, ...]:
     """Whether what waits in a storage is of now."""
     age = storage.age_seconds
     if storage.error is None and (age is None or age <= STALE_SECONDS):

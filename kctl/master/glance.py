@@ -25,10 +25,10 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
         if row.lag or assessment.status not in _WELL
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(_WORST, rated))
-    return LagGlance(lag.total, len(lag.unknown), snapshot.group_assessment.lag_seconds, worst)
+    return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, worst)
 
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:
     row, assessment = snapshot.partitions[number], snapshot.assessments[number]
     status = assessment.status.value
-    return WorstPartition(row.topic, row.partition, status, row.lag, assessment.lag_seconds, assessment.reason)
+    return WorstPartition(row.topic, row.partition, status, assessment.reason, row.lag, assessment.lag_seconds)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Raw
+
 from kctl.master.snapshot import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
@@ -74,9 +76,7 @@ class Members:
             if rpc in _SERVED.get(kinds.get(name, "worker"), frozenset({rpc}))
         }
 
-    async def ask(
-        self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float
-    ) -> FanOut[JsonObject]:
+    async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
         """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from kctl.errors import OperationRefused
-from kctl.rows.workers import PauseRow
 from kctl_agent.paths import ENGINE_NAME
+from kctl_agent.replies.workers import Scope
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Pause", "Pauses"]
@@ -44,7 +44,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """As a worker gets it (`kctl_agent.operations.Scope`)."""
+        """As a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -92,9 +92,9 @@ class Pauses:
         draining = self.draining.get(name)
         return [*self.of(name), *([] if draining is None else [draining])]
 
-    def rows(self, name: str) -> tuple[PauseRow, ...]:
+    def rows(self, name: str) -> tuple[Scope, ...]:
         """The same for `kctl status`."""
-        return tuple(PauseRow(**scope) for scope in self.scopes(name))
+        return tuple(Scope(**scope) for scope in self.scopes(name))
 
     def at_start(self, name: str) -> JsonObject:
         """The part of a new process's settings that depends on the moment."""

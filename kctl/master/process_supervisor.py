@@ -197,7 +197,9 @@ class ProcessSupervisor:
             state=status.state.value,
             pid=self.pid,
             since_seconds=now - status.since,
-            restarts=MappingProxyType({name: status.restarts.get(cause, 0) for name, cause in _CAUSES.items()}),
+            restarts_by_cause=MappingProxyType(
+                {name: status.restarts.get(cause, 0) for name, cause in _CAUSES.items()}
+            ),
             next_try_seconds=None if status.next_try_at is None else max(status.next_try_at - now, 0.0),
             last_error=self._last_error,
             log=str(self.launch.log_path),

@@ -1,24 +1,27 @@
 """Replies of agents to one result that can be trusted to be whole or to name what it lacks.
 
-`COMMANDS` is the table: how a command's reply is parsed, reduced and shown. RPC and collector reduce by it alike.
+`COMMANDS` is the table: what a command's reply is, how it is reduced and shown. RPC and collector reduce by it alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Generic, TypeVar
+
+from msgspec import Raw
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
 from kctl.reduce import (
+    Answer,
     BrokerSnapshot,
     Freshness,
     PartitionRow,
     Reducer,
     block_size,
     describe,
-    encoded,
     kafka_lag,
     member_leader,
     metadata_brokers,
@@ -28,9 +31,15 @@ from kctl.reduce import (
     workers,
 )
 from kctl.reduce.offset_checker import Partitions
-from kctl.rows.storage import StorageStats
-from kctl.rpc import results
-from kctl.rpc.fan_out import Failed, FanOut
+from kctl.rows.workers import WorkerRow
+from kctl.rpc.fan_out import Failed, FanOut, typed
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.describe import MethodsReply
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokersReply, TopicsReply
+from kctl_agent.replies.partitions import PartitionsReply
+from kctl_agent.replies.ping import PingReply
 from kctl_agent.wire import JsonObject
 
 __all__ = [
@@ -60,28 +69,50 @@ class Command(Generic[R, T]):
     """What the fleet can be asked. `shown` is what of the reduced result is encoded."""
 
     name: str
-    parse: results.Parser[R]
+    reply: type[R]
     reduce: Reducer[R, T]
     shown: Callable[[T], Any] = _itself
 
-    def parsed(self, outcome: FanOut[JsonObject]) -> FanOut[R]:
+    def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
         """Pure and safe in any thread; of thousands of partitions it takes a while."""
-        return results.parsed(self.parse, outcome)
+        return typed(outcome, self.reply)
 
     def encoded(self, result: T) -> JsonObject:
         document: JsonObject = encoded(self.shown(result))
         return document
 
 
-BLOCK_SIZE = Command("block_size", results.storage, block_size.reduce)
-DESCRIBE = Command("describe", results.methods, describe.reduce)
-KAFKA_LAG = Command("kafka_lag", results.partitions, offset_checker.reduce, kafka_lag.totals)
-MEMBER_LEADER = Command("member_leader", results.member, member_leader.reduce)
-METADATA_BROKERS = Command("metadata_brokers", results.brokers, metadata_brokers.reduce)
-METADATA_TOPICS = Command("metadata_topics", results.topics, metadata_topics.reduce)
-OFFSET_CHECKER = Command("offset_checker", results.partitions, offset_checker.reduce)
-PING = Command("ping", results.ping, ping.reduce)
-WORKERS = Command("workers", results.worker, workers.reduce)
+def _partitions(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> Partitions:
+    return offset_checker.reduce([answer.of(_rows(answer)) for answer in answers], brokers)
+
+
+def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
+    return tuple(
+        PartitionRow(
+            row.topic,
+            row.partition,
+            row.start,
+            row.committed,
+            row.position,
+            row.end,
+            row.last_timestamp,
+            answer.sender,
+            row.generation,
+            inf if row.age_seconds is None else row.age_seconds,
+        )
+        for row in answer.result.rows
+    )
+
+
+BLOCK_SIZE = Command("block_size", StorageReply, block_size.reduce)
+DESCRIBE = Command("describe", MethodsReply, describe.reduce)
+KAFKA_LAG = Command("kafka_lag", PartitionsReply, _partitions, kafka_lag.totals)
+MEMBER_LEADER = Command("member_leader", MemberReply, member_leader.reduce)
+METADATA_BROKERS = Command("metadata_brokers", BrokersReply, metadata_brokers.reduce)
+METADATA_TOPICS = Command("metadata_topics", TopicsReply, metadata_topics.reduce)
+OFFSET_CHECKER = Command("offset_checker", PartitionsReply, _partitions)
+PING = Command("ping", PingReply, ping.reduce)
+WORKERS = Command("workers", WorkerRow, workers.reduce)
 
 COMMANDS: dict[str, Command[Any, Any]] = {
     command.name: command
@@ -115,7 +146,7 @@ def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot,
         result=result,
         asked=tuple(sorted([*answered, *(failure.sender for failure in failed)])),
         answered=answered,
-        failed=(*failed, *(of_storage(result) if isinstance(result, StorageStats) else ())),
+        failed=(*failed, *(of_storage(result) if isinstance(result, StorageReply) else ())),
         age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )

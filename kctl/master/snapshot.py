@@ -11,18 +11,16 @@ from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce import Freshness, GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import LagTotals, totals
-from kctl.reduce.member_leader import GroupMembers
-from kctl.reduce.metadata_brokers import BrokerRows
-from kctl.reduce.metadata_topics import TopicRows
+from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.ping import Pings
-from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageStats
-from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rows.workers import WorkerStatus
+from kctl.rows.lag import LagTotals
+from kctl.rows.members import GroupMembers
+from kctl.rows.verdict import Level, Verdict
+from kctl.rows.workers import Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.wire import JsonObject
 
 __all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcStats", "WorkerStatus"]
@@ -30,7 +28,7 @@ __all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcStats", "Worke
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
 
-_NOT_JUDGED = Verdict(Finding(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0))
+_NOT_JUDGED = Verdict(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0)
 T = TypeVar("T")
 
 
@@ -95,10 +93,10 @@ class FleetSnapshot:
     offset_checker: Reduced[Partitions] = Reduced(Partitions())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
     """Of the partitions of `offset_checker`, and as complete as they are."""
-    block_size: Reduced[StorageStats] = Reduced(StorageStats())
+    block_size: Reduced[StorageReply] = Reduced(StorageReply())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
-    metadata_brokers: Reduced[BrokerRows] = Reduced(BrokerRows())
-    metadata_topics: Reduced[TopicRows] = Reduced(TopicRows())
+    metadata_brokers: Reduced[BrokersReply] = Reduced(BrokersReply())
+    metadata_topics: Reduced[TopicsReply] = Reduced(TopicsReply())
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     """With the supervisor's view in each row."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from kctl.master.snapshot import Reduced, WorkerStatus
-from kctl.reduce.workers import Workers
-from kctl.rows.workers import with_statuses
+from kctl.rows.workers import Workers, with_statuses
 
 __all__ = ["with_supervisor"]
 

@@ -13,9 +13,9 @@ from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause
 from kctl.master.snapshot import WorkerStatus
-from kctl.rows.workers import PauseRow
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import printable_name
+from kctl_agent.replies.workers import Scope
 
 __all__ = ["Supervisor"]
 
@@ -32,7 +32,7 @@ class Supervisor:
         policies: Mapping[str, SupervisionPolicy],
         probe: Probe,
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
-        paused: Callable[[str], tuple[PauseRow, ...]] = lambda _: (),
+        paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
         """`policies` by the kind of process. `at_start` gives the settings of a new process beyond its launch's;
         `paused` what it shall not read."""

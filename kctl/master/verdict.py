@@ -15,9 +15,11 @@ from typing import NamedTuple
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot, WorkerStatus
 from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rows.workers import AgentState, PingRow, WaitingRow, WorkerRow
+from kctl.rows.workers import AgentState, WorkerRow
 from kctl.status import Status
 from kctl_agent.messages import number_of
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import WaitingFor
 
 __all__ = ["Verdicts", "judge"]
 
@@ -62,13 +64,13 @@ class Verdicts:
         snapshot = self.latest()
         if snapshot is None:
             what = "the first collection is not finished yet"
-            return Verdict(Finding(Level.UNKNOWN, "master", what, self.started_at))
+            return Verdict(Level.UNKNOWN, "master", what, self.started_at)
         if self.clock() - snapshot.taken_at > max(self.max_age_seconds, 4 * snapshot.collect_seconds):
             since = snapshot.taken_at_unix
             reason = f"no data since {_moment(since)}: the master collects no more"
             main = snapshot.verdict.main
             also = (() if main.level is Level.OK else (main,)) + snapshot.verdict.also
-            return Verdict(Finding(Level.UNKNOWN, "master", reason, since), also)
+            return Verdict(Level.UNKNOWN, "master", reason, since, also)
         return snapshot.verdict
 
 
@@ -88,12 +90,12 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     ]
     if not found:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
-        return Verdict(Finding(Level.OK, "fleet", f"all runs; {snapshot.group_assessment.reason}", since))
+        return Verdict(Level.OK, "fleet", f"all runs; {snapshot.group_assessment.reason}", since)
     found.sort(key=lambda each: -each.level.severity)
     main, *also = (
         _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in found
     )
-    return Verdict(main, tuple(also))
+    return Verdict.of(main, tuple(also))
 
 
 def _finding(found: _Found, since: float) -> Finding:
@@ -158,7 +160,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
             yield _Found(level, what, f"{len(those)} of {of} have waited for the {what}", those[0][1])
 
 
-def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingRow | None:
+def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
     """For long; the first seconds of an outage may be a coordinator that moves."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
@@ -191,7 +193,7 @@ def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, 
 
 def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
     is_starting = "starting" in (status.state, None if row is None else row.state)
-    return is_starting and status.restarts_total == 0
+    return is_starting and status.restarts == 0
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
@@ -210,14 +212,14 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"
-    if row.state is AgentState.STARTING:
+    if row.state == AgentState.STARTING:
         return f"{name} is starting"
-    if row.state is AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
+    if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
         return f"{name}: {row.last_error or 'it has failed'}"
     return None
 
 
-def _main_thread_age(pings: Iterable[PingRow], name: str) -> float:
+def _main_thread_age(pings: Iterable[PingReply], name: str) -> float:
     return next((ping.main_thread_age_seconds or 0.0 for ping in pings if ping.name == name), 0.0)
 
 

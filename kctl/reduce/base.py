@@ -39,6 +39,10 @@ class Answer(Generic[R]):
     result: R
     age_seconds: float
 
+    def of(self, part: T) -> Answer[T]:
+        """Only that part of the result."""
+        return Answer(self.sender, part, self.age_seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.rows.storage import StorageRow, StorageStats
+from kctl_agent.replies.block_size import StorageReply
 
 __all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> StorageStats:
+def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
     """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
-    rows: list[Answer[tuple[StorageRow, ...]]] = [
+    rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(answer.sender, (answer.result,), max(answer.age_seconds, _age(answer.result))) for answer in answers
     ]
     known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
-    return StorageStats(
+    return StorageReply(
         pending=_sum([row.pending for row in known]),
         delayed=_sum([row.delayed for row in known]),
         processing=_sum([row.processing for row in known]),
@@ -34,7 +34,7 @@ def reduce(answers: Sequence[Answer[StorageRow]], _brokers: BrokerSnapshot) -> S
     )
 
 
-def _age(row: StorageRow) -> float:
+def _age(row: StorageReply) -> float:
     """Of several that count one storage the one counts that has done so last."""
     if row.age_seconds is None:
         return inf if row.error else 0.0

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.rows.methods import MethodRow
+from kctl_agent.replies.describe import MethodsReply
 
-__all__ = ["Methods", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class Methods:
-    methods: tuple[MethodRow, ...] = ()
-    """Sorted by method."""
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[tuple[MethodRow, ...]]], _brokers: BrokerSnapshot) -> Methods:
-    """A union by method; the newest answer wins."""
-    methods = newest_rows(answers, lambda row: row.method)
-    return Methods(tuple(methods[name] for name in sorted(methods)))
+def reduce(answers: Sequence[Answer[MethodsReply]], _brokers: BrokerSnapshot) -> MethodsReply:
+    """A union by method, sorted; the newest answer wins."""
+    methods = newest_rows([answer.of(answer.result.methods) for answer in answers], attrgetter("method"))
+    return MethodsReply(tuple(methods[name] for name in sorted(methods)))

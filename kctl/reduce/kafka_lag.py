@@ -8,7 +8,8 @@ from kctl.reduce import offset_checker
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import PartitionRow, TopicPartition
+from kctl.rows.partitions import PartitionRow
+from kctl_agent.replies.topic_partition import TopicPartition
 
 __all__ = ["LagTotals", "reduce", "totals"]
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from operator import attrgetter
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.members import GroupMembers, MemberRow
+from kctl_agent.replies.member_leader import MemberReply
 
-__all__ = ["GroupMembers", "reduce"]
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[MemberRow]], _brokers: BrokerSnapshot) -> GroupMembers:
+def reduce(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
     """A worker that has not joined yet is listed without ids, and has no part in leader and generation."""
-    members = [answer.result for answer in per_sender(answers)]
-    generations = {member.generation for member in members if member.generation is not None}
-    leaders = {member.leader for member in members if member.leader is not None}
+    newest = per_sender(answers)
+    generations = {each.result.generation for each in newest if each.result.generation is not None}
+    leaders = {each.result.leader for each in newest if each.result.leader is not None}
     return GroupMembers(
         leader=next(iter(leaders)) if len(leaders) == 1 else None,
         generation=max(generations, default=None),
         agreed=len(generations) <= 1 and len(leaders) <= 1,
-        members=tuple(replace(member, partitions=tuple(sorted(member.partitions))) for member in members),
+        members=tuple(_member(each.sender, each.result) for each in newest),
     )
+
+
+def _member(worker: str, reply: MemberReply) -> MemberRow:
+    partitions = tuple(sorted(reply.partitions, key=attrgetter("topic", "partition")))
+    return MemberRow(reply.member_id, worker, reply.is_leader, reply.generation, partitions)

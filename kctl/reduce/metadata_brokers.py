@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.rows.cluster import BrokerRow
+from kctl_agent.replies.metadata import BrokersReply
 
-__all__ = ["BrokerRows", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRows:
-    rows: tuple[BrokerRow, ...] = ()
-    """Sorted by node id."""
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[tuple[BrokerRow, ...]]], _brokers: BrokerSnapshot) -> BrokerRows:
-    """A union by node id; the newest answer wins."""
-    brokers = newest_rows(answers, lambda row: row.node_id)
-    return BrokerRows(tuple(brokers[node_id] for node_id in sorted(brokers)))
+def reduce(answers: Sequence[Answer[BrokersReply]], _brokers: BrokerSnapshot) -> BrokersReply:
+    """A union by node id, sorted; the newest answer wins."""
+    brokers = newest_rows([answer.of(answer.result.rows) for answer in answers], attrgetter("node_id"))
+    return BrokersReply(tuple(brokers[node_id] for node_id in sorted(brokers)))

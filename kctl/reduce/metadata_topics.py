@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
-from kctl.rows.cluster import TopicRow
+from kctl_agent.replies.metadata import TopicsReply
 
-__all__ = ["TopicRows", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRows:
-    rows: tuple[TopicRow, ...] = ()
-    """Sorted by topic and partition."""
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[tuple[TopicRow, ...]]], _brokers: BrokerSnapshot) -> TopicRows:
-    """A union by topic and partition; the newest answer wins."""
-    partitions = newest_rows(answers, lambda row: row[:2])
-    return TopicRows(tuple(partitions[key] for key in sorted(partitions)))
+def reduce(answers: Sequence[Answer[TopicsReply]], _brokers: BrokerSnapshot) -> TopicsReply:
+    """A union by topic and partition, sorted; the newest answer wins."""
+    partitions = newest_rows([answer.of(answer.result.rows) for answer in answers], attrgetter("topic", "partition"))
+    return TopicsReply(tuple(partitions[key] for key in sorted(partitions)))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.rows.workers import PingRow
+from kctl.rows.workers import Pings
+from kctl_agent.replies.ping import PingReply
 
-__all__ = ["Pings", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pings:
-    rows: tuple[PingRow, ...] = ()
-    """Sorted by name."""
+__all__ = ["reduce"]
 
 
-def reduce(answers: Sequence[Answer[PingRow]], _brokers: BrokerSnapshot) -> Pings:
-    return Pings(tuple(answer.result for answer in per_sender(answers)))
+def reduce(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
+    """Each is named as its socket, whatever name it gives itself."""
+    return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))

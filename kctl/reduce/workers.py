@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.rows.workers import WorkerRow
+from kctl.rows.workers import WorkerRow, Workers
 
-__all__ = ["Workers", "reduce"]
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    rows: tuple[WorkerRow, ...] = ()
-    """Sorted by name."""
+__all__ = ["reduce"]
 
 
 def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Each worker's own row, with the age of its reply."""
-    return Workers(tuple(replace(answer.result, age_seconds=answer.age_seconds) for answer in per_sender(answers)))
+    """Each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and
+    without a supervisor: that is for the master to add."""
+    return Workers(
+        tuple(
+            replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)
+            for answer in per_sender(answers)
+        )
+    )

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kctl.rows import fields
-from kctl.rows.fields import TEXT, WHOLE, BadResult
 from kctl_agent.wire import JsonObject
 
-__all__ = [
-    "PartitionRow",
-    "ResetPolicy",
-    "TopicPartition",
-    "topic_partition",
-    "topic_partitions",
-]
+__all__ = ["PartitionRow", "ResetPolicy"]
 
 
 class ResetPolicy(StrEnum):
@@ -26,14 +16,6 @@ class ResetPolicy(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def to_json(self) -> JsonObject:
-        return {"topic": self.topic, "partition": self.partition}
 
 
 class PartitionRow(NamedTuple):
@@ -91,22 +73,3 @@ class PartitionRow(NamedTuple):
             "worker": self.worker,
             "age_seconds": self.age_seconds,
         }
-
-
-_COLUMNS = {"topic": TEXT, "partition": WHOLE}
-_topic_partition: Callable[[tuple[Any, ...]], TopicPartition] = partial(tuple.__new__, TopicPartition)
-"""Without a step in Python: of a group that has committed nothing there may be a hundred thousand."""
-
-
-def topic_partitions(row: JsonObject, name: str) -> tuple[TopicPartition, ...]:
-    return tuple(map(_topic_partition, zip(*fields.columns(row, name, _COLUMNS), strict=True)))
-
-
-def topic_partition(row: JsonObject) -> TopicPartition:
-    topic = fields.text(row, "topic")
-    if topic is None:
-        raise BadResult('"topic" is not a text')
-    partition = fields.whole(row, "partition")
-    if partition is None:
-        raise BadResult('"partition" is not a whole number')
-    return TopicPartition(topic, partition)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from kctl.rows import fields
-from kctl.rows.fields import BadResult
-from kctl_agent.wire import JsonObject
+from msgspec import Struct
 
-__all__ = ["Finding", "Level", "Verdict", "verdict_of"]
+__all__ = ["Finding", "Level", "Verdict"]
 
 
 class Level(StrEnum):
@@ -36,8 +33,7 @@ class Level(StrEnum):
 _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is wrong with a fleet, or that nothing is."""
 
     level: Level
@@ -49,41 +45,21 @@ class Finding:
     since: float
     """Unix seconds."""
 
-    def to_json(self) -> JsonObject:
-        return {"level": self.level.value, "about": self.about, "reason": self.reason, "since": self.since}
 
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Finding, frozen=True):
     """The gravest finding, and the others, the gravest first."""
 
-    main: Finding
     also: tuple[Finding, ...] = ()
 
     @property
-    def level(self) -> Level:
-        return self.main.level
+    def main(self) -> Finding:
+        """The gravest without the others."""
+        return Finding(self.level, self.about, self.reason, self.since)
 
     @property
     def sentence(self) -> str:
-        return f"{self.level}: {self.main.reason}"
+        return f"{self.level}: {self.reason}"
 
-    def to_json(self) -> JsonObject:
-        return {**self.main.to_json(), "also": [each.to_json() for each in self.also]}
-
-
-def verdict_of(result: JsonObject) -> Verdict:
-    """The one in a master's answer."""
-    return Verdict(_finding(result), tuple(map(_finding, fields.objects(result, "also") or ())))
-
-
-def _finding(value: JsonObject) -> Finding:
-    level = fields.required(fields.text(value, "level"), "level")
-    if level not in _SEVERITY:
-        raise BadResult('"level" is not one of this release')
-    return Finding(
-        Level(level),
-        fields.required(fields.text(value, "about"), "about"),
-        fields.required(fields.text(value, "reason"), "reason"),
-        fields.required(fields.number(value, "since"), "since"),
-    )
+    @classmethod
+    def of(cls, main: Finding, also: tuple[Finding, ...] = ()) -> Verdict:
+        return cls(main.level, main.about, main.reason, main.since, also)

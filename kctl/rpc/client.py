@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted
+from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, BrokenFrame
-from kctl_agent.messages import Reply, Request
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode
+from kctl_agent.messages import Request
+from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, encode
 
 __all__ = ["call"]
 
@@ -34,7 +35,7 @@ def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
             _connect(connection, socket_path, timeout_seconds)
             connection.settimeout(_remaining(deadline))
             connection.sendall(encode(request.to_json(), MAX_REQUEST_BYTES))
-            return Reply.parse(_receive(connection, deadline))
+            return _receive(connection, deadline)
         except (TimeoutError, BlockingIOError):
             raise AgentTimeout(f"the master at {socket_path} did not answer within {timeout_seconds:g} s") from None
         except (ConnectionResetError, BrokenPipeError, BrokenFrame):
@@ -57,15 +58,15 @@ def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> N
         raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user") from None
 
 
-def _receive(connection: socket.socket, deadline: float) -> JsonObject:
-    decoder = Decoder(MAX_REPLY_BYTES)
+def _receive(connection: socket.socket, deadline: float) -> Reply:
+    decoder = FrameDecoder(MAX_REPLY_BYTES, reply_of)
     while True:
         connection.settimeout(_remaining(deadline))
         data = connection.recv(_CHUNK_BYTES)
         if not data:
             raise BrokenFrame("no whole reply")
-        for message in decoder.feed(data):
-            return message
+        for reply in decoder.feed(data):
+            return reply
 
 
 def _remaining(deadline: float) -> float:

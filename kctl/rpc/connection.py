@@ -6,9 +6,9 @@ import asyncio
 import socket
 from pathlib import Path
 
+from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
-from kctl_agent.messages import Reply
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder
+from kctl_agent.wire import MAX_REPLY_BYTES, FrameDecoder
 
 __all__ = ["Connection", "connect"]
 
@@ -20,7 +20,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._decoder = Decoder(MAX_REPLY_BYTES)
+        self._decoder = FrameDecoder(MAX_REPLY_BYTES, reply_of)
         self._unsent: list[bytes] = []
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
         self._broken: AgentError | None = None
@@ -63,8 +63,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for message in self._decoder.feed(data):
-                self._answered(Reply.parse(message))
+            for reply in self._decoder.feed(data):
+                self._answered(reply)
             if self._decoder.error is not None:
                 raise self._decoder.error
         except AgentError as error:

@@ -17,9 +17,10 @@ import pytest
 from kafka import KafkaAdminClient
 
 from kctl.rpc.client import call
+from kctl.rpc.reply import Reply
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.messages import Reply, Request, Role, reducer_method, wire_method
+from kctl_agent.messages import Request, Role, reducer_method, wire_method
 from tests.conftest import eventually
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")

@@ -19,15 +19,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kctl_agent.commands import COMMANDS, operation_commands, ping_of, with_describe
-from kctl_agent.operations import Inbox, Operation, Outcome, Scope, is_paused
+from kctl_agent.operations import Inbox, Operation, Outcome, is_paused, scope_of
 from kctl_agent.process import parent_watch
 from kctl_agent.process.stop import Stop
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.workers import Scope, WorkerReply
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import PartitionStats, Snapshot, StorageUsage, WorkStats
+from kctl_agent.snapshot import Snapshot
 
 END = 100
 
@@ -82,28 +86,23 @@ class StandIn:
 
     def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        stats = PartitionStats(
-            topic=self.topic,
-            partition=self.partition,
-            start=0,
-            committed=40,
-            position=self.position,
-            end=END,
-            last_timestamp=None,
-            taken_at=now,
-            paused=self.is_paused,
+        partition = PartitionReply(
+            self.topic, self.partition, 0, 40, self.position, END, END - 40, generation=0, age_seconds=0.0
+        )
+        worker = replace(
+            WorkerReply.starting(self.name, "worker"),
+            state=self.state,
+            state_seconds=now - self.started_at,
+            uptime_seconds=now - self.started_at,
+            batches_total=self.batches,
+            paused=self.inbox.paused,
         )
         return Snapshot(
-            name=self.name,
-            kind="worker",
-            state=self.state,
-            state_since=self.started_at,
-            started_at=self.started_at,
-            published_at=now,
-            partitions=(stats,),
-            storage=StorageUsage(identity="file:/stand-in", pending=7, processing=0, dead=0, bytes=70),
-            work=WorkStats(batches_total=self.batches),
-            paused=self.inbox.paused,
+            now,
+            worker,
+            partitions=(partition,),
+            not_read=frozenset([(self.topic, self.partition)] if self.is_paused else ()),
+            storage=StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0),
         )
 
 
@@ -132,7 +131,7 @@ def main() -> int:
     grandchild = subprocess.Popen(
         [sys.executable, "-c", "import signal; signal.pause()"], process_group=0, stdin=subprocess.DEVNULL
     )
-    scopes = [Scope.parse(each) for each in settings.get("paused", ())]
+    scopes = [scope_of(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
     commands = with_describe(
         {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, can_seek=True)}

@@ -19,14 +19,13 @@ from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
-from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.ping import Pings
-from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageStats, TableStats
-from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rows.workers import CommitStats, SinkerStats, WorkerRow
+from kctl.rows.members import GroupMembers
+from kctl.rows.verdict import Level, Verdict
+from kctl.rows.workers import Pings, WorkerRow, Workers
 from kctl.status import Assessment, Status
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.prometheus import Page, Prometheus, require, serving
@@ -74,14 +73,14 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     lost = {"records_lost": tick, "storage_rolled_back": tick} if is_sick else {}
     full = "900 messages wait, and storage.limit is 900" if is_sick else None
     small_files, last_commit = (20_000, 7200.0) if is_sick else (5, 1.0)
-    stored = StorageStats(
+    stored = StorageReply(
         pending=900 if is_sick else 5,
         processing=0,
         dead=7 if is_sick else 0,
         bytes=10_000,
         limit=1000,
         full=full,
-        table=TableStats(tick, 1000 * tick, 30_000, small_files, last_commit),
+        table=TableReply(tick, 1000 * tick, 30_000, small_files, last_commit),
     )
     asked = ("worker-0", "sinker-0")
     answered = asked[1:] if is_sick else asked
@@ -111,7 +110,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
         events_total={"rebalance": tick, **lost},
         memory_limit_bytes={"worker-0": 1000},
-        verdict=Verdict(Finding(Level.FAILING if is_sick else Level.OK, "brokers", "no broker answers", 0.0)),
+        verdict=Verdict(Level.FAILING if is_sick else Level.OK, "brokers", "no broker answers", 0.0),
     )  # fmt: skip
 
 

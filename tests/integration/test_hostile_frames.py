@@ -26,13 +26,14 @@ GROWTH_BYTES = 8 << 20
 SERVE = """
 import logging, sys, time
 from pathlib import Path
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import PartitionStats, Snapshot
-now = time.monotonic()
-rows = tuple(PartitionStats("orders", number, 0, 10, 12, 20, None, now) for number in range(50))
+from kctl_agent.snapshot import Snapshot
+rows = tuple(PartitionReply("orders", number, 0, 10, 12, 20) for number in range(50))
 logging.basicConfig(level=logging.DEBUG, filename=sys.argv[2])
 with AgentServer(Path(sys.argv[1]), "worker-0", frame_timeout_seconds=1.0) as server:
-    server.publish(Snapshot("worker-0", "worker", "running", now, now, now, partitions=rows))
+    server.publish(Snapshot(time.monotonic(), WorkerReply.starting("worker-0", "worker"), partitions=rows))
     print("ready", flush=True)
     sys.stdin.read()
 """

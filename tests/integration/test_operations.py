@@ -20,7 +20,7 @@ import pytest
 import tomli_w
 
 from kctl.config.document import read_document
-from kctl_agent.messages import Reply
+from kctl.rpc.reply import Reply
 from tests.integration.conftest import Master
 
 pytestmark = pytest.mark.real

@@ -15,11 +15,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from kctl.http import HttpServer
-from kctl.master.events import EventFeed, FleetEvent
+from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
+from kctl_agent.replies.workers import Event
 from tests.browser import browser, require_browser
 from tests.conftest import new_threads
 from tests.fleet_snapshot import NOW, UNIX, healthy, judged, partition, serving, snapshot, source_of
@@ -67,7 +68,7 @@ class Site:
         server: HttpServer = self._server
         return server.url
 
-    def collect(self, latest: FleetSnapshot, *events: FleetEvent) -> None:
+    def collect(self, latest: FleetSnapshot, *events: Event) -> None:
         """A new snapshot, and what happened."""
         self.latest = replace(latest, sequence=self.latest.sequence + 1)
         self._loop.call_soon_threadsafe(self._feed.publish, events)
@@ -143,7 +144,7 @@ Opened = tuple[Site, webdriver.Chrome]
 @pytest.mark.shows("the page in Chromium: numbers, live, lost connection, keyboard, themes, no markup from outside")
 def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
-    site.collect(site.latest, FleetEvent(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
+    site.collect(site.latest, Event(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
     eventually(lambda: "generation 2 -> 3" in text(page, "events"))
 
     assert (text(page, "title"), text(page, "status"), text(page, "reason")) == (
@@ -278,7 +279,7 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
     evil = "<img src=x onerror=document.title='broken'>"
     bad = Assessment(Status.WARN, evil)
 
-    site.collect(judged(replace(site.latest, group=evil, group_assessment=bad)), FleetEvent(UNIX, evil, evil))
+    site.collect(judged(replace(site.latest, group=evil, group_assessment=bad)), Event(UNIX, evil, evil))
 
     eventually(lambda: evil in text(page, "also"))
     assert text(page, "title") == f"main / {evil}"

@@ -22,8 +22,8 @@ from kctl.config.storage import storage_settings
 from kctl.master import upkeep
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.upkeep import UPKEEP_COMMAND, Upkeep
-from kctl.reduce.kafka_lag import LagTotals
-from kctl.rows.storage import StorageStats, TableStats
+from kctl.rows.lag import LagTotals
+from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.upkeep import LEAST_FILES
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offsets, opened
@@ -31,7 +31,7 @@ from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offset
 QUIET = FleetSnapshot("main", "g", 0.0, 0.0, (), {}, {})
 QUIET = replace(
     QUIET,
-    block_size=Reduced(StorageStats(table=TableStats(small_files=LEAST_FILES))),
+    block_size=Reduced(StorageReply(table=TableReply(small_files=LEAST_FILES))),
     kafka_lag=LagTotals(0),
 )
 DAY = 86_400.0

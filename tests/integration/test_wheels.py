@@ -19,11 +19,11 @@ from pathlib import Path
 for module in sys.argv[1:]:
     importlib.import_module(module)
 import kctl_agent
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.server import AgentServer
 from kctl_agent.snapshot import Snapshot
-started = time.monotonic()
 with AgentServer(Path("run"), "guest") as agent:
-    agent.publish(Snapshot("guest", "worker", "running", started, started, time.monotonic()))
+    agent.publish(Snapshot(time.monotonic(), WorkerReply.starting("guest", "worker")))
     assert Path("run/guest.sock").is_socket()
 named = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
 print(sorted(name for name in named if not name.startswith("_")), Path(kctl_agent.__file__).parent)

@@ -18,8 +18,8 @@ from kctl.cli.app import build
 from kctl.config.reference import reference
 from kctl.errors import KctlError
 from kctl.exporter.compatible import COMPATIBLE
-from kctl.reduce import REDUCERS
-from kctl_agent.commands import COMMANDS
+from kctl.master.reduction import COMMANDS
+from kctl_agent.commands import COMMANDS as OF_AGENTS
 from kctl_agent.errors import AgentError
 from tests.replies import reduced_json
 
@@ -132,7 +132,7 @@ def test_the_options_before_any_command_are_documented() -> None:
 def test_every_rpc_command_is_documented_with_the_fields_of_its_result() -> None:
     rows = rows_of("commands.md")
 
-    assert COMMANDS.keys() <= rows.keys()
-    for name in REDUCERS:
+    assert OF_AGENTS.keys() <= rows.keys()
+    for name in COMMANDS:
         missing = [field for field in reduced_json(name, []) if f"`{field}`" not in rows[name][1]]
         assert not missing, name

@@ -13,7 +13,7 @@ import yaml
 
 from kctl.cli.app import build
 from kctl.exporter import METRICS
-from kctl.reduce import REDUCERS
+from kctl.master.reduction import COMMANDS
 from tests.prometheus import require
 from tests.promql import aggregations, labels, selectors
 
@@ -156,4 +156,4 @@ def test_every_command_of_a_runbook_is_one_of_kctl(page: Path) -> None:
         options = {option for each in known[name].params for option in each.opts}
         assert {word for word in words if word.startswith("-")} <= options, (line or inline, options)
         if name == ("rpc",):
-            assert words[1] in REDUCERS
+            assert words[1] in COMMANDS

@@ -11,10 +11,14 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from kctl_agent.snapshot import MemberInfo, PartitionStats, Snapshot, WorkStats
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.partitions import PartitionReply, lag_of
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import WorkerReply
+from kctl_agent.snapshot import Snapshot
 
 __all__ = ["Queries", "offsets_of", "sources_of"]
 
@@ -146,38 +150,38 @@ class Queries:
             last = max((query for _, query in queries), key=lambda query: query.batch_id or -1, default=None)
             state = "idle" if last is None else last.state
             rates = [query.rows_per_second for _, query in queries if query.rows_per_second is not None]
-            return Snapshot(
-                name=self._name,
-                kind="attached",
+            worker = replace(
+                WorkerReply.starting(self._name, "attached"),
                 state=state,
-                state_since=self._started_at if last is None else last.since,
-                started_at=self._started_at,
-                published_at=now,
-                member=None if self._group is None else MemberInfo(self._group, "none"),
-                partitions=tuple(self._partition(each, offset) for each, offset in sorted(positions.items())),
-                work=WorkStats(
-                    query_id=",".join(id_ for id_, _ in queries) or None,
-                    batch_id=None if last is None else last.batch_id,
-                    last_batch_seconds=None if last is None else last.seconds,
-                    last_batch_rows=None if last is None else last.rows,
-                    rows_per_second=sum(rates) if rates else None,
-                    rows_total=sum(query.rows_total for _, query in queries),
-                    batches_total=sum(query.batches_total for _, query in queries),
-                    last_error=self._error,
-                ),
+                state_seconds=now - (self._started_at if last is None else last.since),
+                uptime_seconds=now - self._started_at,
+                query_id=",".join(id_ for id_, _ in queries) or None,
+                batch_id=None if last is None else last.batch_id,
+                last_batch_seconds=None if last is None else last.seconds,
+                last_batch_rows=None if last is None else last.rows,
+                rows_per_second=sum(rates) if rates else None,
+                rows_total=sum(query.rows_total for _, query in queries),
+                batches_total=sum(query.batches_total for _, query in queries),
+                last_error=self._error,
+            )
+            age = None if self._ends_at is None else max(now - self._ends_at, 0.0)
+            names = sorted(positions)
+            return Snapshot(
+                now,
+                worker,
+                member=None if self._group is None else self._member(self._group, names),
+                partitions=tuple(self._partition(each, positions[each], age) for each in names),
             )
 
-    def _partition(self, partition: Partition, position: int) -> PartitionStats:
-        return PartitionStats(
-            topic=partition[0],
-            partition=partition[1],
-            start=self._starts.get(partition),
-            committed=self._committed.get(partition, position),
-            position=position,
-            end=self._ends.get(partition),
-            last_timestamp=None,
-            taken_at=self._ends_at,
-        )
+    def _member(self, group: str, names: Iterable[Partition]) -> MemberReply:
+        assigned = tuple(TopicPartition(*each) for each in names)
+        return MemberReply(worker=self._name, group=group, assignor="none", partitions=assigned)
+
+    def _partition(self, partition: Partition, position: int, age: float | None) -> PartitionReply:
+        start, end = self._starts.get(partition), self._ends.get(partition)
+        committed = self._committed.get(partition, position)
+        lag = lag_of(start, committed, position, end)
+        return PartitionReply(*partition, start, committed, position, end, lag, age_seconds=age)
 
 
 def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import is_plain_number, printable_name, wire_method
+from kctl_agent.replies.describe import Param
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
-__all__ = ["Answer", "Command", "Param", "ParamType", "check_params"]
+__all__ = ["Answer", "Command", "check_params"]
 
 Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 """(snapshot, checked params, now by `time.monotonic()`) -> result. It runs on the agent's thread and must not wait."""
 
-ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"]
-
-_PYTHON_TYPES: Final[dict[ParamType, tuple[type, ...]]] = {
+_PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
     "boolean": (bool,),
     "array": (list,),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """One parameter of a command, as the caller writes it in `params`."""
-
-    name: str
-    type: ParamType
-    summary: str
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)

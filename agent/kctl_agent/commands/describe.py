@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kctl_agent.commands.base import Command
+from kctl_agent.replies.describe import Method, MethodsReply
+from kctl_agent.replies.encode import encoded
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
@@ -16,7 +18,8 @@ def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
     table = dict(commands)
 
     def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-        return {"methods": [_described(command) for _, command in sorted(table.items())]}
+        document: JsonObject = encoded(MethodsReply(tuple(_described(each) for _, each in sorted(table.items()))))
+        return document
 
     table["describe"] = Command(
         "describe",
@@ -28,15 +31,5 @@ def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
     return table
 
 
-def _described(command: Command) -> JsonObject:
-    return {
-        "method": command.method,
-        "rpc": command.name,
-        "summary": command.summary,
-        "params": [
-            {"name": param.name, "type": param.type, "required": param.required, "summary": param.summary}
-            for param in command.params
-        ],
-        "deadline_ms": command.deadline_ms,
-        "changes": command.changes,
-    }
+def _described(command: Command) -> Method:
+    return Method(command.method, command.name, command.summary, command.params, command.deadline_ms, command.changes)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kctl_agent.commands.base import Command, Param
+from kctl_agent.commands.base import Command
 from kctl_agent.errors import BadParams
+from kctl_agent.replies.describe import Param
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from kctl_agent.commands.base import Answer, Command, Param
+from kctl_agent.commands.base import Answer, Command
 from kctl_agent.commands.log_level import LOG_LEVEL
 from kctl_agent.commands.stack_dump import STACK_DUMP
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import printable_name
-from kctl_agent.operations import Inbox, Operation, Outcome, Scope
+from kctl_agent.operations import Inbox, Operation, Outcome, scope_of
+from kctl_agent.replies.describe import Param
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
@@ -26,7 +27,7 @@ def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
     commands = [
         Command(
             "pause",
-            accepting(inbox, "pause", lambda params: inbox.pause([Scope.parse(each) for each in params["scopes"]])),
+            accepting(inbox, "pause", lambda params: inbox.pause([scope_of(each) for each in params["scopes"]])),
             "read exactly what these scopes leave, until the next `pause`; none: resume",
             (
                 OPERATION_ID,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from kctl_agent import __version__
 from kctl_agent.commands.base import Command
 from kctl_agent.operations import Inbox
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.ping import PingReply
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
 
@@ -19,34 +21,32 @@ _OLD_SECONDS = 15.0
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """Which process answers, and what a supervisor judges it by.
-
-    `lag` over all partitions that it may read, null while it is not known; `progress`, which rises with each batch and,
-    while one runs for long, with what it has stored; `main_thread_age_seconds`, since the last turn of the main thread,
-    null where nobody measures it; `waiting_for`, the outage that it waits for, null while there is none.
-    """
-    return {
-        "name": snapshot.name,
-        "pid": os.getpid(),
-        "version": __version__,
-        "state": snapshot.state,
-        "batches_total": snapshot.work.batches_total,
-        "lag": _lag(snapshot, now),
-        "progress": snapshot.work.progress,
-        "main_thread_age_seconds": None if taken_at is None else max(now - taken_at, 0.0),
-        "waiting_for": None if snapshot.waiting_for is None else asdict(snapshot.waiting_for),
-    }
+    """Which process answers; `taken_at` is the last turn of its main thread."""
+    worker = snapshot.worker
+    document: JsonObject = encoded(
+        PingReply(
+            os.getpid(),
+            worker.name,
+            __version__,
+            worker.state,
+            worker.batches_total,
+            _lag(snapshot, now),
+            snapshot.progress,
+            None if taken_at is None else max(now - taken_at, 0.0),
+            worker.waiting_for,
+        )
+    )
+    return document
 
 
 def _lag(snapshot: Snapshot, now: float) -> int | None:
-    not_read = {(topic, partition) for topic, partition, _ in (*snapshot.work.left_out, *snapshot.work.isolated)}
-    total = 0
-    for stats in snapshot.partitions:
-        if stats.paused or (stats.topic, stats.partition) in not_read:
+    total, oldest = 0, _OLD_SECONDS - (now - snapshot.published_at)
+    for row in snapshot.partitions:
+        if (row.topic, row.partition) in snapshot.not_read:
             continue
-        if stats.taken_at is None or now - stats.taken_at > _OLD_SECONDS or stats.lag is None:
+        if row.age_seconds is None or row.age_seconds > oldest or row.lag is None:
             return None
-        total += stats.lag
+        total += row.lag
     return total if snapshot.partitions else None
 
 

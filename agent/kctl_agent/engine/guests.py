@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.paths import ProcessIdentity, is_alive
-from kctl_agent.snapshot import EngineStats
+from kctl_agent.replies.workers import EngineStats
 from kctl_agent.spark.own_gateway import OwnGateways
 
 if TYPE_CHECKING:

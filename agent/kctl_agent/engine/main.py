@@ -12,8 +12,7 @@ import logging
 import os
 import threading
 
-from kctl_agent.commands import COMMANDS, Command, ping_of
-from kctl_agent.commands.base import Param
+from kctl_agent.commands import COMMANDS, Command, Param, ping_of
 from kctl_agent.commands.log_level import LOG_LEVEL
 from kctl_agent.commands.operations import OPERATION_ID, accepting, outcome_command
 from kctl_agent.commands.stack_dump import STACK_DUMP

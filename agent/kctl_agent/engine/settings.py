@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from kctl_agent.operations import Scope
 from kctl_agent.process.bootstrap import fitting
+from kctl_agent.replies.workers import Scope
 from kctl_agent.spark.settings import SparkSettings
 
 __all__ = ["EngineSettings", "parse"]

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from kctl_agent.operations import Inbox
 from kctl_agent.process.stats import ProcessStats
+from kctl_agent.replies.workers import EngineStats
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import EngineStats, Snapshot
+from kctl_agent.snapshot import Snapshot
 
 __all__ = ["EngineProcessStats"]
 
@@ -25,6 +26,6 @@ class EngineProcessStats(ProcessStats):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            common = self._common("engine", None)
-            work = replace(common.work, rows_per_second=None)  # it reads nothing itself
-            return replace(common, work=work, engine=self._engine)
+            common = self._common("engine")
+            # it reads nothing itself
+            return replace(common, worker=replace(common.worker, rows_per_second=None, engine=self._engine))

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from kctl_agent.kafka_errors import is_of_kafka
 from kctl_agent.process.stats import ProcessStats
 from kctl_agent.process.stop import Stop
-from kctl_agent.snapshot import Outside
+from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import StorageUnusable
 
 __all__ = ["RETRY_SECONDS", "Stopped", "disk_error", "outage", "until_it_works"]

@@ -18,10 +18,13 @@ from typing import Any
 from kctl_agent.errors import StorageError
 from kctl_agent.operations import Inbox
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.encode import aged
+from kctl_agent.replies.workers import CommitStats, Event, Outside, WorkerReply
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, Outside, Snapshot, StorageUsage, TableUsage, WaitingFor, WorkStats
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageStats
-from kctl_agent.storage.room import TableStats, why_full
+from kctl_agent.storage.room import TableCounts, TableStats, why_full
 
 __all__ = ["ProcessStats", "StoringStats", "counted"]
 
@@ -49,12 +52,15 @@ class ProcessStats(ABC):
         self._closed = False
         self._started_at = self._state_since = time.monotonic()
         self._state = "starting"
-        self._work = WorkStats()
+        self._worker = WorkerReply.starting(name)
+        self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
+        self._batch_started_at: float | None = None
+        """While a batch runs."""
         self._recent: deque[tuple[float, int]] = deque()
         """When, by `time.monotonic()`, how many messages went through."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
-        self._last = Snapshot(name, "", self._state, self._state_since, self._started_at, self._started_at)
+        self._last = Snapshot(self._started_at, self._worker)
         """What was published last."""
         self._troubles = Troubles()
 
@@ -111,35 +117,39 @@ class ProcessStats(ABC):
         if was_in_trouble:
             self._wake.set()
 
-    def waiting_for(self, besides: str = "") -> WaitingFor | None:
-        """The outage that lasts longest, but for what one part waits for."""
+    def outside(self, besides: str) -> Outside | None:
+        """What is away for longest, but for what one part waits for."""
         with self._lock:
-            return self._troubles.waiting_for(besides)
+            return self._troubles.outside(besides)
 
     @abstractmethod
     def _snapshot(self) -> Snapshot: ...
 
-    def _common(self, kind: str, storage: StorageUsage | None) -> Snapshot:
+    def _common(self, kind: str) -> Snapshot:
         """What every snapshot holds. The lock is held."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
         span = min(_RATE_WINDOW_SECONDS, now - self._started_at)
         rows_per_second = sum(rows for _, rows in self._recent) / span if span else None
-        return Snapshot(
-            name=self._name,
+        worker = replace(
+            self._worker,
             kind=kind,
             state=self._state,
-            state_since=self._state_since,
-            started_at=self._started_at,
-            published_at=now,
-            storage=storage,
-            work=replace(self._work, rows_per_second=rows_per_second, last_error=self._troubles.error(now)),
+            state_seconds=now - self._state_since,
+            uptime_seconds=now - self._started_at,
             rss_bytes=_resident_bytes(),
+            batch_running_seconds=None if self._batch_started_at is None else now - self._batch_started_at,
+            rows_per_second=rows_per_second,
+            rows_total=self._rows_total,
+            batches_total=self._batches_total,
+            queries_failed=self._queries_failed,
+            last_error=self._troubles.error(now),
             events=tuple(self._events),
             paused=self._inbox.paused,
             waiting_for=self._troubles.waiting_for(),
         )
+        return Snapshot(now, worker, self._progress)
 
     def _record(self, event: Event) -> None:
         """Log an event and keep it for the answers."""
@@ -175,9 +185,9 @@ class ProcessStats(ABC):
     def _report_broken(self, error: Exception) -> None:
         """As the last error, on the snapshot that was published before, which keeps its age."""
         text = f"its stats cannot be collected: {type(error).__name__}: {error}"
-        if self._last.work.last_error != text:
+        if self._last.worker.last_error != text:
             self._log.error("%s", text, exc_info=error)
-        self._last = replace(self._last, work=replace(self._last.work, last_error=text))
+        self._last = replace(self._last, worker=replace(self._last.worker, last_error=text))
 
 
 class StoringStats(ProcessStats):
@@ -189,7 +199,9 @@ class StoringStats(ProcessStats):
         self._storage = storage
         self._storage_stats: StorageStats | TableStats | None = None
         """As counted last; None where that failed. The counting thread sets it, as it does the next."""
-        self._stored: StorageUsage | None = None
+        self._stored: StorageReply | None = None
+        self._counted_at: float | None = None
+        """When it was last counted with success."""
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._exchanges = 0
@@ -210,6 +222,15 @@ class StoringStats(ProcessStats):
             self._counting.join(_CLOSE_SECONDS)  # a storage that hangs is not waited for
         super().close()
 
+    def _common(self, kind: str) -> Snapshot:
+        common, stored, stats = super()._common(kind), self._stored, self._storage_stats
+        if isinstance(stats, TableStats):
+            commits = CommitStats(stats.commits_failed, stats.commits_retried)
+            common = replace(common, worker=replace(common.worker, commits=commits))
+        if stored is not None and self._counted_at is not None:
+            stored = aged(replace(stored, age_seconds=0.0), common.published_at - self._counted_at)
+        return replace(common, storage=stored)
+
     def _count_on(self) -> None:
         while True:
             is_last = self._closed
@@ -221,10 +242,9 @@ class StoringStats(ProcessStats):
 
     def _count(self) -> None:
         """A bug, of ours or of a storage, must not end the thread."""
-        before = self._stored
         try:
             self._storage_stats = self._storage.stats()
-            self._stored = replace(counted(self._storage.identity, self._storage_stats), counted_at=time.monotonic())
+            self._stored, self._counted_at = counted(self._storage.identity, self._storage_stats), time.monotonic()
             self.works("count")
             self._beside_counting()
         except Exception as error:
@@ -234,9 +254,8 @@ class StoringStats(ProcessStats):
             why = str(error) if is_known else f"{type(error).__name__}: {error}"
             outside: Outside | None = "storage" if isinstance(error, StorageError) and error.retriable else None
             self.failing("count", f"the storage cannot be counted: {why}", outside)
-            counted_at = None if before is None else before.counted_at
             self._storage_stats = None
-            self._stored = StorageUsage(self._storage.identity, counted_at=counted_at, error=why)
+            self._stored = StorageReply(self._storage.identity, error=why)
 
     def _beside_counting(self) -> None:
         if time.monotonic() >= self._expire_at:
@@ -265,48 +284,35 @@ class StoringStats(ProcessStats):
             self._record(Event(time.time(), "dead_letters_expired", text))
 
 
-def counted(identity: str, stats: StorageStats | TableStats) -> StorageUsage:
+def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
     """The same, of what was counted already. In a table nothing waits, so nothing is counted that does."""
-    if isinstance(stats, TableStats):
-        free_bytes = None if stats.free is None else stats.free.bytes
-        return StorageUsage(
-            identity,
-            dead=stats.dead,
-            dead_limit=stats.limits.dead,
-            bytes=None if stats.counts is None else stats.counts.bytes,
-            free_bytes=free_bytes,
-            full=why_full(stats),
-            table=_table_usage(stats),
-        )
-    return StorageUsage(
+    common = StorageReply(
         identity,
-        pending=stats.pending + stats.delayed,
-        processing=stats.processing,
         dead=stats.dead,
-        bytes=stats.bytes,
-        limit=stats.limits.messages,
-        delayed=stats.delayed,
-        limit_bytes=stats.limits.bytes,
         dead_limit=stats.limits.dead,
         free_bytes=None if stats.free is None else stats.free.bytes,
         full=why_full(stats),
+        age_seconds=0.0,
     )
-
-
-def _table_usage(stats: TableStats) -> TableUsage:
-    usage = TableUsage(commits_failed=stats.commits_failed, commits_retried=stats.commits_retried)
-    counts = stats.counts
-    if counts is None:
-        return usage
-    age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
+    if isinstance(stats, TableStats):
+        counts = stats.counts
+        return replace(common, bytes=None if counts is None else counts.bytes, table=_table(counts))
     return replace(
-        usage,
-        version=counts.version,
-        rows=counts.rows,
-        files=counts.files,
-        small_files=counts.small_files,
-        committed_at=None if age is None else time.monotonic() - age,
+        common,
+        pending=stats.pending + stats.delayed,
+        delayed=stats.delayed,
+        processing=stats.processing,
+        bytes=stats.bytes,
+        limit=stats.limits.messages,
+        limit_bytes=stats.limits.bytes,
     )
+
+
+def _table(counts: TableCounts | None) -> TableReply:
+    if counts is None:
+        return TableReply()
+    age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
+    return TableReply(counts.version, counts.rows, counts.files, counts.small_files, age)
 
 
 def _resident_bytes() -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kctl_agent.snapshot import Outside, WaitingFor
+from kctl_agent.replies.workers import Outside, WaitingFor
 
 __all__ = ["GRACE_SECONDS", "Troubles"]
 
@@ -56,10 +56,15 @@ class Troubles:
         """It can do its work. Returns whether it could not before."""
         return self._of.pop(part, None) is not None
 
-    def waiting_for(self, besides: str = "") -> WaitingFor | None:
-        """The outage that began first, but for that of one part."""
-        first = _first(each for part, each in self._of.items() if each.outside is not None and part != besides)
+    def waiting_for(self) -> WaitingFor | None:
+        """The outage that began first."""
+        first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
+
+    def outside(self, besides: str) -> Outside | None:
+        """What is away since then, but for what one part waits for."""
+        first = self._first_outage(besides)
+        return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
         """What to show of all that is an error: outages before what may come of them."""
@@ -68,6 +73,9 @@ class Troubles:
         if first is None or first.outside is None:
             return None if first is None else first.why
         return f"waits for the {first.outside} since {datetime.fromtimestamp(first.at):%Y-%m-%d %H:%M:%S}: {first.why}"
+
+    def _first_outage(self, besides: str = "") -> _Trouble | None:
+        return _first(each for part, each in self._of.items() if each.outside is not None and part != besides)
 
 
 def _first(troubles: Iterable[_Trouble]) -> _Trouble | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.operations import Scope
+from kctl_agent.operations import scope_of
 from kctl_agent.process.bootstrap import fitting
+from kctl_agent.replies.workers import Scope
 
 __all__ = ["SinkerSettings", "parse"]
 
@@ -53,5 +54,5 @@ def parse(line: str) -> SinkerSettings:
     with fitting("sinker"):
         given = json.loads(line)
         paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}
-        paused = tuple(Scope.parse(each) for each in given.get("paused", ()))
+        paused = tuple(map(scope_of, given.get("paused", ())))
         return SinkerSettings(**{**given, **paths, "paused": paused})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 
 from kctl_agent.operations import Inbox
 from kctl_agent.process.stats import StoringStats
+from kctl_agent.replies.workers import Event, SinkerStats
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, SinkerStats, Snapshot
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Call", "SinkerProcessStats"]
@@ -33,7 +34,8 @@ class SinkerProcessStats(StoringStats):
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
-        self._sinker = SinkerStats()
+        self._settled = Counter[str]()
+        self._in_flight = self._handler_errors = 0
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
@@ -42,25 +44,19 @@ class SinkerProcessStats(StoringStats):
 
     def in_flight(self, messages: int) -> None:
         """So many messages are claimed and not yet settled."""
-        with self._lock:
-            self._sinker = replace(self._sinker, in_flight=messages)
+        self._in_flight = messages
 
     def calling(self) -> None:
-        with self._lock:
-            self._work = replace(self._work, batch_started_at=time.monotonic())
+        self._batch_started_at = time.monotonic()
 
     def called(self, call: Call, error: str | None) -> None:
         """A call has ended: well, or with an error."""
         with self._lock:
             self._calls.append(call)
-            self._work = replace(
-                self._work,
-                batch_started_at=None,
-                last_batch_seconds=call.seconds,
-                last_batch_rows=call.messages,
-                batches_total=self._work.batches_total + 1,
-            )
-            self._sinker = replace(self._sinker, handler_errors=self._sinker.handler_errors + (error is not None))
+            self._batch_started_at = None
+            self._batches_total += 1
+            self._handler_errors += error is not None
+            self._worker = replace(self._worker, last_batch_seconds=call.seconds, last_batch_rows=call.messages)
             if error is None:
                 self._troubles.over("handler")
             else:
@@ -69,28 +65,22 @@ class SinkerProcessStats(StoringStats):
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
         """So many messages were settled."""
         with self._lock:
-            sinker = self._sinker
             self._recent.append((time.monotonic(), handled))
-            self._work = replace(self._work, rows_total=self._work.rows_total + handled)
-            self._sinker = replace(
-                sinker,
-                handled=sinker.handled + handled,
-                retried=sinker.retried + again,
-                dead=sinker.dead + dead,
-                lost=sinker.lost + lost,
-            )
+            self._rows_total += handled
+            self._settled.update(handled=handled, retried=again, dead=dead, lost=lost)
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
             seconds = sorted(call.seconds for call in self._calls)
-            return replace(
-                self._common("sinker", self._stored),
-                sinker=replace(
-                    self._sinker,
-                    handler_p50_seconds=_percentile(seconds, 0.5),
-                    handler_p99_seconds=_percentile(seconds, 0.99),
-                ),
+            sinker = SinkerStats(
+                **{outcome: self._settled[outcome] for outcome in ("handled", "retried", "dead", "lost")},
+                in_flight=self._in_flight,
+                handler_errors=self._handler_errors,
+                handler_p50_seconds=_percentile(seconds, 0.5),
+                handler_p99_seconds=_percentile(seconds, 0.99),
             )
+            common = self._common("sinker")
+            return replace(common, worker=replace(common.worker, sinker=sinker))
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.operations import Scope
+from kctl_agent.operations import scope_of
 from kctl_agent.process.bootstrap import fitting
+from kctl_agent.replies.workers import Scope
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.worker.security import Security
 
@@ -78,6 +79,6 @@ def parse(line: str) -> WorkerSettings:
                 **given,
                 "run_dir": Path(given["run_dir"]),
                 "scratch_dir": scratch_dir,
-                "paused": tuple(Scope.parse(each) for each in given.get("paused", ())),
+                "paused": tuple(map(scope_of, given.get("paused", ()))),
             },
         )

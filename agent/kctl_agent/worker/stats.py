@@ -10,8 +10,13 @@ from kafka import TopicPartition
 
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.process.stats import StoringStats
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokersReply, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply, lag_of
+from kctl_agent.replies.topic_partition import TopicPartition as Assigned
+from kctl_agent.replies.workers import Event, UnreadPartition
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Event, MemberInfo, PartitionStats, Snapshot
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
@@ -27,7 +32,7 @@ LONG_BATCH_SECONDS = 15.0
 class Sources:
     """Where the stats come from; each is asked on the publishing thread and must answer without waiting."""
 
-    member: Callable[[], MemberInfo | None]
+    member: Callable[[], MemberReply | None]
     brokers: Callable[[], BrokerView]
     positions: Callable[[], Mapping[TopicPartition, int | None]]
     committed: Callable[[], Mapping[TopicPartition, int]]
@@ -77,7 +82,7 @@ class WorkerStats(StoringStats):
     def query_failed(self, why: str, *, is_first: bool) -> None:
         """A query has ended by itself. The first of several in a row is an event too; more would push all else out."""
         with self._lock:
-            self._work = replace(self._work, queries_failed=self._work.queries_failed + 1)
+            self._queries_failed += 1
         if is_first:
             self.happened("query_failed", why)
 
@@ -94,14 +99,11 @@ class WorkerStats(StoringStats):
         with self._lock:
             self._recent.append((now, batch.rows))
             self._timestamps = {**self._timestamps, **batch.last_timestamps}
-            self._work = replace(
-                self._work,
-                batch_id=batch.batch_id,
-                last_batch_seconds=batch.seconds,
-                last_batch_rows=batch.rows,
-                rows_total=self._work.rows_total + batch.rows,
-                batches_total=self._work.batches_total + 1,
-                progress=self._work.progress + 1,
+            self._rows_total += batch.rows
+            self._batches_total += 1
+            self._progress += 1
+            self._worker = replace(
+                self._worker, batch_id=batch.batch_id, last_batch_seconds=batch.seconds, last_batch_rows=batch.rows
             )
         self.works("query")
         self._wake.set()
@@ -112,28 +114,41 @@ class WorkerStats(StoringStats):
         sources = self._sources
         if sources is not None and self._has_long_batch_stored(sources):
             with self._lock:
-                self._work = replace(self._work, progress=self._work.progress + 1)
+                self._progress += 1
 
     def _snapshot(self) -> Snapshot:
         sources = self._sources
         with self._lock:
-            common = self._common("worker", self._stored)
             if sources is None:
-                return common
-            view = sources.brokers()
+                return self._common("worker")
+            view, member = sources.brokers(), sources.member()
+            self._batch_started_at = sources.batch_started_at()
+            common = self._common("worker")
+            partitions = self._partitions(sources, view, None if member is None else member.generation)
+            paused = self._inbox.paused
             return replace(
                 common,
-                member=sources.member(),
-                partitions=self._partitions(sources, view),
-                brokers=view.brokers,
-                topics=view.topics,
-                work=replace(
-                    common.work,
+                member=None
+                if member is None
+                else replace(
+                    member,
+                    worker=self._name,
+                    partitions=tuple(Assigned(each.topic, each.partition) for each in partitions),
+                ),
+                partitions=partitions,
+                not_read=frozenset(
+                    tp
+                    for tp in ((each.topic, each.partition) for each in partitions)
+                    if tp in self._left_out or tp in self._isolated or is_paused(paused, *tp)
+                ),
+                brokers=None if view.brokers is None else BrokersReply(view.brokers),
+                topics=None if view.topics is None else TopicsReply(view.topics),
+                worker=replace(
+                    common.worker,
                     query_id=sources.query_id(),
-                    batch_started_at=sources.batch_started_at(),
-                    last_error=common.work.last_error or self._throttled_by or self._what_is_not_read(),
-                    left_out=tuple((*tp, why) for tp, why in sorted(self._left_out.items())),
-                    isolated=tuple((*tp, why) for tp, why in sorted(self._isolated.items())),
+                    last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
+                    left_out=_unread(self._left_out),
+                    isolated=_unread(self._isolated),
                 ),
             )
 
@@ -142,24 +157,21 @@ class WorkerStats(StoringStats):
         texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(reasons.items())]
         return "; ".join(texts)[:500] or None
 
-    def _partitions(self, sources: Sources, view: BrokerView) -> tuple[PartitionStats, ...]:
-        committed, paused = sources.committed(), self._inbox.paused
+    def _partitions(self, sources: Sources, view: BrokerView, generation: int | None) -> tuple[PartitionReply, ...]:
+        committed_offsets = sources.committed()
         has_read_since = bool(self._recent) and self._recent[-1][0] > (view.taken_at or 0.0)
-        return tuple(
-            PartitionStats(
-                tp.topic,
-                tp.partition,
-                view.starts.get(tp),
-                committed.get(tp),
-                position,
-                _end(view.ends.get(tp), position if has_read_since else None),
-                self._timestamps.get(tp),
-                view.taken_at,
-                is_paused(paused, tp.topic, tp.partition),
-                sources.reset,
+        age = None if view.taken_at is None else max(time.monotonic() - view.taken_at, 0.0)
+
+        def row(tp: TopicPartition, position: int | None) -> PartitionReply:
+            start, committed = view.starts.get(tp), committed_offsets.get(tp)
+            end = _end(view.ends.get(tp), position if has_read_since else None)
+            lag = lag_of(start, committed, position, end, sources.reset)
+            timestamp = self._timestamps.get(tp)
+            return PartitionReply(
+                tp.topic, tp.partition, start, committed, position, end, lag, timestamp, generation or 0, age
             )
-            for tp, position in sorted(sources.positions().items())
-        )
+
+        return tuple(row(tp, position) for tp, position in sorted(sources.positions().items()))
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
         """Whether a batch that runs for long has moved stored offsets since they were last read: what it does
@@ -179,3 +191,7 @@ class WorkerStats(StoringStats):
 def _end(asked: int | None, read: int | None) -> int | None:
     """Of a log, which what a batch has read since it was asked for has moved; one that is behind otherwise was cut."""
     return None if asked is None else max(asked, read or 0)
+
+
+def _unread(reasons: Mapping[TopicPartition, str]) -> tuple[UnreadPartition, ...]:
+    return tuple(UnreadPartition(tp.topic, tp.partition, why) for tp, why in sorted(reasons.items()))

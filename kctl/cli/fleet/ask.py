@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.cli.table import clean
 from kctl.errors import CommandRejected, IncompleteAnswer, NoSuchOperation, SocketNotPermitted, UsageError
 from kctl.fleets import Fleet
 from kctl.rpc.client import call
+from kctl.rpc.decode import answered
+from kctl.rpc.reply import Reply
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import Reply, Request, Role
+from kctl_agent.messages import Request, Role
 from kctl_agent.paths import MASTER_NAME, socket_path
 
-__all__ = ["ask", "incomplete", "lacks", "remark"]
+if TYPE_CHECKING:
+    from kctl.rows.verdict import Verdict
+
+__all__ = ["ask", "incomplete", "lacks", "remark", "verdict_of"]
 
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
@@ -62,7 +67,14 @@ def lacks(reply: Reply) -> list[str]:
 
 def remark(reply: Reply) -> str | None:
     """How the fleet as a whole is doing, in one line; None when it is well, or the answer does not have it."""
-    verdict = reply.verdict or {}
-    if verdict.get("level") in (None, "ok"):
+    verdict = verdict_of(reply)
+    if verdict is None or verdict.level == "ok":
         return None
-    return clean(f"the fleet is {verdict['level']}: {verdict.get('reason')}")
+    return clean(f"the fleet is {verdict.sentence}")
+
+
+def verdict_of(reply: Reply) -> Verdict | None:
+    """Raises BadAnswer."""
+    from kctl.rows.verdict import Verdict
+
+    return answered("verdict", Verdict, reply.verdict) if reply.has_verdict else None

@@ -17,7 +17,8 @@ from kctl.cli.fleet.log_files import Follower, tail
 from kctl.cli.options import ConfigOption, config_option
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
-from kctl.rpc import answers
+from kctl.rows.workers import Statuses
+from kctl.rpc.decode import answered
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import wire_method
 
@@ -83,7 +84,7 @@ def _known(fleet: Fleet) -> dict[str, Path]:
     """Logs as the supervisor reports them, else those of the configuration's log folder."""
     try:
         reply = ask(fleet, "status", wire_method("status"), {}, 5.0)
-        logs = {each.name: Path(each.log) for each in answers.typed("status", answers.status, reply.result)}
+        logs = {each.name: Path(each.log) for each in answered("status", Statuses, reply.raw).rows}
     except (NoMaster, AgentError):
         logs = {}
     folders = {path.parent for path in logs.values()}

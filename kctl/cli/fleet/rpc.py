@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.fleet.ask import ask, incomplete, remark
@@ -18,8 +18,10 @@ from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import clean
 from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
-from kctl.rpc.answers import typed
-from kctl_agent.messages import Reply, reducer_method
+from kctl_agent.messages import reducer_method
+
+if TYPE_CHECKING:
+    from kctl.rpc.reply import Reply
 
 __all__ = ["parser", "run"]
 
@@ -90,7 +92,7 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str 
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
     is_read = options.output in ("table", "wide") or options.fail_above is not None
-    result = typed(options.command, TABLES[options.command].read, reply.result) if is_read else None
+    result = TABLES[options.command].read(options.command, reply.raw) if is_read else None
     if options.fail_above is not None:
         try:
             check(options.command, result, options.fail_above)

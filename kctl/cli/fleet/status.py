@@ -18,14 +18,14 @@ from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import cell, clean
 from kctl.cli.times import duration
 from kctl.errors import NotWell, UsageError
-from kctl.rpc import answers
+from kctl.rpc.decode import answered
 from kctl_agent.messages import number_of, reducer_method, wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagGlance
     from kctl.rows.verdict import Verdict
-    from kctl.rows.workers import WorkerStatus
-    from kctl_agent.messages import Reply
+    from kctl.rows.workers import StatusAnswer, WorkerStatus
+    from kctl.rpc.reply import Reply
 
 __all__ = ["parser", "run"]
 
@@ -53,11 +53,14 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     options, rest = parser().parse_known_args(words)
     if rest:
         raise UsageError(f"kctl status takes no {cell(rest[0])}; see `kctl status --help`")
+    from kctl.rows.workers import StatusAnswer
+
     fleet = fleets.find(options.config or config, env)
     supervised = ask(fleet, "status", wire_method("status"), {}, options.timeout)
     reported = ask(fleet, "workers", reducer_method("workers"), {}, options.timeout)
-    sys.stdout.write(f"{_text(fleet, supervised, reported, options.output)}\n")
-    verdict = _verdict(supervised)
+    status = answered("status", StatusAnswer, supervised.raw)
+    sys.stdout.write(f"{_text(fleet, status, supervised, reported, options.output)}\n")
+    verdict = status.verdict
     if verdict.level.value in ("unknown", "failing", options.fail_on):
         raise NotWell(verdict.sentence)
     if (problem := incomplete(reported)) is not None:
@@ -65,29 +68,25 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     return 0
 
 
-def _text(fleet: fleets.Fleet, supervised: Reply, reported: Reply, output: str) -> str:
+def _text(fleet: fleets.Fleet, status: StatusAnswer, supervised: Reply, reported: Reply, output: str) -> str:
     master = _master(fleet)
     if output == "table":
-        return "\n".join(_lines(fleet, master, supervised, reported))
-    rows = _joined(supervised.result["rows"], {row["name"]: row for row in reported.result["rows"]})
-    shown = {name: supervised.result.get(name) for name in ("verdict", "lag")}
-    return as_text({**whole(reported), **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
+        return "\n".join(_lines(fleet, master, status, reported))
+    answer, of_supervisor = whole(reported), supervised.result
+    rows = _joined(of_supervisor["rows"], {row["name"]: row for row in answer["rows"]})
+    shown = {name: of_supervisor.get(name) for name in ("verdict", "lag")}
+    return as_text({**answer, **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
 
 
-def _verdict(supervised: Reply) -> Verdict:
-    return answers.typed("status", answers.verdict, supervised.result.get("verdict"))
+def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer, reported: Reply) -> list[str]:
+    from kctl.rows.workers import Workers, with_statuses
 
-
-def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], supervised: Reply, reported: Reply) -> list[str]:
-    from kctl.rows.workers import with_statuses  # JSON does without rows
-
-    statuses = answers.typed("status", answers.status, supervised.result)
-    rows = with_statuses(answers.typed("workers", answers.workers, reported.result), statuses)
+    rows = with_statuses(answered("workers", Workers, reported.raw).rows, status.rows)
     return [
-        *_head(_verdict(supervised), answers.typed("status", answers.lag_glance, supervised.result)),
+        *_head(status.verdict, status.lag),
         f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
         *worker_table(rows, STATUS),
-        *_remarks(statuses),
+        *_remarks(status.rows),
     ]
 
 

@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, ranges, render, render_columns
 from kctl.cli.times import duration, moment
-from kctl.rpc import answers
-from kctl_agent.wire import JsonObject
+from kctl.rpc.decode import answered
 
 if TYPE_CHECKING:
-    from kctl.rows.cluster import BrokerRow, TopicRow
     from kctl.rows.lag import LagTotals
     from kctl.rows.members import GroupMembers
-    from kctl.rows.methods import MethodRow
     from kctl.rows.offsets import Offsets
-    from kctl.rows.partitions import TopicPartition
-    from kctl.rows.storage import StorageStats
-    from kctl.rows.workers import PauseRow, PingRow, WorkerRow
+    from kctl.rows.workers import Pings, Workers
+    from kctl_agent.replies.block_size import StorageReply
+    from kctl_agent.replies.describe import MethodsReply
+    from kctl_agent.replies.metadata import BrokersReply, TopicsReply
+    from kctl_agent.replies.topic_partition import TopicPartition
+    from kctl_agent.replies.workers import Scope
 
 __all__ = ["OLD_SECONDS", "TABLES", "Table", "compact_partitions", "pause_text"]
 
-R = TypeVar("R")
-
 _LINE_COLUMNS = 120
+_NUMBERS = frozenset(
+    {
+        *("partition", "current_offset", "kafka_max_offset", "remaining_count", "leader_id", "node_id", "port", "pid"),
+        *("pending", "delayed", "processing", "dead", "bytes", "limit", "deadline_ms"),
+    }
+)
+"""Fields that are set to the right."""
 
 OLD_SECONDS = 2.0
 """Answers older than this are shown with their age: the collector takes new ones every second."""
 
 
-def pause_text(pause: PauseRow) -> str:
+def pause_text(pause: Scope) -> str:
     """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
     topic, partition = pause.topic, pause.partition
     what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
-    return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since or 0)}"
+    return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since)}"
 
 
 def compact_partitions(partitions: Iterable[TopicPartition]) -> str:
     """`orders[0-3,6] payments[1]`; empty for none."""
     topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
     return " ".join(f"{topic}[{ranges(topics[topic], shortest=2)}]" for topic in sorted(topics))
 
 
@@ -55,25 +62,27 @@ def _kafka_lag(lag: LagTotals) -> list[str]:
 
 
 def _offset_checker(offsets: Offsets) -> list[str]:
-    columns = [
-        Column("topic"),
-        Column("partition", is_number=True),
-        Column("current-offset", is_number=True),
-        Column("kafka-max-offset", is_number=True),
-        Column("remaining-count", is_number=True),
-        Column("worker"),
-    ]
-    *values, ages = offsets
-    if max(filter(None, ages), default=0) > OLD_SECONDS:
+    rows = offsets.rows
+    names = ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
+    columns, values = _columns(rows, *names)
+    if max((row.age_seconds or 0.0 for row in rows), default=0.0) > OLD_SECONDS:
         columns.append(Column("age", is_number=True))
-        values.append([duration(age) for age in ages])
+        values.append([duration(row.age_seconds) for row in rows])
     return render_columns(columns, values)
 
 
-def _block_size(storage: StorageStats) -> list[str]:
-    names = ("pending", "delayed", "processing", "dead", "bytes", "limit")
-    cells = (storage.pending, storage.delayed, storage.processing, storage.dead, storage.bytes, storage.limit)
-    lines = render([Column(name, is_number=True) for name in names], [cells])
+def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
+    """Fields as columns, headed by their names; column by column, for there may be a hundred thousand rows."""
+    columns = [Column(name.replace("_", "-"), name in _NUMBERS) for name in names]
+    return columns, [list(map(attrgetter(name), rows)) for name in names]
+
+
+def _rows(rows: Sequence[Any], *names: str) -> list[str]:
+    return render_columns(*_columns(rows, *names))
+
+
+def _block_size(storage: StorageReply) -> list[str]:
+    lines = _rows([storage], "pending", "delayed", "processing", "dead", "bytes", "limit")
     return [*lines, f"full: {cell(storage.full)}"] if storage.full else lines
 
 
@@ -96,74 +105,63 @@ def _member_leader(group: GroupMembers) -> list[str]:
     return [*lines, *render(columns, rows)]
 
 
-def _metadata_brokers(brokers: Sequence[BrokerRow]) -> list[str]:
-    columns = (
-        Column("node-id", is_number=True),
-        Column("host"),
-        Column("port", is_number=True),
-        Column("rack"),
-        Column("controller"),
-    )
-    return render(columns, [(row.node_id, row.host, row.port, row.rack, row.controller) for row in brokers])
+def _metadata_brokers(brokers: BrokersReply) -> list[str]:
+    return _rows(brokers.rows, "node_id", "host", "port", "rack", "controller")
 
 
-def _metadata_topics(topics: Sequence[TopicRow]) -> list[str]:
-    columns = (
-        Column("topic"),
-        Column("partition", is_number=True),
-        Column("leader-id", is_number=True),
-        Column("replica-nodes"),
-        Column("isr-nodes"),
-        Column("offline"),
-    )
-    return render(columns, [(*row[:3], *(nodes or None for nodes in row[3:])) for row in topics])
+def _metadata_topics(topics: TopicsReply) -> list[str]:
+    columns, values = _columns(topics.rows, "topic", "partition", "leader_id", "replica_nodes", "isr_nodes", "offline")
+    return render_columns(columns, [*values[:3], *([nodes or None for nodes in each] for each in values[3:])])
 
 
-def _workers(workers: Sequence[WorkerRow]) -> list[str]:
+def _workers(workers: Workers) -> list[str]:
     """The error is cut at 120 columns."""
-    return [clip(line, _LINE_COLUMNS) for line in worker_table(workers, RPC)]
+    return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
-def _workers_wide(workers: Sequence[WorkerRow]) -> list[str]:
-    return worker_table(workers, RPC_WIDE)
+def _workers_wide(workers: Workers) -> list[str]:
+    return worker_table(workers.rows, RPC_WIDE)
 
 
-def _ping(pings: Sequence[PingRow]) -> list[str]:
-    columns = (Column("name"), Column("pid", is_number=True), Column("version"))
-    return render(columns, [(row.name, row.pid, row.version) for row in pings])
+def _ping(pings: Pings) -> list[str]:
+    return _rows(pings.rows, "name", "pid", "version")
 
 
-def _describe(methods: Sequence[MethodRow]) -> list[str]:
-    columns = (
-        Column("method"),
-        Column("rpc"),
-        Column("changes"),
-        Column("deadline-ms", is_number=True),
-        Column("summary"),
-    )
-    return render(columns, [(row.method, row.rpc, row.changes, row.deadline_ms, row.summary) for row in methods])
+def _describe(described: MethodsReply) -> list[str]:
+    return _rows(described.methods, "method", "rpc", "changes", "deadline_ms", "summary")
 
 
-class Table(NamedTuple, Generic[R]):
-    """What a command asks, for its help, how its answer is read, and how that is shown."""
+class Table(NamedTuple):
+    """What a command asks, for its help, the type of its answer, and how that is shown."""
 
     question: str
-    read: Callable[[JsonObject], R]
-    lines: Callable[[R], list[str]]
-    wide: Callable[[R], list[str]] | None = None
+    kind: str
+    """By its name, so that only that of the command which is run is imported."""
+    lines: Callable[[Any], list[str]]
+    wide: Callable[[Any], list[str]] | None = None
     """With every column, nothing cut; None: `lines` has them all."""
 
+    def read(self, command: str, result: Any) -> Any:
+        """Raises BadAnswer."""
+        module, _, name = self.kind.rpartition(".")
+        return answered(command, getattr(import_module(module), name), result)
 
-TABLES: dict[str, Table[Any]] = {
-    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", answers.kafka_lag, _kafka_lag),
+
+_REPLIES = "kctl_agent.replies"
+TABLES: dict[str, Table] = {
+    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", "kctl.rows.lag.LagTotals", _kafka_lag),
     "offset_checker": Table(
-        "How far each partition has been read, and by which worker", answers.offset_checker, _offset_checker
+        "How far each partition has been read, and by which worker", "kctl.rows.offsets.Offsets", _offset_checker
     ),
-    "block_size": Table("How many messages wait in the storage", answers.block_size, _block_size),
-    "member_leader": Table("The leader of the consumer group, and its members", answers.member_leader, _member_leader),
-    "metadata_brokers": Table("The Kafka brokers", answers.metadata_brokers, _metadata_brokers),
-    "metadata_topics": Table("Leader and replicas of each partition", answers.metadata_topics, _metadata_topics),
-    "workers": Table("What each worker is doing", answers.workers, _workers, _workers_wide),
-    "ping": Table("The processes that answer", answers.ping, _ping),
-    "describe": Table("Which methods are served", answers.describe, _describe),
+    "block_size": Table("How many messages wait in the storage", f"{_REPLIES}.block_size.StorageReply", _block_size),
+    "member_leader": Table(
+        "The leader of the consumer group, and its members", "kctl.rows.members.GroupMembers", _member_leader
+    ),
+    "metadata_brokers": Table("The Kafka brokers", f"{_REPLIES}.metadata.BrokersReply", _metadata_brokers),
+    "metadata_topics": Table(
+        "Leader and replicas of each partition", f"{_REPLIES}.metadata.TopicsReply", _metadata_topics
+    ),
+    "workers": Table("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),
+    "ping": Table("The processes that answer", "kctl.rows.workers.Pings", _ping),
+    "describe": Table("Which methods are served", f"{_REPLIES}.describe.MethodsReply", _describe),
 }

@@ -10,7 +10,7 @@ from kctl.errors import IncompleteAnswer, ThresholdExceeded
 if TYPE_CHECKING:
     from kctl.rows.lag import LagTotals
     from kctl.rows.offsets import Offsets
-    from kctl.rows.storage import StorageStats
+    from kctl_agent.replies.block_size import StorageReply
 
 __all__ = ["THRESHOLDS", "check"]
 
@@ -22,10 +22,10 @@ def _total_lag(lag: LagTotals) -> Values:
 
 
 def _remaining_counts(offsets: Offsets) -> Values:
-    return offsets.remaining_count
+    return [row.remaining_count for row in offsets.rows]
 
 
-def _pending(storage: StorageStats) -> Values:
+def _pending(storage: StorageReply) -> Values:
     return [storage.pending]
 
 

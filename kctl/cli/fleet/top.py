@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from kctl.cli.fleet.ask import ask, lacks
+from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.groups.asked import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
 from kctl.cli.groups.groups import Sort
@@ -24,19 +24,19 @@ from kctl.cli.table import UNKNOWN, Column, clean, render
 from kctl.cli.times import moment
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
-from kctl.rows.offsets import OffsetRow
-from kctl.rows.storage import StorageStats
+from kctl.rows.offsets import OffsetRow, Offsets
 from kctl.rows.verdict import Level, Verdict
-from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
-from kctl.rpc import answers
+from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, Workers
+from kctl.rpc.decode import answered
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import reducer_method
+from kctl_agent.replies.block_size import StorageReply
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kctl_agent.messages import Reply
+    from kctl.rpc.reply import Reply
 
 __all__ = ["Glance", "Order", "register", "summary"]
 
@@ -79,10 +79,14 @@ class Order(StrEnum):
 
 _SORTED: dict[Order, Callable[[OffsetRow], Any]] = {
     # What is not known comes first: nobody reads it, or nobody knows.
-    Order.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *row[:2]),
-    Order.PARTITION: lambda row: row[:2],
-    Order.WORKER: lambda row: (row.worker or "", *row[:2]),
+    Order.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *_name(row)),
+    Order.PARTITION: lambda row: _name(row),
+    Order.WORKER: lambda row: (row.worker or "", *_name(row)),
 }
+
+
+def _name(row: OffsetRow) -> tuple[str, int]:
+    return row.topic, row.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class Glance:
     processes: tuple[WorkerRow, ...] = ()
     """Workers, sinkers and the engine."""
     partitions: tuple[OffsetRow, ...] = ()
-    storage: StorageStats = field(default_factory=StorageStats)
+    storage: StorageReply = field(default_factory=StorageReply)
     problem: str | None = None
     missing: tuple[str, ...] = ()
     """What did not answer, and what is stale or unknown."""
@@ -194,13 +198,12 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
             raise
         return Glance(problem=str(error))
     missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets), *lacks(storage)]))
-    verdict = None if workers.verdict is None else answers.typed("workers", answers.verdict, workers.verdict)
     return Glance(
-        answers.typed("workers", answers.workers, workers.result),
-        answers.typed("offset_checker", answers.offset_checker, offsets.result).rows,
-        answers.typed("block_size", answers.block_size, storage.result),
+        answered("workers", Workers, workers.raw).rows,
+        answered("offset_checker", Offsets, offsets.raw).rows,
+        answered("block_size", StorageReply, storage.raw),
         missing=missing,
-        verdict=verdict,
+        verdict=verdict_of(workers),
     )
 
 
@@ -280,7 +283,7 @@ def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
 
 def _with_pause(row: WorkerRow) -> WorkerRow:
     """One that runs and has partitions paused is paused: here is no room for which, as `kctl status` has it."""
-    is_paused = row.state is AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
+    is_paused = row.state == AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
     return replace(row, state=AgentState.PAUSED) if is_paused else row
 
 

@@ -48,7 +48,7 @@ def _pid(row: WorkerRow) -> int | None:
 
 def _causes(supervisor: WorkerStatus) -> str:
     """`2 signal, 1 memory`; `0` of none. Not `signal 2`, which would be SIGINT."""
-    return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts.items() if count) or "0"
+    return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts_by_cause.items() if count) or "0"
 
 
 def _resident(row: WorkerRow) -> str | None:
@@ -72,7 +72,7 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "doing": (Column("doing"), lambda row: row.state),
     "since": (Column("since", is_number=True), _since),
     "pid": (Column("pid", is_number=True), _pid),
-    "restarts": (Column("restarts"), _of_supervisor(lambda supervisor: str(supervisor.restarts_total))),
+    "restarts": (Column("restarts"), _of_supervisor(lambda supervisor: str(supervisor.restarts))),
     "causes": (Column("restarts"), _of_supervisor(_causes)),
     "next-try": (
         Column("next-try", is_number=True),

@@ -9,10 +9,10 @@ from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.reduce import encoded
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
+from kctl_agent.replies.encode import encoded
 from kctl_agent.wire import JsonObject
 
 __all__ = [
@@ -91,7 +91,7 @@ def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> J
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
     return {
         **snapshot.group_assessment.to_json(),
-        "verdict": verdicts.current().to_json(),
+        "verdict": encoded(verdicts.current()),
         "max_age_seconds": verdicts.max_age_seconds,
         "lag": snapshot.kafka_lag.total,
         "partitions": {status.value: counts[status.value] for status in Status},

@@ -13,6 +13,7 @@ from kctl.http.api.streams import Streams
 from kctl.http.source import Source
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.errors import NotReady
+from kctl_agent.replies.encode import encoded
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Api", "api_of"]
@@ -71,7 +72,7 @@ class Api:
             "group": snapshot.group,
             "sequence": snapshot.sequence,
             "age_seconds": self.age_seconds(snapshot),
-            "verdict": self.source.verdicts.current().main.to_json(),
+            "verdict": encoded(self.source.verdicts.current().main),
             **body,
         }
         headers = {"cache-control": "no-cache"}

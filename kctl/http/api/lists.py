@@ -13,7 +13,7 @@ from kctl.http.api.paging import KEYS
 from kctl.http.api.parameters import AfterName, AfterNode, AfterPartition, IfNoneMatch, ListParams, Lists, Strings
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import encoded
+from kctl_agent.replies.encode import encoded
 from kctl_agent.wire import JsonObject
 
 __all__ = ["brokers", "members", "storage", "topics", "workers"]

@@ -14,8 +14,9 @@ from kctl.http.api.listing import listed
 from kctl.http.api.parameters import AfterPartition, IfNoneMatch, Lists, Numbers, Strings
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import encoded, kafka_lag
+from kctl.reduce import kafka_lag
 from kctl.status import Status
+from kctl_agent.replies.encode import encoded
 from kctl_agent.wire import JsonObject
 
 __all__ = ["lag", "offsets"]

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 
 from kctl.http.source import Source
 from kctl_agent.errors import Busy
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.workers import Event
 
 __all__ = ["Streams"]
 
@@ -60,7 +62,7 @@ class Streams:
             yield "retry: 2000\n\n"
             while not closing.is_set():
                 for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one sent
-                    yield f"id: {self._life}-{number}\nevent: happened\ndata: {json.dumps(event.to_json())}\n\n"
+                    yield f"id: {self._life}-{number}\nevent: happened\ndata: {_text(event)}\n\n"
                 if feed.collections != collections:
                     collections = feed.collections
                     snapshot = self._source.latest()
@@ -83,3 +85,7 @@ class Streams:
         finally:
             for each in waiting:
                 each.cancel()
+
+
+def _text(event: Event) -> str:
+    return json.dumps({"worker": None, **encoded(event)})

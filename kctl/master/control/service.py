@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Raw
+
 from kctl import __version__
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.glance import lag_glance
@@ -16,10 +18,10 @@ from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
-from kctl.reduce import encoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
+from kctl_agent.replies.encode import encoded
 from kctl_agent.wire import JsonObject
 
 __all__ = ["Service"]
@@ -98,7 +100,8 @@ class Service:
         return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
 
     def _verdict(self) -> JsonObject:
-        return self._verdicts.current().to_json()
+        document: JsonObject = encoded(self._verdicts.current())
+        return document
 
     async def _status(self, request: Request) -> JsonObject:
         lag = await asyncio.to_thread(lag_glance, self._verdicts.latest())
@@ -119,9 +122,7 @@ class Service:
         completeness = {**whole.completeness(), "verdict": self._verdict()}
         return reply_ok(request.id, result, _NAME, whole.age_seconds, **completeness)
 
-    async def _replies(
-        self, request: Request
-    ) -> tuple[Command[Any, Any], FanOut[JsonObject], bool, list[WorkerStatus]]:
+    async def _replies(self, request: Request) -> tuple[Command[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
         """The command, the agents' replies, whether all were asked, and the statuses of those that were."""
         wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
         seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
@@ -140,23 +141,23 @@ class Service:
         return COMMANDS[request.rpc], outcome, only is None, statuses
 
     def _encoded(
-        self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
+        self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> tuple[JsonObject, Reduced[Any]]:
         """The encoded result and what it is encoded from, in one thread: see `_reduced`."""
         whole = self._reduced(command, outcome, is_of_all, statuses)
         return command.encoded(whole.result), whole
 
     def _reduced(
-        self, command: Command[Any, Any], outcome: FanOut[JsonObject], is_of_all: bool, statuses: list[WorkerStatus]
+        self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> Reduced[Any]:
         """Safe in any thread; of thousands of partitions it takes a while."""
         # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
-        whole = reduced(command, command.parsed(outcome), brokers, self._broker_cache.freshness())
+        whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
         return with_supervisor(whole, statuses) if command is WORKERS else whole
 
 
-def _missed_if_stopped(outcome: FanOut[JsonObject]) -> FanOut[JsonObject]:
+def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
     """A process that is stopped and asked by name does not answer; the error names that as the reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped

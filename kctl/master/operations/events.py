@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kctl.master.events import FleetEvent
 from kctl.master.operations.base import Operation
+from kctl_agent.replies.workers import Event
 
 __all__ = ["operation_events"]
 
 
-def operation_events(operation: Operation) -> list[FleetEvent]:
+def operation_events(operation: Operation) -> list[Event]:
     """The end of an operation is an event; its beginning is not."""
     if operation.ended_at is None:
         return []
@@ -17,4 +17,4 @@ def operation_events(operation: Operation) -> list[FleetEvent]:
     text = f"{operation.words}, by {operation.by}: {operation.state}" + (
         f"; {operation.text}" if operation.text else ""
     )
-    return [FleetEvent(operation.ended_at, "operation", text, topic, partition, worker=worker)]
+    return [Event(operation.ended_at, "operation", text, topic, partition, worker=worker)]

@@ -11,8 +11,10 @@ from kctl.errors import KctlError, OperationRefused, OperationUnknown
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, ended, together
 from kctl.master.pauses import Pause
+from kctl.rpc.fan_out import typed
 from kctl_agent.errors import BadParams
 from kctl_agent.messages import number_of, printable_name
+from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.wire import JsonObject
 
 __all__ = ["check_read", "pause", "resume", "scope", "seek"]
@@ -138,10 +140,10 @@ async def _owners(context: Context, topic: str) -> dict[int, str | None]:
     deadline = asyncio.get_running_loop().time() + _OWNERS_SECONDS
     outcome = await context.members.ask(context.members.concerned(sockets, "ping"), "offset_checker", {}, deadline)
     return {
-        row["partition"]: answer.sender
-        for answer in outcome.answers
-        for row in answer.result.get("rows", ())
-        if row.get("topic") == topic
+        row.partition: answer.sender
+        for answer in typed(outcome, PartitionsReply).answers
+        for row in answer.result.rows
+        if row.topic == topic
     }
 
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import Event, WorkerReply
 from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import (
-    BrokerMetadata,
-    Event,
-    MemberInfo,
-    PartitionMetadata,
-    PartitionStats,
-    Snapshot,
-    StorageUsage,
-    WorkStats,
-)
+from kctl_agent.snapshot import Snapshot
 from tests.caller import Caller
 
 
@@ -60,25 +58,40 @@ def snapshot() -> Snapshot:
     """A worker in the middle of its work, published now."""
     now = monotonic()
     return Snapshot(
-        name="worker-0",
-        kind="worker",
-        state="running",
-        state_since=now - 30,
-        started_at=now - 60,
-        published_at=now,
-        member=MemberInfo("orders-group", "range", member_id="m-1", generation=7, leader="m-1"),
+        now,
+        replace(
+            WorkerReply.starting("worker-0", "worker"),
+            state="running",
+            state_seconds=30.0,
+            uptime_seconds=60.0,
+            rss_bytes=50_000_000,
+            query_id="q-1",
+            batch_id=3,
+            last_batch_seconds=1.5,
+            last_batch_rows=200,
+            rows_per_second=133.3,
+            batch_running_seconds=4.0,
+            rows_total=600,
+            batches_total=3,
+            events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
+        ),
+        member=MemberReply(
+            "m-1",
+            "worker-0",
+            7,
+            "m-1",
+            True,
+            group="orders-group",
+            assignor="range",
+            partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+        ),
         partitions=(
-            PartitionStats("orders", 0, 5, 100, 120, 130, 1_700_000_000.5, now - 2),
-            PartitionStats("orders", 1, None, None, None, None, None, None),
+            PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0),
+            PartitionReply("orders", 1, generation=7),
         ),
-        brokers=(BrokerMetadata(1, "b1.example", 9092, None, True),),
-        topics=(PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),),
-        storage=StorageUsage(
-            "file:/data/storage.sqlite", 10, None, 0, 4096, 1000, delayed=3, dead_limit=50, full="no room"
-        ),
-        work=WorkStats("q-1", 3, now - 4, 1.5, 200, 133.3, 600, 3, None),
-        rss_bytes=50_000_000,
-        events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
+        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+        topics=TopicsReply((PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),)),
+        storage=StorageReply("file:/data/storage.sqlite", 10, 3, None, 0, 4096, 1000, dead_limit=50, full="no room"),
     )
 
 

@@ -55,9 +55,9 @@ def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once
 
     [row] = snapshot.partitions
     assert (row.position, row.committed, row.end, row.lag) == (20, 20, 25, 5)
-    work = snapshot.work
+    work = snapshot.worker
     assert (work.batch_id, work.batches_total, work.rows_total, work.last_batch_seconds) == (1, 2, 20, 0.25)
-    assert (snapshot.kind, snapshot.state) == ("attached", "running")
+    assert (work.kind, work.state) == ("attached", "running")
 
 
 def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
@@ -83,9 +83,9 @@ def test_the_first_line_of_an_error_that_ended_a_query_is_kept_until_a_batch_is_
     queries.progressed(progress(0, {"orders": {"0": 1}}))
     queries.terminated("q1", "there is no such column\n\tat org.apache.spark…")
 
-    assert queries.snapshot(1.0).work.last_error == "there is no such column"
+    assert queries.snapshot(1.0).worker.last_error == "there is no such column"
     queries.progressed(progress(0, {"orders": {"0": 2}}, "q2"))
-    assert queries.snapshot(1.0).work.last_error is None
+    assert queries.snapshot(1.0).worker.last_error is None
 
 
 def test_a_listener_that_spark_has_dropped_is_noticed() -> None:
@@ -108,4 +108,4 @@ def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
     assert queries.snapshot(1.0).partitions[0].lag is None
     assert queries.failed("poll: the brokers are away")
     assert not queries.failed("poll: the brokers are away")
-    assert queries.snapshot(1.0).work.last_error == "poll: the brokers are away"
+    assert queries.snapshot(1.0).worker.last_error == "poll: the brokers are away"

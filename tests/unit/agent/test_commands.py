@@ -9,14 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.reduce import Answer, BrokerSnapshot, ResetPolicy, partition_rows
-from kctl.rpc.results import partitions
+from kctl.reduce import PartitionRow, ResetPolicy
 from kctl_agent import __version__
 from kctl_agent.commands import COMMANDS, Command, Param, ping_of, with_describe
 from kctl_agent.commands.base import check_params
 from kctl_agent.errors import BadParams, NotReady
 from kctl_agent.operations import Inbox
-from kctl_agent.snapshot import MemberInfo, Snapshot, StorageUsage, TableUsage
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.partitions import lag_of
+from kctl_agent.replies.workers import CommitStats
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject, encode
 
 
@@ -28,7 +30,7 @@ def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
 
 def bare(snapshot: Snapshot) -> Snapshot:
     """A worker that has only just begun: nothing is known."""
-    return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None, rss_bytes=None)
+    return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None)
 
 
 @pytest.mark.shows("the commands are a table; whatever is not in it is unknown")
@@ -78,22 +80,16 @@ def test_partitions_are_reported_with_every_offset_and_its_age(rpc: str, snapsho
     ],
 )
 def test_before_the_first_commit_the_reset_policy_decides_what_lag_is_as_for_the_master(
-    snapshot: Snapshot, reset: str, start: int | None, position: int | None, lag: int | None
+    reset: str, start: int | None, position: int | None, lag: int | None
 ) -> None:
-    fresh = replace(snapshot.partitions[0], start=start, committed=None, position=position, end=100, reset=reset)
+    assert lag_of(start, None, position, 100, reset) == lag
 
-    sent = answer("kafka_lag", replace(snapshot, partitions=(fresh,)))
-
-    assert [row["lag"] for row in sent["rows"]] == [lag]
-    assert answer("ping", replace(snapshot, partitions=(fresh,)))["lag"] == lag
-    [received], _ = partition_rows([Answer("w", partitions("w", sent), 0.0)], BrokerSnapshot(reset=ResetPolicy(reset)))
-    assert received.lag == lag
+    offsets = (start, None, position, 100)
+    assert PartitionRow("t", 0, *offsets, None, "w", 1, 0.0, ResetPolicy(reset)).lag == lag
 
 
-def test_lag_is_never_negative(snapshot: Snapshot) -> None:
-    ahead = replace(snapshot.partitions[0], committed=131)
-
-    assert answer("kafka_lag", replace(snapshot, partitions=(ahead,)))["rows"][0]["lag"] == 0
+def test_lag_is_never_negative() -> None:
+    assert lag_of(0, 131, 131, 130) == 0
 
 
 def test_a_worker_without_partitions_answers_with_no_rows(snapshot: Snapshot) -> None:
@@ -117,22 +113,23 @@ def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapsh
         "error": None,
         "age_seconds": None,
     }
-    unknown = answer("block_size", replace(snapshot, storage=StorageUsage("file:/x")))
+    unknown = answer("block_size", replace(snapshot, storage=StorageReply("file:/x")))
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}
 
 
 def test_of_a_table_its_counts_and_the_commits_of_the_worker_are_known_and_messages_are_not(snapshot: Snapshot) -> None:
-    table = TableUsage(7, 1000, 12, 10, snapshot.published_at - 3.0, commits_failed=2, commits_retried=5)
-    of_table = replace(snapshot, storage=StorageUsage("lake:/x", bytes=4096, table=table))
+    table = TableReply(7, 1000, 12, 10, 3.0)
+    worker = replace(snapshot.worker, commits=CommitStats(2, 5))
+    of_table = replace(snapshot, worker=worker, storage=StorageReply("lake:/x", bytes=4096, table=table))
 
-    stored = answer("block_size", of_table)
+    stored = answer("block_size", of_table, later=1.0)
 
     assert (stored["pending"], stored["bytes"]) == (None, 4096)
     age = stored["table"].pop("last_commit_seconds")
-    assert age == pytest.approx(3.0)
+    assert age == pytest.approx(4.0)
     assert stored["table"] == {"version": 7, "rows": 1000, "files": 12, "small_files": 10}
     assert answer("workers", of_table)["commits"] == {"failed": 2, "retried": 5}
-    uncounted = answer("block_size", replace(snapshot, storage=StorageUsage("lake:/x", table=TableUsage())))
+    uncounted = answer("block_size", replace(snapshot, storage=StorageReply("lake:/x", table=TableReply())))
     assert uncounted["table"] == dict.fromkeys(("version", "rows", "files", "small_files", "last_commit_seconds"))
 
 
@@ -147,17 +144,6 @@ def test_the_leader_is_shown_with_the_members_own_partitions(snapshot: Snapshot)
         "assignor": "range",
         "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
     }
-
-
-@pytest.mark.parametrize(
-    ("member_id", "leader", "is_leader"), [("a", "a", True), ("a", "b", False), ("a", None, None), (None, None, None)]
-)
-def test_a_member_that_does_not_know_the_leader_does_not_report_that_it_is_none(
-    snapshot: Snapshot, member_id: str | None, leader: str | None, is_leader: bool | None
-) -> None:
-    member = MemberInfo("g", "range", member_id=member_id, leader=leader)
-
-    assert answer("member_leader", replace(snapshot, member=member))["is_leader"] is is_leader
 
 
 def test_brokers_and_topics_are_shown_row_by_row(snapshot: Snapshot) -> None:
@@ -223,7 +209,7 @@ def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) 
 
 
 def test_between_two_batches_none_is_running(snapshot: Snapshot) -> None:
-    resting = replace(snapshot, work=replace(snapshot.work, batch_started_at=None))
+    resting = replace(snapshot, worker=replace(snapshot.worker, batch_running_seconds=None))
 
     assert answer("workers", resting)["batch_running_seconds"] is None
 
@@ -235,8 +221,8 @@ def test_ping_names_the_process_and_what_a_supervisor_judges_it_by(snapshot: Sna
         "name": "worker-0",
         "pid": os.getpid(),
         "version": __version__,
-        "state": snapshot.state,
-        "batches_total": snapshot.work.batches_total,
+        "state": snapshot.worker.state,
+        "batches_total": snapshot.worker.batches_total,
     }
 
 
@@ -253,14 +239,14 @@ def test_ping_reports_how_long_ago_the_main_thread_took_its_operations_once_it_h
 
 
 def test_the_lag_of_a_ping_is_not_known_while_the_brokers_are_silent(snapshot: Snapshot) -> None:
-    known = tuple(
-        replace(each, committed=4, end=10, taken_at=snapshot.published_at - 1) for each in snapshot.partitions
-    )
+    known = tuple(replace(each, lag=6, age_seconds=1.0) for each in snapshot.partitions)
     young = replace(snapshot, partitions=known)
-    old = replace(young, partitions=(*known[1:], replace(known[0], taken_at=snapshot.published_at - 16)))
+    old = replace(young, partitions=(*known[1:], replace(known[0], age_seconds=16.0)))
 
     assert answer("ping", young)["lag"] == 6 * len(known)
     assert answer("ping", old)["lag"] is None
+    assert answer("ping", young, later=14.5)["lag"] is None
+    assert answer("ping", replace(young, not_read=frozenset({("orders", 1)})))["lag"] == 6
     assert answer("ping", replace(young, partitions=()))["lag"] is None
 
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.commands import COMMANDS, Command
 from kctl_agent.dispatch import Dispatcher, FaultCounters
 from kctl_agent.errors import NotReady, PathError, StorageError
-from kctl_agent.messages import Reply, reply_ok
+from kctl_agent.messages import reply_ok
 from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import HEADER_BYTES, MAX_REPLY_BYTES, JsonObject, encode
 
@@ -33,7 +34,7 @@ def dispatcher_with(snapshot: Snapshot | None, *commands: Command) -> Dispatcher
 
 def ask(dispatcher: Dispatcher, now: float = 0.0, **frame: object) -> Reply:
     request: JsonObject = {"id": "7f", "role": 1, "rpc": "x"} | frame
-    return Reply.parse(json.loads(dispatcher.reply_to(request, now)[HEADER_BYTES:]))
+    return reply_of(dispatcher.reply_to(request, now)[HEADER_BYTES:])
 
 
 def raising(error: Exception) -> Command:

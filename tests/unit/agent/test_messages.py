@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.rpc.reply import Failure, Reply, reply_of
 from kctl_agent.errors import BadPayload, BadRequest, Busy
 from kctl_agent.messages import (
     MAX_ID_LENGTH,
-    Failure,
-    Reply,
     Request,
     Role,
     check_request,
@@ -24,6 +23,7 @@ from kctl_agent.messages import (
     reply_ok,
     wire_method,
 )
+from kctl_agent.wire import JsonObject, json_text
 
 MINIMAL: dict[str, Any] = {"role": 0, "rpc": "kafka_lag", "method": "getKafkaLag"}
 
@@ -37,6 +37,10 @@ requests = st.builds(
     params=st.dictionaries(st.text(), st.integers() | st.text(), max_size=3),
     deadline_ms=st.none() | st.integers(1, 10**9),
 )
+
+
+def parsed(frame: JsonObject) -> Reply:
+    return reply_of(json_text(frame).encode())
 
 
 @pytest.mark.parametrize(
@@ -108,16 +112,16 @@ def test_a_missing_field_is_refused_by_its_name(field: str) -> None:
 
 
 def test_a_good_reply_is_read_with_its_age_and_sender() -> None:
-    reply = Reply.parse(reply_ok("7f", {"total": 3}, "worker-0", 0.4))
+    reply = parsed(reply_ok("7f", {"total": 3}, "worker-0", 0.4))
 
-    assert reply == Reply("7f", ok=True, result={"total": 3}, sender="worker-0", age_seconds=0.4)
-    assert reply.complete
+    assert (reply.id, reply.ok, reply.result, reply.sender) == ("7f", True, {"total": 3}, "worker-0")
+    assert (reply.age_seconds, reply.complete) == (0.4, True)
 
 
 def test_an_error_reply_is_read_with_its_code() -> None:
-    reply = Reply.parse(reply_error(None, Busy("256 connections are open")))
+    reply = parsed(reply_error(None, Busy("256 connections are open")))
 
-    assert reply == Reply(None, ok=False, error=Failure("busy", "256 connections are open", retriable=True))
+    assert reply == Reply(ok=False, error=Failure("busy", "256 connections are open", retriable=True))
 
 
 def test_a_master_s_reply_names_what_is_missing() -> None:
@@ -133,7 +137,7 @@ def test_a_master_s_reply_names_what_is_missing() -> None:
         failed=[failure.to_json()],
     )
 
-    reply = Reply.parse(frame)
+    reply = parsed(frame)
 
     assert not reply.complete
     assert (reply.asked, reply.answered, reply.failed) == (("worker-0", "worker-1"), ("worker-0",), (failure,))
@@ -162,7 +166,7 @@ def test_a_master_s_reply_names_what_is_missing() -> None:
 )
 def test_a_reply_with_a_wrong_field_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(BadPayload):
-        Reply.parse(reply_ok("7f", {}, "worker-0", 0.4) | broken)
+        parsed(reply_ok("7f", {}, "worker-0", 0.4) | broken)
 
 
 @given(
@@ -173,7 +177,7 @@ def test_a_reply_with_a_wrong_field_is_refused(broken: dict[str, object]) -> Non
     )
 )
 def test_no_object_makes_the_readers_fail_otherwise(frame: dict[str, Any]) -> None:
-    for read, refusal in ((Request.parse, BadRequest), (Reply.parse, BadPayload)):
+    for read, refusal in ((Request.parse, BadRequest), (parsed, BadPayload)):
         with contextlib.suppress(refusal):
             read(frame)
     readable_id(frame)

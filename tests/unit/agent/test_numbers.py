@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.commands.base import Command, Param, check_params
+from kctl_agent.commands import Param
+from kctl_agent.commands.base import Command, check_params
 from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
 from kctl_agent.messages import Request, is_plain_number
-from kctl_agent.operations import Scope
+from kctl_agent.operations import scope_of
 from kctl_agent.wire import Decoder, parse_object
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.seek import plan
@@ -60,7 +61,7 @@ def test_a_scope_holds_plain_numbers(field: str) -> None:
     scope = {"topic": "t", "partition": 0, "by": "me", "since": 1.0}
 
     with pytest.raises(BadParams):
-        Scope.parse({**scope, field: 10**400})
+        scope_of({**scope, field: 10**400})
 
 
 @pytest.mark.parametrize("to", ["9" * 20, "9223372036854775808", "@9223372036854775808", "@" + "9" * 5000, "9" * 5000])

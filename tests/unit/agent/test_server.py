@@ -57,7 +57,7 @@ def test_a_question_is_answered_from_the_last_published_snapshot(
 
     server.publish(snapshot)
     assert caller.ask("workers").result["state"] == "running"
-    server.publish(replace(snapshot, state="stopping"))
+    server.publish(replace(snapshot, worker=replace(snapshot.worker, state="stopping")))
     assert caller.ask("workers").result["state"] == "stopping"
 
 

@@ -15,7 +15,7 @@ from kctl_agent.process import outages
 from kctl_agent.process.outages import Stopped, disk_error, outage, until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
-from kctl_agent.snapshot import WaitingFor
+from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 
@@ -55,7 +55,7 @@ def test_of_several_the_outage_that_began_first_is_shown_and_then_what_is_no_out
     troubles.met("storage", "loading", 102.0, 2.0, "storage")
 
     assert troubles.waiting_for() == WaitingFor("brokers", "refused", 1.0)
-    assert troubles.waiting_for(besides="poll") == WaitingFor("storage", "loading", 2.0)
+    assert troubles.outside(besides="poll") == "storage"
     troubles.over("poll")
     assert str(troubles.error(103.0)).startswith("waits for the storage")
     troubles.over("storage")

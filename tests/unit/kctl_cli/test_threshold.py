@@ -5,9 +5,9 @@ import pytest
 from kctl.cli.fleet.threshold import check
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.rows.lag import LagTotals
-from kctl.rows.offsets import Offsets
-from kctl.rows.partitions import TopicPartition
-from kctl.rows.storage import StorageStats
+from kctl.rows.offsets import OffsetRow, Offsets
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.topic_partition import TopicPartition
 
 
 def lag(total: int | None, *unknown: int) -> LagTotals:
@@ -15,13 +15,13 @@ def lag(total: int | None, *unknown: int) -> LagTotals:
 
 
 def offsets(*remaining: int | None) -> Offsets:
-    return Offsets(remaining_count=remaining)
+    return Offsets(tuple(OffsetRow("a", number, remaining_count=each) for number, each in enumerate(remaining)))
 
 
 def test_at_the_limit_is_not_above_it() -> None:
     check("kafka_lag", lag(10), 10)
     check("offset_checker", offsets(10, 0), 10)
-    check("block_size", StorageStats(pending=10), 10)
+    check("block_size", StorageReply(pending=10), 10)
 
 
 def test_above_the_limit_the_value_is_named() -> None:
@@ -30,7 +30,7 @@ def test_above_the_limit_the_value_is_named() -> None:
     with pytest.raises(ThresholdExceeded, match="a remaining-count is 11, above 10"):
         check("offset_checker", offsets(0, 11), 10)
     with pytest.raises(ThresholdExceeded, match="the number of pending messages is 11, above 10"):
-        check("block_size", StorageStats(pending=11), 10)
+        check("block_size", StorageReply(pending=11), 10)
 
 
 def test_a_value_above_the_limit_counts_even_if_others_are_unknown() -> None:
@@ -45,4 +45,4 @@ def test_what_is_unknown_does_not_pass_for_all_is_well() -> None:
     with pytest.raises(IncompleteAnswer):
         check("offset_checker", offsets(0, None), 10)
     with pytest.raises(IncompleteAnswer):
-        check("block_size", StorageStats(pending=None), 10)
+        check("block_size", StorageReply(pending=None), 10)

@@ -15,10 +15,12 @@ import pytest
 
 from kctl.cli.fleet.top import Glance, Order, _screen, summary
 from kctl.fleets import Fleet
+from kctl.rows.offsets import Offsets
 from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rpc import answers
+from kctl.rows.workers import Workers
+from kctl.rpc.decode import decoded
 from kctl_agent.scripted import Answers
-from tests.replies import status_json
+from tests.replies import raw, status_json
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master
@@ -90,7 +92,7 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
         {"name": "worker-1", "kind": "worker", "supervisor": down},
         *({**SINKER, "supervisor": each} for each in (up, status_json(state="backoff"))),
     ]
-    glance = Glance(answers.workers({"rows": rows}))
+    glance = Glance(decoded(Workers, raw({"rows": rows})).rows)
 
     assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
 
@@ -99,7 +101,7 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
     gap = "the brokers' offsets are up to 13 s old"
-    glance = Glance(answers.workers({"rows": rows}), answers.offset_checker(OFFSETS).rows, missing=(gap,))
+    glance = Glance(decoded(Workers, raw({"rows": rows})).rows, decoded(Offsets, raw(OFFSETS)).rows, missing=(gap,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
     lines = [line.plain for line in _screen(fleet, glance, Order.LAG, columns, 40)]
@@ -112,7 +114,7 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
 
 def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
     other = Finding(Level.DEGRADED, "workers", "1 of 2 workers have not worked", 1.0)
-    verdict = Verdict(Finding(Level.FAILING, "storage", "the storage has been full", 1.0), (other,))
+    verdict = Verdict(Level.FAILING, "storage", "the storage has been full", 1.0, (other,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
     lines = _screen(fleet, Glance(verdict=verdict), Order.LAG, 100, 40)

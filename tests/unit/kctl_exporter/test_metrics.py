@@ -22,15 +22,14 @@ from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, State
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.kafka_lag import LagTotals
-from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.ping import Pings
-from kctl.reduce.workers import Workers
-from kctl.rows.storage import StorageStats, TableStats
-from kctl.rows.workers import CommitStats, SinkerStats, WorkerRow
+from kctl.rows.lag import LagTotals
+from kctl.rows.members import GroupMembers
+from kctl.rows.workers import Pings, WorkerRow, Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.workers import CommitStats, SinkerStats
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -55,7 +54,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
         collect_seconds=0.25,
         offset_checker=Reduced(Partitions(tuple(rows)), asked, answered, failed, 0.1),
         kafka_lag=LagTotals(total),
-        block_size=Reduced(StorageStats(pending=pending, processing=0), asked, answered, failed, 0.1),
+        block_size=Reduced(StorageReply(pending=pending, processing=0), asked, answered, failed, 0.1),
         ping=Reduced(Pings(), asked, answered, failed, 0.1),
         supervised=(worker("worker-0", State.RUNNING),),
         resident_bytes={"worker-0": 5_000_000},
@@ -141,7 +140,7 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
 
 def test_a_storage_exports_its_limits_and_whether_it_is_full() -> None:
     latest = snapshot(pending=7)
-    totals = StorageStats(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
+    totals = StorageReply(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
     full = replace(latest, block_size=replace(latest.block_size, result=totals))
 
     found = {
@@ -160,11 +159,11 @@ def test_a_storage_exports_its_limits_and_whether_it_is_full() -> None:
 
 def test_a_table_exports_what_it_holds_and_the_commits_of_each_worker() -> None:
     latest = full_snapshot()
-    table = TableStats(version=7, rows=1000, files=12, small_files=10, last_commit_seconds=2.5)
+    table = TableReply(version=7, rows=1000, files=12, small_files=10, last_commit_seconds=2.5)
     workers = Workers((WorkerRow("worker-0", "worker", commits=CommitStats(failed=2, retried=5)),))
     of_table = replace(
         latest,
-        block_size=replace(latest.block_size, result=StorageStats(bytes=4096, table=table)),
+        block_size=replace(latest.block_size, result=StorageReply(bytes=4096, table=table)),
         workers=replace(latest.workers, result=workers),
     )
 

@@ -17,13 +17,15 @@ from kctl.groups.snapshot import GroupSnapshot
 from kctl.http import Access, create_app
 from kctl.http.api import streams as stream_module
 from kctl.http.errors import HttpError
-from kctl.master.events import EventFeed, FleetEvent
+from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.errors import CommandFailed
 from kctl_agent.messages import Request
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +63,7 @@ async def test_status_is_the_fleet_at_a_glance() -> None:
     assert (body["status"], body["lag"], body["lag_seconds"], body["catchup_seconds"]) == ("stalled", 12, 2.5, None)
     assert (body["group_state"], body["group_members"], body["generation"]) == ("stable", 2, 3)
     assert {name: count for name, count in body["partitions"].items() if count} == {"ok": 2, "stalled": 1}
-    assert (body["verdict"], body["max_age_seconds"]) == (snapshot().verdict.to_json(), 5.0)
+    assert (body["verdict"], body["max_age_seconds"]) == (encoded(snapshot().verdict), 5.0)
     assert [body["verdict"]["level"], *(each["about"] for each in body["verdict"]["also"])] == ["failing", "workers"]
     assert [(each["name"], each["state"]) for each in body["workers"]] == [
         ("worker-0", "running"),
@@ -313,7 +315,7 @@ async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]
 
 async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() -> None:
     feed = EventFeed()
-    feed.publish(FleetEvent(UNIX, "state", f"event {number}") for number in range(3))
+    feed.publish(Event(UNIX, "state", f"event {number}") for number in range(3))
     async with serving(source_of(snapshot(), feed=feed)) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", f"{url}?recent=1") as response:
@@ -322,7 +324,7 @@ async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() 
             name, last, data = await anext(stream)
             assert (name, data["text"]) == ("happened", "event 2")
             assert await anext(stream) == ("collected", "", {"sequence": 7})
-            feed.publish([FleetEvent(UNIX, "rebalance", "generation 1 -> 2")])
+            feed.publish([Event(UNIX, "rebalance", "generation 1 -> 2")])
             feed.collected()
             assert (await anext(stream))[2]["kind"] == "rebalance"
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from kctl.master.changes import Changes
-from kctl.master.events import KEPT, EventFeed, FleetEvent
+from kctl.master.events import KEPT, EventFeed
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.reduce import PartitionRow
-from kctl.reduce.member_leader import GroupMembers
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.workers import Workers
-from kctl.rows.members import MemberRow
-from kctl.rows.workers import AgentState, EventRow, PauseRow, WorkerRow
+from kctl.rows.members import GroupMembers, MemberRow
+from kctl.rows.workers import AgentState, WorkerRow, Workers
 from kctl.status import Assessment, Owner, Status
+from kctl_agent.replies.workers import Event, Scope
 
 
 def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
@@ -34,9 +33,9 @@ def snapshot(
     restarts: int = 0,
     generation: int = 1,
     status: Status = Status.OK,
-    events: Iterable[EventRow] = (),
+    events: Iterable[Event] = (),
 ) -> FleetSnapshot:
-    members = tuple(MemberRow(id_, f"worker-{n}", None, generation, None) for n, id_ in enumerate(("a", None)))
+    members = tuple(MemberRow(id_, f"worker-{n}", None, generation) for n, id_ in enumerate(("a", None)))
     return FleetSnapshot(
         cluster="main",
         group="g",
@@ -82,7 +81,7 @@ def test_a_partition_is_reported_when_it_comes_into_trouble_or_out_of_it() -> No
 
 
 def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_master_not_at_all() -> None:
-    old, new = (EventRow(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
+    old, new = (Event(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
     changes = Changes(started_at=10.0)
 
     first = changes.between(None, snapshot(events=[old, new]))
@@ -96,7 +95,7 @@ def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_mast
 
 def test_the_feed_numbers_keeps_and_counts() -> None:
     feed = EventFeed()
-    feed.publish(FleetEvent(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
+    feed.publish(Event(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
 
     assert feed.last_number == KEPT + 10
     assert [event.text for _, event in feed.since(feed.last_number - 2)] == [str(KEPT + 8), str(KEPT + 9)]
@@ -153,8 +152,8 @@ def in_state(state: AgentState) -> WorkerRow:
 
 
 def test_a_paused_partition_is_paused_and_the_others_are_not() -> None:
-    paused = replace(worker("running"), paused=(PauseRow("orders", 1, "ann", 0.0),))
-    everything = replace(paused, paused=(PauseRow(None, None, "ann", 0.0),))
+    paused = replace(worker("running"), paused=(Scope("orders", 1, "ann", 0.0),))
+    everything = replace(paused, paused=(Scope(None, None, "ann", 0.0),))
     rows = [in_state(AgentState.RUNNING)]
 
     assert owner(rows, paused, of=partition(1)).state == "paused"

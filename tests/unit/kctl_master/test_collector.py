@@ -19,10 +19,9 @@ from kctl.master.members import Members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
-from kctl.reduce.metadata_topics import TopicRows
-from kctl.rows.cluster import TopicRow
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.messages import Request
+from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.scripted import Answers, ScriptedAgent
 from kctl_agent.wire import JsonObject
 from tests.unit.kctl_master.test_members import NoBrokers
@@ -86,7 +85,7 @@ async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_proces
     second = await fleet.collector.collect()
     assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
     reported = [snapshot.metadata_topics for snapshot in (first, second)]
-    assert reported[0].result == reported[1].result == TopicRows((TopicRow("t", 0, 1, (1,), (1,), None),))
+    assert reported[0].result == reported[1].result == TopicsReply((PartitionMetadata("t", 0, 1, (1,), (1,), None),))
     assert (reported[1].asked, reported[1].answered) == (("guest",), ("guest",))
     assert (reported[1].age_seconds or 0) > (reported[0].age_seconds or 0), "it has its age"
 

@@ -14,9 +14,10 @@ import pytest
 
 from kctl.master.control.server import ControlServer, Limits
 from kctl.master.operations import base
+from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import BadParams, PathError
-from kctl_agent.messages import Reply, Request, Role, reply_ok
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode
+from kctl_agent.messages import Request, Role, reply_ok
+from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode, json_text
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ class Caller:
                 data = await self.reader.read(65536)
                 assert data, "closed without a reply"
                 self._frames += self._decoder.feed(data)
-        return Reply.parse(self._frames.pop(0))
+        return reply_of(json_text(self._frames.pop(0)).encode())
 
     async def is_closed(self) -> bool:
         async with asyncio.timeout(10):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reading import ClusterReading
@@ -30,6 +31,7 @@ from kctl_agent.messages import Request, Role
 from kctl_agent.scripted import Answers, BreaksFrame, ScriptedAgent, Stalls
 from kctl_agent.wire import JsonObject
 from tests.guest import guest
+from tests.replies import outcome_of
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +90,7 @@ def request(rpc: str, method: str, deadline_ms: int = 2000, **params: Any) -> Re
     return Request(Role.EXTERNAL, rpc, method, id="1", params=params, deadline_ms=deadline_ms)
 
 
-async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanOut[JsonObject]:
+async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanOut[Raw]:
     return await members.ask(await members.sockets(), rpc, {}, asyncio.get_running_loop().time() + seconds)
 
 
@@ -175,7 +177,7 @@ async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
 def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> None:
     good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
 
-    outcome = OFFSET_CHECKER.parsed(FanOut([bad, good], []))
+    outcome = OFFSET_CHECKER.decoded(outcome_of(bad, good))
     result = reduced(OFFSET_CHECKER, outcome, BrokerSnapshot(), Freshness(0.0, 0.0, 2.0, None))
 
     assert [failure.code for failure in result.failed] == ["bad_result"]

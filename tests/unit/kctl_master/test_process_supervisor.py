@@ -156,7 +156,7 @@ async def test_a_killed_worker_comes_back_and_the_log_has_why_and_when(
         os.kill(first, signal.SIGKILL)
         await until(lambda: fleet.pid not in (first, None) and fleet.state == "running")
 
-    assert fleet.supervisor.status()[0].restarts == {**dict.fromkeys(Cause, 0), Cause.SIGNAL: 1}
+    assert fleet.supervisor.status()[0].restarts_by_cause == {**dict.fromkeys(Cause, 0), Cause.SIGNAL: 1}
     line = next(record.getMessage() for record in caplog.records if "action=backoff" in record.getMessage())
     assert line.startswith("action=backoff worker=worker-0: died (signal 9, SIGKILL), restart 1 in 0.")
     assert "ready to work" not in line, "a line of its log that is no error is not why a signal ended it"
@@ -173,10 +173,10 @@ async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_
         await until(lambda: fleet.state == "running")
         assert fleet.pid is not None
         os.kill(fleet.pid, signal.SIGKILL)
-        await until(lambda: fleet.supervisor.status()[0].restarts["signal"] == 1)
+        await until(lambda: fleet.supervisor.status()[0].restarts_by_cause["signal"] == 1)
         await until(lambda: fleet.state == "running" and fleet.supervisor.status()[0].last_error is None)
 
-    assert fleet.supervisor.status()[0].restarts["signal"] == 1
+    assert fleet.supervisor.status()[0].restarts_by_cause["signal"] == 1
 
 
 async def test_the_last_error_goes_at_once_when_a_process_was_started_by_request(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_a_boot_failure_is_fatal_at_once_and_shows_its_last_line(tmp_path:
 
         status = fleet.supervisor.status()[0]
         assert status.last_error == "no such transform"
-        assert sum(status.restarts.values()) == 0
+        assert sum(status.restarts_by_cause.values()) == 0
         await fleet.supervisor.stop()
         assert fleet.state == "stopped"
 
@@ -238,7 +238,7 @@ async def test_a_worker_whose_agent_stays_mute_is_replaced_and_counted(tmp_path:
     fleet = Supervised(UP, tmp_path / "log", is_mute=True, start_timeout_seconds=0.2)
 
     async with fleet.running():
-        await until(lambda: fleet.supervisor.status()[0].restarts["unresponsive"] == 1)
+        await until(lambda: fleet.supervisor.status()[0].restarts_by_cause["unresponsive"] == 1)
 
         assert fleet.supervisor.status()[0].last_error == "its agent did not answer within 0.2 s"
         fleet.is_mute = False
@@ -324,7 +324,7 @@ async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(
         await until(lambda: fleet.pid not in (first, None) and fleet.state == "running")
 
         status = fleet.supervisor.status()[0]
-        assert status.restarts[Cause.UNRESPONSIVE] == 1
+        assert status.restarts_by_cause[Cause.UNRESPONSIVE] == 1
         assert (status.last_error or "").startswith("its agent has not answered for 0.")
         assert "in in_the_depths" in fleet.log.read_text()
         assert session_members(first) == []
@@ -353,7 +353,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         fleet.supervisor.on_heartbeats(
             {"worker-0": Heartbeat(1)}, time.monotonic() + 60
         )  # another process of that name
-        await until(lambda: fleet.process.status().restarts["unresponsive"] == 1)
+        await until(lambda: fleet.process.status().restarts_by_cause["unresponsive"] == 1)
 
 
 async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
         rules = Rules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
         fleet.supervisor.reconfigure([], {"worker": SupervisionPolicy(QUICK, rules, 0.05, 0.05)})
         assert fleet.supervisor.memory_limits() == {"worker-0": 40 << 20}
-        await until(lambda: fleet.supervisor.status()[0].restarts[Cause.MEMORY] >= 1)
+        await until(lambda: fleet.supervisor.status()[0].restarts_by_cause[Cause.MEMORY] >= 1)
 
         assert "was above memory_soft, 40 MiB, 2 times in a row" in (fleet.supervisor.status()[0].last_error or "")
 
@@ -385,7 +385,7 @@ async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_repo
         await until(lambda: measured() >= before + 5)
 
         status = fleet.supervisor.status()[0]
-        assert (status.state, sum(status.restarts.values())) == ("running", 0)
+        assert (status.state, sum(status.restarts_by_cause.values())) == ("running", 0)
         assert (status.warning or "").startswith("workers.memory_soft (1 MiB) is not applied: after its start alone it")
     assert len([r for r in caplog.records if "action=limit_refused" in r.getMessage()]) == 1
 
@@ -395,7 +395,7 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
     fleet.reported = {"state": "running", "batches_total": 7, "lag": 100}
 
     async with fleet.running():
-        await until(lambda: fleet.supervisor.status()[0].restarts[Cause.STALLED] >= 1)
+        await until(lambda: fleet.supervisor.status()[0].restarts_by_cause[Cause.STALLED] >= 1)
 
         assert "has made no progress for " in (fleet.supervisor.status()[0].last_error or "")
 
@@ -421,7 +421,7 @@ async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_a
 
     def restarts(name: str) -> int:
         [status] = [each for each in fleet.supervisor.status() if each.name == name]
-        return status.restarts[Cause.STALLED]
+        return status.restarts_by_cause[Cause.STALLED]
 
     fleet.supervisor._probe = fleet.process._probe = answer
     async with fleet.running():
@@ -482,7 +482,7 @@ async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_
             if number == 9:
                 before = held()
 
-        assert fleet.supervisor.status()[0].restarts[Cause.REQUESTED] == 100
+        assert fleet.supervisor.status()[0].restarts_by_cause[Cause.REQUESTED] == 100
         assert before is not None
         descriptors, tasks, files = before
         await until(lambda: held()[0] <= descriptors)  # the pipe of the last one may just be closing

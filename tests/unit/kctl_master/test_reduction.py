@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Iterator
@@ -10,21 +9,19 @@ from typing import Any
 
 import pytest
 
-from kctl.master.reduction import COMMANDS as MASTER_COMMANDS
-from kctl.master.reduction import OFFSET_CHECKER, reduced
-from kctl.reduce import REDUCERS, Answer, BrokerSnapshot, Freshness, partition_rows
-from kctl.rpc.fan_out import FanOut
+from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
+from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.status import Assessor, Owner, Rules
-from kctl_agent.commands import COMMANDS
-from kctl_agent.snapshot import (
-    BrokerMetadata,
-    MemberInfo,
-    PartitionMetadata,
-    PartitionStats,
-    Snapshot,
-    StorageUsage,
-)
+from kctl_agent.commands import COMMANDS as OF_AGENTS
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import WorkerReply
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
+from tests.replies import outcome_of, parsed
 
 FRESH = Freshness(0.0, 0.0, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
@@ -34,16 +31,18 @@ NOBODY = BrokerSnapshot()
 
 
 def reply_of(rpc: str, partitions: int) -> JsonObject:
-    now = time.monotonic()
+    rows = tuple(PartitionReply("orders", n, 0, 10, 12, 20, 10, None, 3, 0.0) for n in range(partitions))
+    names = tuple(TopicPartition(row.topic, row.partition) for row in rows)
     snapshot = Snapshot(
-        *("worker-0", "worker", "running", now, now, now),
-        member=MemberInfo("group", "range", "worker-0-id", 3, "worker-0-id"),
-        partitions=tuple(PartitionStats("orders", n, 0, 10, 12, 20, None, now) for n in range(partitions)),
-        brokers=(BrokerMetadata(1, "b1.example", 9092, None, True),),
-        topics=tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions)),
-        storage=StorageUsage("file:/data/storage.sqlite", 10, 0, 0, 4096, 1000),
+        time.monotonic(),
+        WorkerReply.starting("worker-0", "worker"),
+        member=MemberReply("worker-0-id", "worker-0", 3, "worker-0-id", True, "group", "range", names),
+        partitions=rows,
+        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+        topics=TopicsReply(tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions))),
+        storage=StorageReply("file:/data/storage.sqlite", 10, 0, 0, 0, 4096, 1000, age_seconds=0.0),
     )
-    sent: JsonObject = json.loads(json.dumps(COMMANDS[rpc].answer(snapshot, {}, now)))
+    sent: JsonObject = json.loads(json.dumps(OF_AGENTS[rpc].answer(snapshot, {}, snapshot.published_at)))
     return sent
 
 
@@ -58,16 +57,17 @@ def odd_ones(value: Any) -> Iterator[Any]:
             yield from ([*value[:i], odd, *value[i + 1 :]] for odd in odd_ones(part))
 
 
-@pytest.mark.parametrize("rpc", sorted(REDUCERS.keys() & COMMANDS.keys()))
+@pytest.mark.parametrize("rpc", sorted(COMMANDS.keys() & OF_AGENTS.keys()))
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_whatever_one_agent_replies_the_others_are_reduced(rpc: str, partitions: int) -> None:
-    command, good = MASTER_COMMANDS[rpc], Answer("a", reply_of(rpc, partitions), 0.0)
+    command, good = COMMANDS[rpc], Answer("a", reply_of(rpc, partitions), 0.0)
+    [expected] = parsed(rpc, [good])
     for odd in odd_ones(good.result):
         if not isinstance(odd, dict):
             continue
         for name in ("0", "b"):
-            outcome = command.parsed(FanOut([good, Answer(name, copy.deepcopy(odd), 0.0)], []))
-            assert Answer("a", command.parse("a", good.result), 0.0) in outcome.answers
+            outcome = command.decoded(outcome_of(good, Answer(name, odd, 0.0)))
+            assert expected in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
             json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
 
@@ -77,7 +77,7 @@ def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -
     good = Answer("a", reply_of("offset_checker", 2), 0.0)
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
-        outcome = OFFSET_CHECKER.parsed(FanOut([good, Answer("b", {"rows": [odd]}, 0.0)], []))
-        [rows, _], assessor = partition_rows(outcome.answers, NOBODY), Assessor(Rules())
+        outcome = OFFSET_CHECKER.decoded(outcome_of(good, Answer("b", {"rows": [odd]}, 0.0)))
+        rows, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY).rows, Assessor(Rules())
         for now in (1.0, 2.0):
             assessor.assess(rows, lambda _: owner, now, now)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kctl.master.reduction import WORKERS
 from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
-from kctl.reduce import Answer, BrokerSnapshot, encoded
-from kctl_agent.commands import workers
-from kctl_agent.snapshot import Snapshot
+from kctl.reduce import Answer, BrokerSnapshot
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.wire import JsonObject
 from tests.replies import parsed
 
@@ -17,7 +19,8 @@ STATUS = WorkerStatus("worker-0", "worker", "running", "starting", 1, 0.5, {}, N
 
 
 def reply_of() -> JsonObject:
-    return workers.answer(Snapshot("worker-0", "worker", "running", 0.0, 0.0, 0.0), {}, 1.0)
+    reply: JsonObject = encoded(replace(WorkerReply.starting("worker-0", "worker"), state="running"))
+    return reply
 
 
 def rows(**reported: JsonObject) -> list[JsonObject]:

@@ -13,17 +13,19 @@ from kctl.master.changes import Changes
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce import Freshness
-from kctl.reduce.metadata_topics import TopicRows
 from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.ping import Pings
-from kctl.reduce.workers import Workers
-from kctl.rows.cluster import TopicRow
-from kctl.rows.storage import StorageStats
-from kctl.rows.verdict import Level, verdict_of
-from kctl.rows.workers import AgentState, PingRow, WaitingRow, WorkerRow
+from kctl.rows.verdict import Level, Verdict
+from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers
+from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
+from tests.replies import raw
 
 NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
 AT = "since 2023-11-14T22:13:18Z"
@@ -56,7 +58,7 @@ def of_group(status: Status) -> FleetSnapshot:
 
 
 def of_storage(**stats: Any) -> FleetSnapshot:
-    return replace(fleet(), block_size=Reduced(StorageStats(**stats)))
+    return replace(fleet(), block_size=Reduced(StorageReply(**stats)))
 
 
 def of_brokers(age: float | None, complete: float | None, error: str | None, row_age: float = 9.0) -> FleetSnapshot:
@@ -74,16 +76,18 @@ def silent(*names: str, seconds: float = 6.0) -> FleetSnapshot:
 
 
 def waiting(what: str, *names: str, seconds: float = 6.0) -> FleetSnapshot:
-    rows = {name: row(name, waiting_for=WaitingRow(what, "refused", UNIX - 60)) for name in names}
+    rows = {name: row(name, waiting_for=WaitingFor(what, "refused", UNIX - 60)) for name in names}
     return replace(fleet(rows=rows), since={(name, what): TAKEN_AT - seconds for name in names})
 
 
 def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapshot:
-    pings = Pings((PingRow("worker-1", 1, main_thread_age_seconds=seconds),))
+    pings = Pings((PingReply(1, "worker-1", main_thread_age_seconds=seconds),))
     return replace(fleet(rows={"worker-1": row("worker-1", state=state)}), ping=Reduced(pings))
 
 
-REPLICAS = TopicRows((TopicRow("t", 0, 1, (1, 2, 3), (1, 2), ()), TopicRow("t", 1, 2, (2, 1), (1, 2), ())))
+REPLICAS = TopicsReply(
+    (PartitionMetadata("t", 0, 1, (1, 2, 3), (1, 2), ()), PartitionMetadata("t", 1, 2, (2, 1), (1, 2), ()))
+)
 ALL_FATAL = fleet({name: status(name, "fatal") for name in ("worker-0", "worker-1")})
 ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker-0", "worker-1")})
 FULL = "1000 of 1000 messages"
@@ -197,7 +201,7 @@ def test_an_outage_that_only_those_know_who_wait_for_its_end_is_the_reason(names
 def test_the_gravest_comes_first_and_the_rest_stays_to_be_seen() -> None:
     both = replace(
         fleet({"worker-1": status("worker-1", "backoff")}),
-        block_size=Reduced(StorageStats(full=FULL)),
+        block_size=Reduced(StorageReply(full=FULL)),
         group_assessment=Assessment(Status.UNKNOWN, "3 of 3 partitions unknown: t-0"),
     )
 
@@ -208,7 +212,7 @@ def test_the_gravest_comes_first_and_the_rest_stays_to_be_seen() -> None:
         ("partitions", "unknown"),
         ("workers", "degraded"),
     ]
-    assert verdict_of(verdict.to_json()) == verdict, "as the command line reads it"
+    assert decoded(Verdict, raw(encoded(verdict))) == verdict, "as the command line reads it"
 
 
 def test_what_goes_on_keeps_its_beginning_and_what_gets_worse_begins_then() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.reduce import REDUCERS, Answer, BrokerSnapshot, PartitionRow, ResetPolicy
+from kctl.master.reduction import COMMANDS
+from kctl.reduce import Answer, BrokerSnapshot, PartitionRow, ResetPolicy
 from kctl.reduce.base import per_sender
 from tests.replies import parsed, reduced_json
 
@@ -82,11 +83,11 @@ clusters = st.builds(
 
 
 def test_every_reducer_is_held_to_this() -> None:
-    assert RESULTS.keys() == REDUCERS.keys()
+    assert RESULTS.keys() == COMMANDS.keys()
 
 
 @pytest.mark.shows("reducers depend neither on order nor on repetition, nor on grouping")
-@pytest.mark.parametrize("command", sorted(REDUCERS))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 @given(data=st.data())
 def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: st.DataObject) -> None:
     answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
@@ -94,17 +95,17 @@ def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: s
     repeated = answers + data.draw(st.lists(st.sampled_from(answers), max_size=3) if answers else st.just([]))
     shuffled = data.draw(st.permutations(repeated))
 
-    assert REDUCERS[command](shuffled, cluster) == REDUCERS[command](answers, cluster)
+    assert COMMANDS[command].reduce(shuffled, cluster) == COMMANDS[command].reduce(answers, cluster)
 
 
-@pytest.mark.parametrize("command", sorted(REDUCERS))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 @given(data=st.data())
 def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(command: str, data: st.DataObject) -> None:
     answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
     cluster, cut = data.draw(clusters), data.draw(st.integers(0, 6))
     left, right = per_sender(answers[:cut]), per_sender(answers[cut:])
 
-    assert REDUCERS[command](per_sender([*right, *left]), cluster) == REDUCERS[command](answers, cluster)
+    assert COMMANDS[command].reduce(per_sender([*right, *left]), cluster) == COMMANDS[command].reduce(answers, cluster)
     assert per_sender([*left, *right]) == per_sender(answers)
 
 

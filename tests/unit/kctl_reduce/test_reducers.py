@@ -141,7 +141,7 @@ def test_brokers_are_the_union_by_node_id_and_the_newest_answer_wins() -> None:
     answers: list[Answer[dict[str, Any]]] = [
         Answer("worker-0", {"rows": [one, {**one, "node_id": 10}]}, 5.0),
         Answer("worker-1", {"rows": [{**one, "host": "new"}, {**one, "node_id": 2}]}, 0.1),
-        Answer("worker-2", {"rows": None}, 0.1),
+        Answer("worker-2", {}, 0.1),
     ]
 
     rows = metadata_brokers(answers, None)["rows"]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from kctl.reduce import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
@@ -15,6 +16,7 @@ from kctl_agent.errors import NotReady
 from kctl_agent.messages import Role
 from kctl_agent.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
 from kctl_agent.wire import JsonObject
+from tests.replies import plain
 
 
 def targets(run_dir: Path, *names: str) -> dict[str, Path]:
@@ -22,17 +24,17 @@ def targets(run_dir: Path, *names: str) -> dict[str, Path]:
 
 
 def asked(sockets: Mapping[str, Path], seconds: float = 5.0, rpc: str = "kafka_lag") -> FanOut[JsonObject]:
-    async def ask(pool: AgentPool) -> FanOut[JsonObject]:
+    async def ask(pool: AgentPool) -> FanOut[Raw]:
         return await fan_out(pool, sockets, rpc, deadline=asyncio.get_running_loop().time() + seconds)
 
     return with_pool(ask)
 
 
-def with_pool(use: Callable[[AgentPool], Awaitable[FanOut[JsonObject]]]) -> FanOut[JsonObject]:
+def with_pool(use: Callable[[AgentPool], Awaitable[FanOut[Raw]]]) -> FanOut[JsonObject]:
     async def run() -> FanOut[JsonObject]:
         pool = AgentPool()
         try:
-            return await use(pool)
+            return plain(await use(pool))
         finally:
             pool.close()
             await asyncio.sleep(0)
@@ -99,7 +101,7 @@ def test_an_agent_that_fails_is_named_with_the_reason_and_the_others_have_answer
 @pytest.mark.shows("one deadline for all agents that are asked; what is missing is named")
 @pytest.mark.alone
 def test_the_deadline_is_one_for_all_however_many_stall(short_dir: Path) -> None:
-    async def timed(pool: AgentPool) -> FanOut[JsonObject]:
+    async def timed(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         started = loop.time()
         outcome = await fan_out(pool, targets(short_dir, *names), "kafka_lag", deadline=started + 0.3)
@@ -137,7 +139,7 @@ def test_a_full_backlog_is_a_timeout_of_that_agent_alone(short_dir: Path) -> Non
 
 
 def test_a_connection_is_kept_between_questions(short_dir: Path) -> None:
-    async def three_times(pool: AgentPool) -> FanOut[JsonObject]:
+    async def three_times(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         for _ in range(3):
             outcome = await fan_out(pool, targets(short_dir, "a"), "kafka_lag", deadline=loop.time() + 5)
@@ -152,7 +154,7 @@ def test_a_connection_is_kept_between_questions(short_dir: Path) -> None:
 
 
 def test_a_kept_connection_whose_agent_was_started_anew_is_replaced_without_a_failure(short_dir: Path) -> None:
-    async def across_a_restart(pool: AgentPool) -> FanOut[JsonObject]:
+    async def across_a_restart(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         with ScriptedAgent(short_dir, "a", {"kafka_lag": Answers({"life": 1})}):
             await fan_out(pool, targets(short_dir, "a"), "kafka_lag", deadline=loop.time() + 5)
@@ -163,7 +165,7 @@ def test_a_kept_connection_whose_agent_was_started_anew_is_replaced_without_a_fa
 
 
 def test_a_connection_that_breaks_while_it_is_asked_is_tried_once_more(short_dir: Path) -> None:
-    async def through_a_break(pool: AgentPool) -> FanOut[JsonObject]:
+    async def through_a_break(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         for _ in range(2):
             outcome = await fan_out(pool, targets(short_dir, "a"), "kafka_lag", deadline=loop.time() + 5)
@@ -180,7 +182,7 @@ def test_a_connection_that_breaks_while_it_is_asked_is_tried_once_more(short_dir
 def test_a_reply_that_comes_after_its_deadline_does_not_answer_the_next_question(short_dir: Path) -> None:
     released = threading.Event()
 
-    async def late(pool: AgentPool) -> FanOut[JsonObject]:
+    async def late(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         first = await fan_out(pool, targets(short_dir, "a"), "kafka_lag", deadline=loop.time() + 0.1)
         assert [failed.code for failed in first.failed] == ["timeout"]
@@ -196,7 +198,7 @@ def test_a_reply_that_comes_after_its_deadline_does_not_answer_the_next_question
 
 
 def test_questions_at_the_same_time_share_an_agent_and_get_their_own_answers(short_dir: Path) -> None:
-    async def both(pool: AgentPool) -> FanOut[JsonObject]:
+    async def both(pool: AgentPool) -> FanOut[Raw]:
         deadline = asyncio.get_running_loop().time() + 5
         sockets = targets(short_dir, "a")
         one, other = await asyncio.gather(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, encoded
+from kctl.reduce import Answer
 from kctl.rows.partitions import PartitionRow
-from kctl.rows.workers import AgentState
-from kctl.rpc.fan_out import Failed, FanOut
-from kctl.rpc.results import BadResult, partitions, ping, worker
+from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rpc.decode import BadResult, decoded
+from kctl.rpc.fan_out import Failed
 from kctl_agent.commands import COMMANDS as AGENTS
-from kctl_agent.operations import Scope
-from kctl_agent.snapshot import Event, SinkerStats, Snapshot, WorkStats
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.encode import aged, encoded
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import Event, Scope, SinkerStats, UnreadPartition, WorkerReply
+from kctl_agent.snapshot import Snapshot
 from kctl_agent.wire import JsonObject
-from tests.unit.kctl_master.test_reduction import reply_of
+from tests.replies import outcome_of, parsed, raw
+from tests.unit.kctl_master.test_reduction import NOBODY, reply_of
 
 ROW: JsonObject = {
     "topic": "orders",
@@ -31,24 +36,25 @@ ROW: JsonObject = {
     "age_seconds": 0.5,
 }
 WRONG: list[tuple[str, JsonObject, str]] = [
-    ("block_size", {"pending": "many"}, '"pending" is not a whole number'),
-    ("block_size", {"full": True}, '"full" is not a text'),
-    ("describe", {"methods": [{"summary": "without a name"}]}, '"method" is missing'),
-    ("describe", {"methods": "all"}, '"methods" is not a list'),
-    ("kafka_lag", {"rows": [ROW, {**ROW, "end": "20"}]}, '"end" of a row is not a whole number'),
-    ("kafka_lag", {"rows": {}}, '"rows" is not a list'),
-    ("member_leader", {"generation": 1.5}, '"generation" is not a whole number'),
-    ("member_leader", {"partitions": [{"topic": "orders"}]}, '"partition" of a row is not a whole number'),
-    ("metadata_brokers", {"rows": [{"host": "b"}]}, '"node_id" is missing'),
-    ("metadata_topics", {"rows": [{"topic": "orders", "partition": 0, "isr_nodes": ["1"]}]}, '"isr_nodes" is not a'),
-    ("offset_checker", {"rows": [ROW, 7]}, '"rows" holds something else than objects'),
-    ("offset_checker", {"rows": [{**ROW, "committed": 2**62}]}, '"committed" of a row is not a whole number'),
-    ("offset_checker", {"rows": [{**ROW, "partition": None}]}, '"partition" of a row is not a whole number'),
-    ("ping", {"name": "guest"}, '"pid" is missing'),
-    ("ping", {"pid": True}, '"pid" is not a whole number'),
-    ("workers", {"state": 7}, '"state" is not a text'),
-    ("workers", {"events": [{"at": "now", "kind": "x", "text": "y"}]}, '"at" is not a number'),
-    ("workers", {"sinker": {"handled": -1}}, '"handled" is below 0'),
+    ("block_size", {"pending": "many"}, "Expected `int | null`, got `str` - at `$.pending`"),
+    ("block_size", {"full": True}, "got `bool` - at `$.full`"),
+    ("describe", {"methods": [{"summary": "without a name"}]}, "missing required field `method` - at `$.methods[0]`"),
+    ("describe", {"methods": "all"}, "Expected `array`, got `str` - at `$.methods`"),
+    ("kafka_lag", {"rows": [ROW, {**ROW, "end": "20"}]}, "got `str` - at `$.rows[1].end`"),
+    ("kafka_lag", {"rows": {}}, "got `object` - at `$.rows`"),
+    ("member_leader", {"generation": 1.5}, "got `float` - at `$.generation`"),
+    ("member_leader", {"partitions": [{"topic": "orders"}]}, "required field `partition` - at `$.partitions[0]`"),
+    ("metadata_brokers", {"rows": [{"host": "b"}]}, "required field `node_id` - at `$.rows[0]`"),
+    ("metadata_topics", {"rows": [{"topic": "o", "partition": 0, "isr_nodes": ["1"]}]}, "`$.rows[0].isr_nodes[0]`"),
+    ("offset_checker", {"rows": [ROW, 7]}, "Expected `object`, got `int` - at `$.rows[1]`"),
+    ("offset_checker", {"rows": [{**ROW, "committed": 2**62}]}, "`int` <= 4611686018427387903 - at `$.rows[0].com"),
+    ("offset_checker", {"rows": [{**ROW, "partition": None}]}, "got `null` - at `$.rows[0].partition`"),
+    ("ping", {"name": "guest"}, "missing required field `pid`"),
+    ("ping", {"pid": True}, "got `bool` - at `$.pid`"),
+    ("workers", {"state": 7}, "got `int` - at `$.state`"),
+    ("workers", {"events": [{"at": "now", "kind": "x", "text": "y"}]}, "got `str` - at `$.events[0].at`"),
+    ("workers", {"sinker": {"handled": -1}}, "Expected `int` >= 0 - at `$.sinker.handled`"),
+    ("workers", {"state_seconds": 2.0**62}, "Expected `float` < 4.611686018427388e+18 - at `$.state_seconds`"),
 ]
 
 
@@ -61,7 +67,9 @@ def test_a_wrong_reply_is_listed_here_for_every_command() -> None:
 def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, result: JsonObject, why: str) -> None:
     silent = Failed("worker-9", "timeout", "no answer in time")
 
-    outcome = COMMANDS[rpc].parsed(FanOut([Answer("guest", result, 0.1)], [silent], ("worker-1",)))
+    outcome = COMMANDS[rpc].decoded(
+        replace(outcome_of(Answer("guest", result, 0.1), failed=[silent]), stopped=("worker-1",))
+    )
 
     assert (outcome.answers, outcome.stopped) == ([], ("worker-1",))
     assert [(failure.sender, failure.code) for failure in outcome.failed] == [
@@ -72,57 +80,64 @@ def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, resul
 
 
 def test_a_partition_is_read_as_it_was_sent() -> None:
-    assert partitions("worker-0", {"rows": [ROW]}) == (
-        PartitionRow("orders", 3, 0, 10, 12, 20, 5.5, "worker-0", 4, 0.5),
+    result = COMMANDS["offset_checker"].reduce(
+        parsed("offset_checker", [Answer("worker-0", {"rows": [ROW]}, 0.0)]), NOBODY
     )
 
-
-def test_what_a_partition_does_not_have_is_unknown_and_what_is_not_known_here_is_ignored() -> None:
-    [row] = partitions("worker-0", {"rows": [{"topic": "orders", "partition": 0, "colour": "red"}]})
-
-    assert row[:2] == ("orders", 0)
-    assert {row.start, row.committed, row.position, row.end, row.last_timestamp, row.generation} == {None}
-    assert row.age_seconds == float("inf")
+    assert result.rows == (PartitionRow("orders", 3, 0, 10, 12, 20, 5.5, "worker-0", 4, 0.5),)
 
 
-@pytest.mark.parametrize("rows", [None, []])
-def test_no_partitions_are_no_rows(rows: Any) -> None:
-    assert partitions("worker-0", {"rows": rows}) == ()
+def test_what_is_not_sent_is_unknown_and_what_is_not_known_here_is_ignored() -> None:
+    reply = decoded(PartitionsReply, raw({"rows": [{"topic": "orders", "partition": 0, "colour": {"red": [1]}}]}))
+
+    assert reply == PartitionsReply((PartitionReply("orders", 0),))
 
 
-@pytest.mark.parametrize("rows", ["", 0, False, {}])
-def test_what_is_no_list_of_partitions_does_not_pass_for_none(rows: Any) -> None:
-    with pytest.raises(BadResult):
-        partitions("worker-0", {"rows": rows})
+def test_a_state_of_a_newer_release_is_read_with_the_rest() -> None:
+    heard = decoded(PingReply, raw({"pid": 7, "state": "meditating", "mood": "calm"}))
+
+    assert (heard.pid, heard.state) == (7, "meditating")
+    assert decoded(PingReply, raw({"pid": 7, "state": "throttled"})).state == AgentState.THROTTLED
 
 
-def test_a_state_of_a_newer_release_is_unknown_and_the_rest_is_read() -> None:
-    heard = ping("guest", {"pid": 7, "state": "meditating", "mood": "calm"})
+def test_half_of_a_surrogate_pair_is_read_as_json_has_it() -> None:
+    heard = decoded(WorkerReply, raw({"last_error": "\udcff"}))
 
-    assert (heard.name, heard.pid, heard.state) == ("guest", 7, None)
-    assert ping("guest", {"pid": 7, "state": "throttled"}).state is AgentState.THROTTLED
+    assert heard.last_error == "\udcff"
+    with pytest.raises(BadResult, match="not JSON in UTF-8"):
+        decoded(WorkerReply, b'{"last_error": "\xff"}')
 
 
 def test_everything_that_an_agent_replies_to_workers_is_printed_again() -> None:
-    now = time.monotonic()
-    snapshot = Snapshot(
-        *("sinker-0", "sinker", "running", now, now, now),
-        work=WorkStats(left_out=(("orders", 1, "no leader"),), last_error="x", batch_started_at=now),
+    reply = replace(
+        WorkerReply.starting("sinker-0", "sinker"),
+        left_out=(UnreadPartition("orders", 1, "no leader"),),
+        last_error="x",
+        batch_running_seconds=0.0,
         events=(Event(1.0, "rewound", "back", "orders", 1, 10, 4),),
         paused=(Scope("orders", 2, "ann", 3.0),),
         sinker=SinkerStats(handled=3, handler_p50_seconds=0.5),
     )
-    sent = AGENTS["workers"].answer(snapshot, {}, now)
+    now = time.monotonic()
+    sent = AGENTS["workers"].answer(Snapshot(now, reply), {}, now)
 
-    printed = encoded(worker("sinker-0", sent))
+    assert sent["events"][0]["from"] == 10
+    assert encoded(decoded(WorkerRow, raw(sent))) == {**sent, "age_seconds": None, "supervisor": None}
+    assert decoded(WorkerReply, raw(sent)) == reply
 
-    assert printed == {**sent, "age_seconds": None, "supervisor": None}
+
+def test_what_is_kept_grows_older() -> None:
+    reply = StorageReply("file:/x", age_seconds=1.0, table=TableReply(7, last_commit_seconds=2.0))
+
+    older = aged(reply, 0.5)
+
+    assert older == StorageReply("file:/x", age_seconds=1.5, table=TableReply(7, last_commit_seconds=2.5))
+    assert encoded(reply, 0.5) == encoded(older)
+    assert aged(StorageReply("file:/x"), 0.5) == StorageReply("file:/x"), "what is not known has no age"
 
 
 @pytest.mark.parametrize("rpc", ["block_size", "describe", "metadata_brokers", "metadata_topics", "ping"])
 def test_the_fields_of_an_agents_reply_are_printed_by_their_names(rpc: str) -> None:
     sent = reply_of(rpc, 2)
 
-    printed = encoded(COMMANDS[rpc].parse("worker-0", sent))
-
-    assert printed == sent.get("rows", sent.get("methods", sent))
+    assert encoded(decoded(COMMANDS[rpc].reply, raw(sent))) == sent

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.operations import Inbox, Scope
+from kctl_agent.operations import Inbox
 from kctl_agent.process.stop import Stop
+from kctl_agent.replies.workers import Scope
 from kctl_agent.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
@@ -163,8 +164,8 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def wait(seconds: float) -> bool:
-        if own.snapshot().work.last_error is not None:
-            waited.append(own.snapshot().work.last_error)
+        if own.snapshot().worker.last_error is not None:
+            waited.append(own.snapshot().worker.last_error)
             monkeypatch.undo()
             if is_stopped:
                 own.stop.ask()
@@ -212,7 +213,7 @@ def test_a_lease_that_is_lost_meanwhile_settles_nothing_and_is_reported(bench: C
     own.run()
 
     assert total(own.storage) == (3, 0, 0, 0)
-    found = own.snapshot()
+    found = own.snapshot().worker
     assert found.sinker is not None
     assert (found.sinker.lost, found.sinker.handled) == (3, 0)
     (event,) = found.events
@@ -252,7 +253,7 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench], eventually:
     own.inbox.pause([Scope(None, None, "somebody", 0.0)])
     thread = threading.Thread(target=own.run)
     thread.start()
-    eventually(lambda: hasattr(own, "snapshot") and own.snapshot().state == "paused")
+    eventually(lambda: hasattr(own, "snapshot") and own.snapshot().worker.state == "paused")
     assert own.calls == []
     assert total(own.storage) == (3, 0, 0, 0)
 
@@ -280,7 +281,7 @@ def test_what_cannot_be_settled_at_once_is_settled_later_and_handled_once(
 
     assert own.calls == [[0, 1, 2], [3, 4, 5]]
     assert total(own.storage) == (0, 0, 0, 0)
-    assert (found := own.snapshot().sinker) is not None
+    assert (found := own.snapshot().worker.sinker) is not None
     assert found.handled == 6
 
 

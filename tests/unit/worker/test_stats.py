@@ -81,7 +81,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
 
     def progress() -> int:
         stats._count()
-        return stats._snapshot().work.progress
+        return stats._snapshot().progress
 
     runs = True
     before = progress()
@@ -122,14 +122,14 @@ def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
     stats.start()
     try:
         stats.error = AttributeError("no such field")
-        eventually(lambda: published[-1].work.last_error)
-        assert published[-1].work.last_error == "its stats cannot be collected: AttributeError: no such field"
+        eventually(lambda: published[-1].worker.last_error)
+        assert published[-1].worker.last_error == "its stats cannot be collected: AttributeError: no such field"
         age_at = published[-1].published_at
         count = len(published)
         eventually(lambda: len(published) > count)
         assert published[-1].published_at == age_at, "it does not pass for a new one"
         stats.error = None
-        eventually(lambda: published[-1].work.last_error is None)
+        eventually(lambda: published[-1].worker.last_error is None)
     finally:
         stats.close()
 
@@ -146,13 +146,13 @@ def test_dead_letters_that_a_bug_keeps_are_the_last_error_and_the_stats_go_on(
     stats = WorkerStats("worker-0", server, storage, Inbox())
     stats.start()
     try:
-        eventually(lambda: published[-1].work.last_error)
-        assert published[-1].work.last_error == "dead letters were not expired: AttributeError: no such field"
+        eventually(lambda: published[-1].worker.last_error)
+        assert published[-1].worker.last_error == "dead letters were not expired: AttributeError: no such field"
 
         newest = published[-1].published_at
         eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
         storage.error = None
-        eventually(lambda: published[-1].work.last_error is None)
+        eventually(lambda: published[-1].worker.last_error is None)
     finally:
         stats.close()
 

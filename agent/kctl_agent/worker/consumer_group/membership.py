@@ -20,7 +20,7 @@ from kafka.future import Future
 
 from kctl_agent.kafka_clients import opened
 from kctl_agent.kafka_errors import reason
-from kctl_agent.snapshot import MemberInfo
+from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
 from kctl_agent.worker.consumer_group.commit_errors import Commit, keep_partition_errors, refusal
 from kctl_agent.worker.consumer_group.partition_names import partition_names
@@ -123,13 +123,20 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return self._suspended
 
     @property
-    def info(self) -> MemberInfo:
+    def info(self) -> MemberReply:
         metadata = self._metadata()
         joined = metadata.generation_id >= 0 and bool(metadata.member_id)
         generation = metadata.generation_id if joined else None
         leader = self._leader[1] if self._leader and self._leader[0] == generation else None
         member_id = metadata.member_id if joined else None
-        return MemberInfo(self._settings.group, self._settings.assignor, member_id, generation, leader)
+        return MemberReply(
+            member_id,
+            generation=generation,
+            leader=leader,
+            is_leader=None if None in (member_id, leader) else member_id == leader,
+            group=self._settings.group,
+            assignor=self._settings.assignor,
+        )
 
     def poll(self, timeout_seconds: float) -> None:
         """Take part in the group: rejoin when asked, call the listener. Raises Fenced, KafkaError."""

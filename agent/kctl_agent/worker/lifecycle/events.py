@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from kafka import TopicPartition
 
-from kctl_agent.snapshot import Outside
+from kctl_agent.replies.workers import Outside
 from kctl_agent.worker.lifecycle.query_groups import Group
 
 __all__ = [

@@ -20,7 +20,7 @@ from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.process.outages import disk_error
 from kctl_agent.process.troubles import GRACE_SECONDS
-from kctl_agent.snapshot import Outside
+from kctl_agent.replies.workers import Outside
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
@@ -255,9 +255,9 @@ class MainLoop:
         """Why a query has failed. As long as something outside is away, no failure is the fault of a record."""
         if failure.is_storage:
             return failure.text, "storage"
-        known = self._stats.waiting_for(besides="query")
+        known = self._stats.outside(besides="query")
         if known is not None:
-            return failure.text, known.what
+            return failure.text, known
         full = disk_error(self._settings.scratch_dir)
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 

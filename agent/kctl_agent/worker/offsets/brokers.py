@@ -29,7 +29,7 @@ from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka_clients import forget_coordinators, opened
 from kctl_agent.kafka_errors import describe, name_of, reason
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.snapshot import BrokerMetadata, PartitionMetadata
+from kctl_agent.replies.metadata import BrokerMetadata, PartitionMetadata
 from kctl_agent.worker.offsets.epochs import LogSeen, divergence
 from kctl_agent.worker.offsets.note import log_seen, parse
 from kctl_agent.worker.offsets.positions import Found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from kafka import TopicPartition
 
-from kctl_agent.snapshot import Outside
+from kctl_agent.replies.workers import Outside
 from kctl_agent.worker.lifecycle.events import (
     Action,
     BatchStored,

@@ -15,7 +15,8 @@ from kafka import TopicPartition
 
 from kctl.testing.scripted_broker import Answers as Response
 from kctl.testing.scripted_broker import ScriptedBroker
-from kctl_agent.operations import Inbox, Operation, Scope
+from kctl_agent.operations import Inbox, Operation
+from kctl_agent.replies.workers import Scope
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore, StorageError
@@ -168,13 +169,13 @@ class Turning:
             run.positions = {**run.positions, **reached}
             self.stored.append(group)
 
-    def outage(self) -> tuple[str, str] | None:
+    def outage(self) -> tuple[str, str | None] | None:
         """What is waited for, and why."""
-        found = self.stats._snapshot().waiting_for
+        found = self.stats._snapshot().worker.waiting_for
         return None if found is None else (found.what, found.reason)
 
     def events(self) -> list[str]:
-        return [event.kind for event in self.stats._snapshot().events]
+        return [event.kind for event in self.stats._snapshot().worker.events]
 
 
 @pytest.fixture
@@ -316,12 +317,12 @@ def test_a_full_storage_throttles_the_worker_until_it_has_room(
     worker.until(lambda: worker.stats.state == "throttled" and not worker.pipeline.groups)
     full[1.0] = ""
     worker.loop.turn()
-    assert worker.stats._snapshot().work.last_error == "1000 of 1000 messages", "not before it has room to spare"
+    assert worker.stats._snapshot().worker.last_error == "1000 of 1000 messages", "not before it has room to spare"
     full.clear()
     worker.until_it_reads()
 
     assert worker.events() == ["throttled"]
-    assert worker.stats._snapshot().work.last_error is None
+    assert worker.stats._snapshot().worker.last_error is None
 
 
 def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_paused_too(

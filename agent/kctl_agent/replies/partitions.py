@@ -1,0 +1,46 @@
+"""`kafka_lag`, `offset_checker`: how far each assigned partition is read, with every offset that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl_agent.replies.encode import age
+
+__all__ = ["PartitionReply", "PartitionsReply", "lag_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReply:
+    """One assigned partition; `start` and `end` are the brokers' log start and end offset."""
+
+    topic: str
+    partition: int
+    start: int | None = None
+    committed: int | None = None
+    position: int | None = None
+    end: int | None = None
+    lag: int | None = None
+    last_timestamp: float | None = None
+    """Unix seconds of the last stored record's Kafka timestamp."""
+    generation: int | None = None
+    age_seconds: float | None = age()
+    """Since the brokers' word; None: they were not asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsReply:
+    """Those of one worker, sorted."""
+
+    rows: tuple[PartitionReply, ...] = ()
+
+
+def lag_of(
+    start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
+) -> int | None:
+    """As the master counts it (`kctl.rows`): from the committed offset to the end offset, never negative. Where
+    nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when one of them is
+    unknown."""
+    first = committed
+    if first is None:
+        first = start if reset == "earliest" else position
+    return None if end is None or first is None else max(end - first, 0)

@@ -1,0 +1,15 @@
+"""The name of a partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TopicPartition"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """A partition by its topic and number."""
+
+    topic: str
+    partition: int

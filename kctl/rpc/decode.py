@@ -1,0 +1,93 @@
+"""Results as the types that they were made from (`kctl_agent.replies`, `kctl.rows`), checked once, at the edge.
+
+An attached agent may send anything, and a newer one more than is known here: further fields are ignored, absent ones
+take the default of their type. A message names the field, and nothing of what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_type_hints
+
+import msgspec
+
+from kctl.errors import BadAnswer
+
+__all__ = ["BadResult", "answered", "decoded"]
+
+T = TypeVar("T")
+
+_MOST: Final = 2**62
+"""Offsets are 64 bits wide, and so is what is kept of them and of their differences."""
+_BOUNDED: Final = {
+    "int": Annotated[int, msgspec.Meta(gt=-_MOST, lt=_MOST)],
+    "float": Annotated[float, msgspec.Meta(gt=-_MOST, lt=_MOST)],
+}
+_COUNTER: Final = {"int": Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]}
+
+
+class BadResult(ValueError):
+    """A result that does not have the shape of its command; the message names the field."""
+
+
+def decoded(kind: type[T], result: bytes | msgspec.Raw) -> T:
+    """
+    Raises:
+        BadResult: it does not fit.
+    """
+    try:
+        try:
+            found: T = _decoder(cast(Any, kind)).decode(result)
+            return found
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):  # JSON may hold half of a surrogate pair; msgspec refuses it
+            return msgspec.convert(json.loads(bytes(result)), kind)
+    except msgspec.ValidationError as error:
+        raise BadResult(str(error)) from None
+    except ValueError:
+        raise BadResult("it is not JSON in UTF-8") from None
+
+
+def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
+    """The same of what a master has answered to `command`.
+
+    Raises:
+        BadAnswer: it does not fit.
+    """
+    try:
+        return decoded(kind, result)
+    except BadResult as error:
+        raise BadAnswer(
+            f"the master's answer to {command} does not have its shape: {error}; is it of this release?"
+        ) from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    _bound(kind)
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _bound(kind: Any) -> None:
+    """Bounds for every number of a dataclass, and of those in it, in the words of msgspec, which knows no others and is
+    no package of the agent's, where they are declared."""
+    if is_dataclass(kind) or hasattr(kind, "__struct_fields__"):
+        hints = get_type_hints(kind, localns=_BOUNDED, include_extras=True)
+        counters = get_type_hints(kind, localns=_COUNTER, include_extras=True)
+        declared = fields(kind) if is_dataclass(kind) else ()
+        marked = {each.name for each in declared if "is_counter" in each.metadata}
+        kind.__annotations__ = {name: counters[name] if name in marked else hint for name, hint in hints.items()}
+        for hint in hints.values():
+            for part in _parts(hint):
+                _bound(part)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for each in get_args(hint):
+        yield from _parts(each)
