@@ -6,7 +6,7 @@ longer true is gone with the next one. docs/metrics.md is written from this tabl
 
 from __future__ import annotations
 
-from kctl.exporter import of_clusters, of_engine, of_groups, of_master, of_partitions, of_workers
+from kctl.exporter import of_clusters, of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
 
 __all__ = ["METRICS"]
@@ -16,6 +16,5 @@ METRICS: tuple[Metric, ...] = (
     *of_groups.METRICS,
     *of_clusters.METRICS,
     *of_workers.METRICS,
-    *of_engine.METRICS,
     *of_master.METRICS,
 )

@@ -1,29 +1,24 @@
-"""The metrics of workers, their batches, sinkers and the storage."""
+"""The metrics of workers, their batches, sinkers, the engine and the storage: most stand beside fields of replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias, cast
 
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
 from kctl.master.restart import State
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
 from kctl_agent.replies.block_size import StorageReply, TableReply
-from kctl_agent.replies.workers import SinkerStats
+from kctl_agent.replies.fields import Metric as FieldMetric
+from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, WorkerReply
 
 __all__ = ["METRICS"]
 
 _WORKER = (*GROUP, "worker")
-_MESSAGES: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]] = {
-    ("handled",): lambda stats: stats.handled,
-    ("retried",): lambda stats: stats.retried,
-    ("dead",): lambda stats: stats.dead,
-    ("lost",): lambda stats: stats.lost,
-}
-_DURATIONS: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]] = {
-    ("p50",): lambda stats: stats.handler_p50_seconds,
-    ("p99",): lambda stats: stats.handler_p99_seconds,
-}
+_Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object]]]
+"""The replies of one type in a snapshot, each with the values of its labels."""
 _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 
@@ -52,61 +47,68 @@ def _by_worker(values: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples
     return samples
 
 
-def _of_worker(value_of: Callable[[WorkerRow], float | None]) -> _Samples:
-    """What each worker reports. A sinker's batches are calls of its handler and have metrics of their own;
-    an engine has none."""
+def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
+    """The metrics that stand beside the fields of a reply."""
+    found: dict[str, list[tuple[str, FieldMetric]]] = {}
+    for each in fields(cast(Any, reply)):
+        if "metric" in each.metadata:
+            found.setdefault(each.metadata["metric"].name, []).append((each.name, each.metadata["metric"]))
+    for name, of in found.items():
+        metric = of[0][1]
+        yield Single(
+            name=name,
+            kind="counter" if name.endswith("_total") else "gauge",
+            labels=labels if metric.label is None else (*labels, metric.label[0]),
+            unit=metric.unit,
+            sentence=metric.sentence,
+            samples=_samples(of, named),
+        )
 
+
+def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for row in snapshot.workers.result.rows:
-            value = value_of(row)
-            if value is not None and row.kind not in NOT_GROUP_MEMBERS:
-                yield (snapshot.cluster, snapshot.group, row.name), value
+        for labels, reply in named(snapshot):
+            for name, metric in of:
+                value = getattr(reply, name)
+                if value is not None and (value or not metric.is_limit):
+                    yield labels if metric.label is None else (*labels, metric.label[1]), value
 
     return samples
 
 
-def _of_sinker(values: Mapping[tuple[str, ...], Callable[[SinkerStats], float | None]]) -> _Samples:
-    """`values` are by what follows the worker among the labels."""
-
-    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for row in snapshot.workers.result.rows:
-            if row.sinker is None:
-                continue
-            for labels, value_of in values.items():
-                value = value_of(row.sinker)
-                if value is not None:
-                    yield (snapshot.cluster, snapshot.group, row.name, *labels), value
-
-    return samples
+def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
+    """A sinker's batches are calls of its handler and have metrics of their own; an engine has none."""
+    for row in snapshot.workers.result.rows:
+        if row.kind not in NOT_GROUP_MEMBERS:
+            yield (snapshot.cluster, snapshot.group, row.name), row
 
 
-def _storage(value_of: Callable[[StorageReply], float | None]) -> _Samples:
-    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        value = value_of(snapshot.block_size.result)
-        if value is not None:
-            yield (snapshot.cluster, snapshot.group), value
-
-    return samples
+def _commits(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
+    return ((labels, row.commits) for labels, row in _workers(snapshot) if row.commits is not None)
 
 
-def _storage_messages(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    stored = snapshot.block_size.result
-    for state, count in (("pending", stored.pending), ("processing", stored.processing), ("dead", stored.dead)):
-        if count is not None:
-            yield (snapshot.cluster, snapshot.group, state), count
+def _sinkers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
+    rows = snapshot.workers.result.rows
+    return (((snapshot.cluster, snapshot.group, row.name), row.sinker) for row in rows if row.sinker is not None)
 
 
-def _table(value_of: Callable[[TableReply], float | None]) -> _Samples:
-    return _storage(lambda stored: None if stored.table is None else value_of(stored.table))
+def _engines(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
+    rows = snapshot.workers.result.rows
+    return (((snapshot.cluster, snapshot.group), row.engine) for row in rows if row.engine is not None)
 
 
-def _limit(value: int | None) -> int | None:
-    """0 is no limit."""
-    return value or None
+def _storage(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], StorageReply]]:
+    yield (snapshot.cluster, snapshot.group), snapshot.block_size.result
 
 
-def _full(stored: StorageReply) -> float | None:
-    return None if stored.pending is None and stored.table is None else float(bool(stored.full))
+def _table(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
+    return ((labels, stored.table) for labels, stored in _storage(snapshot) if stored.table is not None)
+
+
+def _full(snapshot: FleetSnapshot) -> Iterator[Sample]:
+    for labels, stored in _storage(snapshot):
+        if stored.pending is not None or stored.table is not None:
+            yield labels, float(bool(stored.full))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -148,187 +150,18 @@ METRICS: tuple[Metric, ...] = (
         sentence="The memory at which the worker is restarted; absent where there is no limit.",
         samples=_by_worker(lambda snapshot: snapshot.memory_limit_bytes),
     ),
-    Single(
-        name="kctl_batch_duration_seconds",
-        labels=_WORKER,
-        unit="seconds",
-        sentence="How long the worker's last finished batch took.",
-        samples=_of_worker(lambda row: row.last_batch_seconds),
-    ),
-    Single(
-        name="kctl_batch_running_seconds",
-        labels=_WORKER,
-        unit="seconds",
-        sentence="For how long the batch in progress has been running; absent between batches.",
-        samples=_of_worker(lambda row: row.batch_running_seconds),
-    ),
-    Single(
-        name="kctl_batch_rows_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="messages",
-        sentence="Messages that the worker has stored since it started.",
-        samples=_of_worker(lambda row: row.rows_total),
-    ),
-    Single(
-        name="kctl_batches_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="batches",
-        sentence="Batches that the worker has finished since it started.",
-        samples=_of_worker(lambda row: row.batches_total),
-    ),
-    Single(
-        name="kctl_worker_query_failures_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="queries",
-        sentence="Queries of the worker that ended by themselves with an error, since it started; it begins another "
-        "each time, and its last error is the reason.",
-        samples=_of_worker(lambda row: row.queries_failed),
-    ),
-    Single(
-        name="kctl_storage_messages",
-        labels=(*GROUP, "state"),
-        unit="messages",
-        sentence="Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted "
-        "once.",
-        samples=_storage_messages,
-    ),
-    Single(
-        name="kctl_storage_bytes",
-        labels=GROUP,
-        unit="bytes",
-        sentence="The size of what the storage holds.",
-        samples=_storage(lambda stored: stored.bytes),
-    ),
-    Single(
-        name="kctl_storage_limit_messages",
-        labels=GROUP,
-        unit="messages",
-        sentence="With so many messages in the storage the workers take no new batch; absent without a limit.",
-        samples=_storage(lambda stored: _limit(stored.limit)),
-    ),
-    Single(
-        name="kctl_storage_limit_bytes",
-        labels=GROUP,
-        unit="bytes",
-        sentence="With so many bytes in the storage the workers take no new batch; absent without a limit.",
-        samples=_storage(lambda stored: _limit(stored.limit_bytes)),
-    ),
-    Single(
-        name="kctl_storage_dead_limit_messages",
-        labels=GROUP,
-        unit="messages",
-        sentence="With so many dead letters the workers take no new batch; absent without a limit.",
-        samples=_storage(lambda stored: _limit(stored.dead_limit)),
-    ),
-    Single(
-        name="kctl_storage_delayed_messages",
-        labels=GROUP,
-        unit="messages",
-        sentence="Pending messages that failed and wait for their next try.",
-        samples=_storage(lambda stored: stored.delayed),
-    ),
-    Single(
-        name="kctl_storage_free_bytes",
-        labels=GROUP,
-        unit="bytes",
-        sentence="What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of "
-        "a Redis without one.",
-        samples=_storage(lambda stored: stored.free_bytes),
-    ),
+    *_declared(WorkerReply, _WORKER, _workers),
+    *_declared(StorageReply, GROUP, _storage),
     Single(
         name="kctl_storage_full",
         labels=GROUP,
         unit="0 or 1",
         sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` shows "
         "why).",
-        samples=_storage(_full),
+        samples=_full,
     ),
-    Single(
-        name="kctl_table_version",
-        labels=GROUP,
-        unit="commits",
-        sentence="Of the table of mode `lake`: its newest version. This and the next four are counted when there is a "
-        "new one, at most every ten seconds; the size is `kctl_storage_bytes`.",
-        samples=_table(lambda table: table.version),
-    ),
-    Single(
-        name="kctl_table_rows",
-        labels=GROUP,
-        unit="rows",
-        sentence="Rows in the table; absent where the log does not have them of every file.",
-        samples=_table(lambda table: table.rows),
-    ),
-    Single(
-        name="kctl_table_files",
-        labels=GROUP,
-        unit="files",
-        sentence="Files of the newest version.",
-        samples=_table(lambda table: table.files),
-    ),
-    Single(
-        name="kctl_table_small_files",
-        labels=GROUP,
-        unit="files",
-        sentence="Of these, how many are smaller than half of `storage.target_file_bytes`.",
-        samples=_table(lambda table: table.small_files),
-    ),
-    Single(
-        name="kctl_table_last_commit_age_seconds",
-        labels=GROUP,
-        unit="seconds",
-        sentence="Since anybody has committed to the table.",
-        samples=_table(lambda table: table.last_commit_seconds),
-    ),
-    Single(
-        name="kctl_table_commit_failures_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="commits",
-        sentence="Commits of the worker to its table that failed, since it started; its batch is run again.",
-        samples=_of_worker(lambda row: None if row.commits is None else row.commits.failed),
-    ),
-    Single(
-        name="kctl_table_commit_retries_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="commits",
-        sentence="Commits of the worker that others got ahead of, so that they were decided anew on what these left; "
-        "usual where many workers fill one table.",
-        samples=_of_worker(lambda row: None if row.commits is None else row.commits.retried),
-    ),
-    Single(
-        name="kctl_sinker_messages_total",
-        kind="counter",
-        labels=(*_WORKER, "outcome"),
-        unit="messages",
-        sentence="Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
-        "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
-        samples=_of_sinker(_MESSAGES),
-    ),
-    Single(
-        name="kctl_sinker_in_flight_messages",
-        labels=_WORKER,
-        unit="messages",
-        sentence="Messages that the sinker has claimed and not settled yet.",
-        samples=_of_sinker({(): lambda stats: stats.in_flight}),
-    ),
-    Single(
-        name="kctl_sinker_handler_errors_total",
-        kind="counter",
-        labels=_WORKER,
-        unit="calls",
-        sentence="Calls of the handler that raised, took too long or returned something else than a bool for each "
-        "message.",
-        samples=_of_sinker({(): lambda stats: stats.handler_errors}),
-    ),
-    Single(
-        name="kctl_sinker_handler_duration_seconds",
-        labels=(*_WORKER, "percentile"),
-        unit="seconds",
-        sentence="How long the sinker's latest calls of the handler took: `p50`, `p99`.",
-        samples=_of_sinker(_DURATIONS),
-    ),
+    *_declared(TableReply, GROUP, _table),
+    *_declared(CommitStats, _WORKER, _commits),
+    *_declared(SinkerStats, _WORKER, _sinkers),
+    *_declared(EngineStats, GROUP, _engines),
 )

@@ -21,16 +21,14 @@ from kctl.reduce import (
     PartitionRow,
     Reducer,
     block_size,
-    describe,
     kafka_lag,
     member_leader,
-    metadata_brokers,
-    metadata_topics,
     offset_checker,
     ping,
     workers,
 )
 from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.union import union
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
@@ -105,11 +103,11 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
 
 
 BLOCK_SIZE = Command("block_size", StorageReply, block_size.reduce)
-DESCRIBE = Command("describe", MethodsReply, describe.reduce)
+DESCRIBE = Command("describe", MethodsReply, union(MethodsReply, "methods", "method"))
 KAFKA_LAG = Command("kafka_lag", PartitionsReply, _partitions, kafka_lag.totals)
 MEMBER_LEADER = Command("member_leader", MemberReply, member_leader.reduce)
-METADATA_BROKERS = Command("metadata_brokers", BrokersReply, metadata_brokers.reduce)
-METADATA_TOPICS = Command("metadata_topics", TopicsReply, metadata_topics.reduce)
+METADATA_BROKERS = Command("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
+METADATA_TOPICS = Command("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
 OFFSET_CHECKER = Command("offset_checker", PartitionsReply, _partitions)
 PING = Command("ping", PingReply, ping.reduce)
 WORKERS = Command("workers", WorkerRow, workers.reduce)

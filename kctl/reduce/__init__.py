@@ -1,4 +1,4 @@
-"""How the agents' answers become one: one file per command, named like it (`kctl.master.reduction` is the table)."""
+"""How the agents' answers become one: one file per command, or `union` (`kctl.master.reduction` is the table)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.encode import age, optional
+from kctl_agent.replies.fields import Metric, age, optional, value
 
 __all__ = ["StorageReply", "TableReply"]
 
@@ -13,33 +13,87 @@ __all__ = ["StorageReply", "TableReply"]
 class TableReply:
     """A table that batches become rows of, as it was last counted."""
 
-    version: int | None = None
-    rows: int | None = None
-    files: int | None = None
-    small_files: int | None = None
-    """Below half of what compaction aims at."""
-    last_commit_seconds: float | None = age()
-    """Since anybody's last commit."""
+    version: int | None = value(
+        metric=Metric(
+            "kctl_table_version",
+            "commits",
+            "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
+            "one, at most every ten seconds; the size is `kctl_storage_bytes`.",
+        )
+    )
+    rows: int | None = value(
+        metric=Metric(
+            "kctl_table_rows", "rows", "Rows in the table; absent where the log does not have them of every file."
+        )
+    )
+    files: int | None = value(metric=Metric("kctl_table_files", "files", "Files of the newest version."))
+    small_files: int | None = value(
+        metric=Metric(
+            "kctl_table_small_files",
+            "files",
+            "Of these, how many are smaller than half of `storage.target_file_bytes`.",
+        )
+    )
+    last_commit_seconds: float | None = age(
+        metric=Metric("kctl_table_last_commit_age_seconds", "seconds", "Since anybody has committed to the table.")
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages by state, and bytes. Of several storages sums, None where one of them does not know."""
+    """Messages by state, and bytes. Of several storages sums, None where one of them does not know; `free_bytes` is
+    that of the one with least."""
 
     storage: str | None = optional()
     """Equal for workers that share one; None of several."""
-    pending: int | None = None
-    delayed: int | None = None
-    """Of the pending ones, how many wait for their next try."""
-    processing: int | None = None
-    dead: int | None = None
-    bytes: int | None = None
-    limit: int | None = None
-    limit_bytes: int | None = None
-    dead_limit: int | None = None
-    free_bytes: int | None = None
-    """What is left where the storage lies: on its disk, or of the Redis' `maxmemory`; of several, of the one with
-    least."""
+    pending: int | None = value(
+        metric=Metric(
+            "kctl_storage_messages",
+            "messages",
+            "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
+            ("state", "pending"),
+        )
+    )
+    delayed: int | None = value(
+        metric=Metric(
+            "kctl_storage_delayed_messages", "messages", "Pending messages that failed and wait for their next try."
+        )
+    )
+    processing: int | None = value(metric=Metric("kctl_storage_messages", "messages", "", ("state", "processing")))
+    dead: int | None = value(metric=Metric("kctl_storage_messages", "messages", "", ("state", "dead")))
+    bytes: int | None = value(metric=Metric("kctl_storage_bytes", "bytes", "The size of what the storage holds."))
+    limit: int | None = value(
+        metric=Metric(
+            "kctl_storage_limit_messages",
+            "messages",
+            "With so many messages in the storage the workers take no new batch; absent without a limit.",
+            is_limit=True,
+        )
+    )
+    limit_bytes: int | None = value(
+        metric=Metric(
+            "kctl_storage_limit_bytes",
+            "bytes",
+            "With so many bytes in the storage the workers take no new batch; absent without a limit.",
+            is_limit=True,
+        )
+    )
+    dead_limit: int | None = value(
+        metric=Metric(
+            "kctl_storage_dead_limit_messages",
+            "messages",
+            "With so many dead letters the workers take no new batch; absent without a limit.",
+            is_limit=True,
+        )
+    )
+    free_bytes: int | None = value(
+        metric=Metric(
+            "kctl_storage_free_bytes",
+            "bytes",
+            "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
+            "Redis without one.",
+        )
+    )
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
     error: str | None = None

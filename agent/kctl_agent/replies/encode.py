@@ -1,33 +1,18 @@
-"""The one way from typed replies to JSON, and what a field of theirs may be besides its name and type."""
+"""The one way from typed replies to JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-__all__ = ["age", "aged", "counter", "encoded", "fields_of", "optional", "renamed"]
+__all__ = ["aged", "encoded", "fields_of", "renamed"]
 
 R = TypeVar("R")
 _PLAIN: Final = frozenset({type(None), str, int, float, bool})
 _PLAIN_NAMES: Final = frozenset({"None", "str", "int", "float", "bool"})
-
-
-def age() -> Any:
-    """A field of seconds that pass while a reply is kept: for how long something has been so. None if not given."""
-    return field(default=None, metadata={"is_age": True})
-
-
-def counter() -> Any:
-    """A field that only grows while its process lives; None if not given."""
-    return field(default=None, metadata={"is_counter": True})
-
-
-def optional() -> Any:
-    """A field that is left out of the JSON while it is None: not every reply of its kind has it."""
-    return field(default=None, metadata={"is_left_out": True})
 
 
 def renamed(kind: type, attribute: str, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.encode import age
+from kctl_agent.replies.fields import age
 
 __all__ = ["PartitionReply", "PartitionsReply", "lag_of"]
 

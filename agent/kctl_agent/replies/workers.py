@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from kctl_agent.replies.encode import age, counter, optional, renamed
+from kctl_agent.replies.encode import renamed
+from kctl_agent.replies.fields import Metric, age, counter, optional, value
 
 __all__ = [
     "CommitStats",
@@ -79,43 +80,90 @@ renamed(Event, "from_offset", "from")
 
 @dataclass(frozen=True, slots=True)
 class SinkerStats:
-    """What became of messages since this sinker process started, and how its handler does.
+    """What became of messages since this sinker process started, and how its handler does."""
 
-    `handled`, `retried`, `dead` and `lost` count settled messages: gone for good, to come again, dead letters, and
-    those whose lease was lost in the meantime.
-    """
-
-    handled: int | None = counter()
-    retried: int | None = counter()
-    dead: int | None = counter()
-    lost: int | None = counter()
-    in_flight: int | None = None
-    handler_errors: int | None = counter()
-    """Calls that raised, took too long, or returned something else than a bool for each message."""
-    handler_p50_seconds: float | None = None
-    handler_p99_seconds: float | None = None
+    handled: int | None = counter(
+        metric=Metric(
+            "kctl_sinker_messages_total",
+            "messages",
+            "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
+            "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
+            ("outcome", "handled"),
+        )
+    )
+    retried: int | None = counter(metric=Metric("kctl_sinker_messages_total", "messages", "", ("outcome", "retried")))
+    dead: int | None = counter(metric=Metric("kctl_sinker_messages_total", "messages", "", ("outcome", "dead")))
+    lost: int | None = counter(metric=Metric("kctl_sinker_messages_total", "messages", "", ("outcome", "lost")))
+    in_flight: int | None = value(
+        metric=Metric(
+            "kctl_sinker_in_flight_messages", "messages", "Messages that the sinker has claimed and not settled yet."
+        )
+    )
+    handler_errors: int | None = counter(
+        metric=Metric(
+            "kctl_sinker_handler_errors_total",
+            "calls",
+            "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
+        )
+    )
+    handler_p50_seconds: float | None = value(
+        metric=Metric(
+            "kctl_sinker_handler_duration_seconds",
+            "seconds",
+            "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
+            ("percentile", "p50"),
+        )
+    )
+    handler_p99_seconds: float | None = value(
+        metric=Metric("kctl_sinker_handler_duration_seconds", "seconds", "", ("percentile", "p99"))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """What an engine's JVM holds just now."""
 
-    workers: int | None = None
-    """So many have a gateway into it."""
-    queries: int | None = None
-    """So many streaming queries are active, those of workers that have just ended included."""
-    heap_used_bytes: int | None = None
-    """Garbage that was not collected yet included."""
-    heap_max_bytes: int | None = None
+    workers: int | None = value(
+        metric=Metric("kctl_engine_workers", "workers", "So many workers have a gateway into the engine's JVM.")
+    )
+    queries: int | None = value(
+        metric=Metric(
+            "kctl_engine_queries",
+            "queries",
+            "Streaming queries that are active in the engine's JVM, also those of workers that have just ended.",
+        )
+    )
+    heap_used_bytes: int | None = value(
+        metric=Metric(
+            "kctl_engine_heap_used_bytes",
+            "bytes",
+            "The heap that the engine's JVM uses, garbage that was not collected yet included.",
+        )
+    )
+    heap_max_bytes: int | None = value(
+        metric=Metric("kctl_engine_heap_max_bytes", "bytes", "The most heap that the engine's JVM may use.")
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
     """Commits of a worker to its table, since it started."""
 
-    failed: int | None = counter()
-    retried: int | None = counter()
-    """Decided anew because others got ahead."""
+    failed: int | None = counter(
+        metric=Metric(
+            "kctl_table_commit_failures_total",
+            "commits",
+            "Commits of the worker to its table that failed, since it started; its batch is run again.",
+        )
+    )
+    retried: int | None = counter(
+        metric=Metric(
+            "kctl_table_commit_retries_total",
+            "commits",
+            "Commits of the worker that others got ahead of, so that they were decided anew on what these left; usual"
+            " where many workers fill one table.",
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +180,35 @@ class WorkerReply:
     uptime_seconds: float | None = age()
     rss_bytes: int | None = None
     query_id: str | None = None
-    batch_id: int | None = None
-    last_batch_seconds: float | None = None
+    batch_id: int | None = value(column="batch")
+    last_batch_seconds: float | None = value(
+        column="last-batch-seconds",
+        digits=2,
+        metric=Metric("kctl_batch_duration_seconds", "seconds", "How long the worker's last finished batch took."),
+    )
     last_batch_rows: int | None = None
-    rows_per_second: float | None = None
-    batch_running_seconds: float | None = age()
-    """None between batches."""
-    rows_total: int | None = counter()
-    batches_total: int | None = counter()
-    queries_failed: int | None = counter()
-    """How often a query has ended by itself, with an error; each time another one was begun."""
+    rows_per_second: float | None = value(column="rows/s", digits=0)
+    batch_running_seconds: float | None = age(
+        metric=Metric(
+            "kctl_batch_running_seconds",
+            "seconds",
+            "For how long the batch in progress has been running; absent between batches.",
+        )
+    )
+    rows_total: int | None = counter(
+        metric=Metric("kctl_batch_rows_total", "messages", "Messages that the worker has stored since it started.")
+    )
+    batches_total: int | None = counter(
+        metric=Metric("kctl_batches_total", "batches", "Batches that the worker has finished since it started.")
+    )
+    queries_failed: int | None = counter(
+        metric=Metric(
+            "kctl_worker_query_failures_total",
+            "queries",
+            "Queries of the worker that ended by themselves with an error, since it started; it begins another each "
+            "time, and its last error is the reason.",
+        )
+    )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
     """Of several outages the one that began first."""

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kctl.cli.table import Column, render
@@ -18,19 +20,38 @@ __all__ = ["RPC", "RPC_WIDE", "STATUS", "TOP", "worker_table"]
 
 RPC = ("name", "state", "doing", "since", "pid", "restarts", "rss", "rows/s", "last-error")
 """What fits into 80 columns, but for the error."""
-RPC_WIDE = (
-    *("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss"),
-    *("batch", "last-batch-seconds", "rows/s", "last-error"),
-)
+RPC_WIDE = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "*", "last-error")
+"""`*` is every column that is declared beside a field of `WorkerReply`."""
 STATUS = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "rows/s", "last-error")
 TOP = ("name", "state", "doing", "since", "causes", "rss", "rows/s", "last-error")
 
 
 def worker_table(rows: Iterable[WorkerRow], columns: Sequence[str]) -> list[str]:
-    """The lines of the table, headings first, with those of `_COLUMNS` that are named."""
-    chosen = [_COLUMNS[name] for name in columns]
+    """The lines of the table, headings first, with those of `_COLUMNS` and `_declared` that are named."""
+    known = _COLUMNS | _declared()
+    names = [each for name in columns for each in (_declared() if name == "*" else (name,))]
+    chosen = [known[name] for name in names]
     cells = [[cell_of(row) for _, cell_of in chosen] for row in rows]
     return render([column for column, _ in chosen], cells)
+
+
+@cache
+def _declared() -> dict[str, tuple[Column, Callable[[WorkerRow], object]]]:
+    from kctl_agent.replies.workers import WorkerReply  # the other commands do without
+
+    marked = [each for each in fields(WorkerReply) if "column" in each.metadata]
+    return {
+        each.metadata["column"]: (
+            Column(each.metadata["column"], str(each.type).startswith(("int", "float"))),
+            _field(each.name, each.metadata.get("digits")),
+        )
+        for each in marked
+    }
+
+
+def _field(name: str, digits: int | None) -> Callable[[WorkerRow], object]:
+    """As it is, or rounded."""
+    return lambda row: value if (value := getattr(row, name)) is None or digits is None else f"{value:.{digits}f}"
 
 
 def _of_supervisor(cell_of: Callable[[WorkerStatus], object]) -> Callable[[WorkerRow], object]:
@@ -61,10 +82,6 @@ def _last_error(row: WorkerRow) -> str | None:
     return row.last_error or (None if row.supervisor is None else row.supervisor.last_error)
 
 
-def _rounded(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
 _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "name": (Column("name"), lambda row: row.name),
     "desired": (Column("desired"), _of_supervisor(lambda supervisor: supervisor.desired)),
@@ -79,12 +96,6 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
         _of_supervisor(lambda supervisor: duration(supervisor.next_try_seconds)),
     ),
     "rss": (Column("rss", is_number=True), _resident),
-    "batch": (Column("batch", is_number=True), lambda row: row.batch_id),
-    "last-batch-seconds": (
-        Column("last-batch-seconds", is_number=True),
-        lambda row: _rounded(row.last_batch_seconds, 2),
-    ),
-    "rows/s": (Column("rows/s", is_number=True), lambda row: _rounded(row.rows_per_second, 0)),
     "last-error": (Column("last-error"), _last_error),
 }
 """A column by its name here, and what stands in it."""
