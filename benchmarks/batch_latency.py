@@ -24,13 +24,15 @@ from benchmarks._fleet import progress, running_broker, worker_settings, write_c
 from kctl.testing.topics import create_topic
 from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage, StoredOffset
+from kctl_agent.worker.query import kafka_source
 from kctl_agent.worker.query import pipeline as worker
+from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 PARTITIONS = 4
 WARM_UP_ROUNDS = 10
 TARGET_RATIO = 0.5
-WAITS_MS = {"ours": worker.FETCH_WAIT_MS, "kafkas": 500}
+WAITS_MS = {"ours": kafka_source.FETCH_WAIT_MS, "kafkas": 500}
 """Topic to `fetch.max.wait.ms`."""
 BATCH_SECONDS = 120.0
 
@@ -100,11 +102,11 @@ class Query:
         self.pipeline = worker.Pipeline(settings, storage, self._batches.put)
 
     def start(self, fetch_wait_ms: int) -> None:
-        ours, worker.FETCH_WAIT_MS = worker.FETCH_WAIT_MS, fetch_wait_ms
+        ours, kafka_source.FETCH_WAIT_MS = kafka_source.FETCH_WAIT_MS, fetch_wait_ms
         try:
-            self.pipeline.start({partition: worker.Source(0, None, 1) for partition in self.partitions})
+            self.pipeline.start({partition: Source(0, None, 1) for partition in self.partitions})
         finally:
-            worker.FETCH_WAIT_MS = ours
+            kafka_source.FETCH_WAIT_MS = ours
 
     def seconds_until_stored(self, producer: KafkaProducer) -> float:
         for partition in self.partitions:

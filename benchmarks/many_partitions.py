@@ -41,6 +41,7 @@ from kctl_agent.storage.base import Advance, Binding, OffsetStore, StoredOffset
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.worker.query import pipeline as worker
+from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _in_turns(
     settings: WorkerSettings, storages: Mapping[str, OffsetStore], partitions: int, left: deque[str]
 ) -> tuple[dict[str, list[float]], dict[str, list[float]], dict[str, int]]:
     settings.scratch_dir.mkdir(parents=True)
-    sources = {TopicPartition(TOPIC, number): worker.Source(0, None, 1) for number in range(partitions)}
+    sources = {TopicPartition(TOPIC, number): Source(0, None, 1) for number in range(partitions)}
     turns: list[str] = []
     taken: dict[str, list[float]] = defaultdict(list)
     ended = Event()

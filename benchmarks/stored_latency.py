@@ -47,12 +47,14 @@ def main() -> None:
             with Fleet(place / "fleet", broker.bootstrap_servers, "trigger_seconds = 0") as fleet:
                 producer = Producer(broker.bootstrap_servers, TOPIC, partitions, PER_SECOND)
                 producer.start()
-                until(lambda fleet=fleet: fleet.rows_stored() > 0, "the first batch")  # type: ignore[misc]
-                progress(f"{partitions} partitions: the first batch is stored")
-                Event().wait(WARM_UP_SECONDS)
-                began = time()
-                Event().wait(options.seconds)
-                producer.stop()
+                try:
+                    until(lambda fleet=fleet: fleet.rows_stored() > 0, "the first batch")  # type: ignore[misc]
+                    progress(f"{partitions} partitions: the first batch is stored")
+                    Event().wait(WARM_UP_SECONDS)
+                    began = time()
+                    Event().wait(options.seconds)
+                finally:
+                    producer.stop()
                 until(fleet.is_caught_up, "all is stored")
             waited = _waited(place / "fleet" / "data" / "storage.sqlite", began)
         p50, p99 = np.percentile(waited, [50, 99])

@@ -29,7 +29,9 @@ __all__ = ["LOG_OPTION", "java_options", "lost_jvm", "serve_this_user", "session
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that sets what a JVM of ours logs, and where to."""
 
-HEAP_OPTIONS = "-Xms128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+HEAP_OPTIONS = (
+    "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+)
 """A heap that grows with what there is to do, whatever the size of the machine, and is given back afterwards: Java's
 default begins with a 64th of the machine's memory, and keeps for good what a backlog took. G1 looks when it had nothing
 to collect for 15 s, beside the threads that work (JEP 346)."""

@@ -119,6 +119,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return frozenset(self._consumer.assignment())
 
     @property
+    def partition_counts(self) -> list[int]:
+        """How many partitions each topic of the group has, whatever this member reads of them."""
+        return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
+
+    @property
     def is_rebalancing(self) -> bool:
         return self._suspended
 

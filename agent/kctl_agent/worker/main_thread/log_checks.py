@@ -15,7 +15,8 @@ from kafka.errors import KafkaError
 from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
 from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.pipeline import Pipeline, Source
+from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.pipeline import Pipeline
 
 __all__ = ["LogChecks"]
 

@@ -82,6 +82,9 @@ class QueryStart:
         if not readable:
             raise next(iter(refused.values()))(refusal(refused)) if refused else _unanswered(unanswered)
         sources = {tp: decided.source(tp) for tp in readable}
+        fewer = self._pipeline.limit_kept_consumers(self._membership.partition_counts)
+        if fewer is not None:
+            self._stats.happened("consumers_not_kept", fewer)
         self._pipeline.start(sources)
         self._reported.clear()
         log.info("reads %s", partition_names(readable, {tp: source.start for tp, source in sources.items()}))

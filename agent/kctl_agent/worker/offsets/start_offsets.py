@@ -19,7 +19,7 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.note import StorageId
 from kctl_agent.worker.offsets.positions import Found, Moved, Start, decide
-from kctl_agent.worker.query.pipeline import Source
+from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import WorkerSettings
 
 __all__ = ["Decided", "StartOffsets"]

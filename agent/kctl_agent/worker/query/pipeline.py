@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
+from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.worker.query.batch_failure import Failure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
+from kctl_agent.worker.query.kafka_source import Source, kafka_source
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
@@ -40,36 +42,9 @@ from kctl_agent.worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batch", "Pipeline", "Source"]
+__all__ = ["Batch", "Pipeline"]
 
 log = logging.getLogger(__name__)
-
-HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
-LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
-LEAST_RECORDS, MOST_RECORDS = 50, 2000
-"""What a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much, fetched and
-taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and
-2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes records it asks for
-positions and counts anew: with the consumer's default of 500 a batch over few partitions took a quarter to a third
-longer (benchmarks/README.md)."""
-REQUEST_TIMEOUT_MS = 10_000
-"""Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
-from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
-
-FETCH_WAIT_MS = 1
-"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
-fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
-500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a message into one of 400
-waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where to begin one partition, and the version of the stored offset that this was decided on."""
-
-    start: int
-    topic_id: str | None
-    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +262,11 @@ class Pipeline:
         """`time.monotonic()` at which the batch that is being put began, the oldest of several; else None."""
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
+    def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
+        """Before the first query of a driver: see `kept_consumers`."""
+        with self._driver_used():
+            return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
+
     def start(self, sources: Mapping[TopicPartition, Source]) -> None:
         """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
         when there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
@@ -384,33 +364,7 @@ class Pipeline:
         self._driver.close()
 
     def _source(self, sources: Mapping[TopicPartition, Source]) -> DataFrame:
-        spark = self._driver.session
-        if spark is None:
+        session = self._driver.session
+        if session is None:
             raise DriverLost("there is no Spark session")
-        kafka, pipeline = self._settings.kafka, self._settings.pipeline
-        assign: dict[str, list[int]] = {}
-        starts: dict[str, dict[str, int]] = {}
-        for tp, source in sorted(sources.items()):
-            assign.setdefault(tp.topic, []).append(tp.partition)
-            starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
-        return (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-            .option("kafka.isolation.level", kafka.isolation_level)
-            .options(**(kafka.security.spark_options() if kafka.security else {}))
-            .option("assign", json.dumps(assign))
-            .option("startingOffsets", json.dumps(starts))
-            .option("maxOffsetsPerTrigger", pipeline.max_records_per_batch)
-            .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
-            .option("includeHeaders", True)
-            .option("kafka.max.poll.records", _share(HELD_RECORDS, len(sources), LEAST_RECORDS, MOST_RECORDS))
-            .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(sources), LEAST_BYTES, MOST_BYTES))
-            .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
-            .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
-            .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
-            .load()
-        )
-
-
-def _share(of: int, partitions: int, least: int, most: int) -> int:
-    return min(max(of // partitions, least), most)
+        return kafka_source(session, self._settings.kafka, sources, self._settings.pipeline.max_records_per_batch)

@@ -16,7 +16,8 @@ from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.pipeline import Pipeline, Source, _Run
+from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from tests.unit.worker.query.test_pipeline import Query
 from tests.unit.worker.test_import_dir import settings
 

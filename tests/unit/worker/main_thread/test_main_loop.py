@@ -30,7 +30,8 @@ from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Bounds, Topics
 from kctl_agent.worker.query.batch_failure import Failure
-from kctl_agent.worker.query.pipeline import Pipeline, Source, _Run
+from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from kctl_agent.worker.stats import WorkerStats
 from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
 from tests.unit.worker.consumer_group.coordinator import (

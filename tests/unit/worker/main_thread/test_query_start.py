@@ -20,7 +20,7 @@ from kctl_agent.worker.lifecycle.events import QueryStarted, StartFailed
 from kctl_agent.worker.main_thread.query_start import QueryStart
 from kctl_agent.worker.offsets.note import CommitNote, StorageId
 from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.pipeline import Source
+from kctl_agent.worker.query.kafka_source import Source
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
@@ -45,6 +45,7 @@ class Started:
     queries: list[dict[Any, Source]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    fewer: str | None = None
     stored_at_start: list[int] = field(default_factory=list)
 
 
@@ -68,7 +69,7 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
                 begun.stored_at_start.append(len(storage.stored_offsets([tuple(tp) for tp in sources])))
                 begun.asked += [name for name in broker.asked if name == "OffsetCommit"]
 
-            pipeline: Any = SimpleNamespace(start=start)
+            pipeline: Any = SimpleNamespace(start=start, limit_kept_consumers=lambda topics: begun.fewer)
             stats: Any = SimpleNamespace(happened=lambda kind, *_: begun.events.append(kind))
             offsets = start_offsets(storage, played, **settings)
             query_start = QueryStart(pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}")
@@ -101,6 +102,15 @@ def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Cal
 
     assert begun.start.start(ORDERS) == QueryStarted(frozenset({ORDERS_0}), {ORDERS_1: "no leader"})
     assert [set(sources) for sources in begun.queries] == [{ORDERS_0}]
+
+
+def test_consumers_that_the_heap_cannot_keep_are_an_event(starting: Callable[..., Started]) -> None:
+    begun = starting()
+    begun.fewer = "of 1,000 consumers 64 are kept"
+
+    begun.start.start(ORDERS)
+
+    assert begun.events[-1] == "consumers_not_kept"
 
 
 def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:

@@ -19,7 +19,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.offsets.note import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.pipeline import Source
+from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

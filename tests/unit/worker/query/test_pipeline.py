@@ -18,7 +18,8 @@ from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query import block_put
-from kctl_agent.worker.query.pipeline import Batch, Pipeline, Source, _Run
+from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.pipeline import Batch, Pipeline, _Run
 from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
 

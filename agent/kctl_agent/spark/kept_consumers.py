@@ -1,0 +1,61 @@
+"""How many Kafka consumers a driver's JVM keeps from batch to batch: as many as its heap can hold.
+
+Spark reads each partition by a consumer of its own, and each consumer knows all partitions of its topic. So what they
+hold grows with the square of a topic's partitions: 65 kB and 650 bytes for each partition of the topic, measured with
+kafka-clients 3.9.2 (benchmarks/README.md). 1,000 consumers of a topic of 1,000 partitions fill a heap of 512 MB, and
+the JVM ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from kctl_agent.spark.conf import KEPT_CONSUMERS, is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["limit_kept_consumers"]
+
+CAPACITY = "spark.kafka.consumer.cache.capacity"
+CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
+HEAP_SHARE = 0.5
+LEAST = 64
+"""Spark's own default."""
+
+
+def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
+    """Before the first batch of a local driver: its pool of consumers takes its limit from the configuration once, when
+    it is made. `topics` are the numbers of partitions of the topics that are read. Returns a sentence where fewer are
+    kept than there are partitions; a limit that the user has set stays."""
+    context = session.sparkContext
+    if not is_local(context.master):
+        return None
+    conf = context._jvm.org.apache.spark.SparkEnv.get().conf()  # noqa: SLF001 - PySpark has no other way to its JVM
+    if conf.get(CAPACITY) != str(KEPT_CONSUMERS):
+        return None
+    heap = context._jvm.java.lang.Runtime.getRuntime().maxMemory()  # noqa: SLF001
+    kept = kept_consumers(topics, int(heap * HEAP_SHARE))
+    if kept >= min(sum(topics), KEPT_CONSUMERS):
+        return None
+    conf.set(CAPACITY, str(kept))
+    needed = _bytes(topics) / HEAP_SHARE
+    return (
+        f"of {sum(topics):,} consumers {kept:,} are kept from batch to batch, and the others opened anew by each: all "
+        f"need a heap of {needed / (1 << 20):,.0f} MB, where the JVM has {heap / (1 << 20):,.0f} (engine.heap, "
+        "spark.driver_memory)"
+    )
+
+
+def kept_consumers(topics: Collection[int], room: int) -> int:
+    """How many consumers of these topics so many bytes hold."""
+    return KEPT_CONSUMERS if _bytes(topics) <= room else max(room // _of_one(max(topics)), LEAST)
+
+
+def _bytes(topics: Collection[int]) -> int:
+    return sum(partitions * _of_one(partitions) for partitions in topics)
+
+
+def _of_one(partitions: int) -> int:
+    return CONSUMER_BYTES + PARTITION_BYTES * partitions

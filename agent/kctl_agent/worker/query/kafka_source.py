@@ -1,0 +1,81 @@
+"""The streaming source of a query: which partitions it reads from where, and how its Kafka consumers are set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka import TopicPartition
+
+from kctl_agent.worker.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Source", "kafka_source"]
+
+HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
+LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
+LEAST_RECORDS, MOST_RECORDS = 50, 2000
+"""What a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much, fetched and
+taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and
+2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes records it asks for
+positions and counts anew: with the consumer's default of 500 a batch over few partitions took a quarter to a third
+longer (benchmarks/README.md)."""
+REQUEST_TIMEOUT_MS = 10_000
+"""Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
+from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
+
+FETCH_WAIT_MS = 1
+"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
+fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
+500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a message into one of 400
+waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
+
+WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx.reporter": "false"}
+"""No consumer offers its metrics to the brokers (KIP-714) or by JMX: to open one takes 5.2 instead of 7.5 ms, and half
+the processor time (benchmarks/README.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to begin one partition, and the version of the stored offset that this was decided on."""
+
+    start: int
+    topic_id: str | None
+    version: int = 0
+
+
+def kafka_source(
+    session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, Source], max_records: int
+) -> DataFrame:
+    """The records of these partitions, at most so many in a batch."""
+    assign: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    for tp, source in sorted(sources.items()):
+        assign.setdefault(tp.topic, []).append(tp.partition)
+        starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
+    return (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.isolation.level", kafka.isolation_level)
+        .options(**(kafka.security.spark_options() if kafka.security else {}))
+        .option("assign", json.dumps(assign))
+        .option("startingOffsets", json.dumps(starts))
+        .option("maxOffsetsPerTrigger", max_records)
+        .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
+        .option("includeHeaders", True)
+        .option("kafka.max.poll.records", _share(HELD_RECORDS, len(sources), LEAST_RECORDS, MOST_RECORDS))
+        .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(sources), LEAST_BYTES, MOST_BYTES))
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
+        .options(**WITHOUT_METRICS)
+        .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
+        .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
+        .load()
+    )
+
+
+def _share(of: int, partitions: int, least: int, most: int) -> int:
+    return min(max(of // partitions, least), most)

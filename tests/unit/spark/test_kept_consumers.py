@@ -1,0 +1,60 @@
+"""How many consumers a heap holds, as measured: 325 kB for one of a topic of 400 partitions, 715 kB with 1,000."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kctl_agent.spark.conf import KEPT_CONSUMERS
+from kctl_agent.spark.kept_consumers import CAPACITY, limit_kept_consumers
+
+MB = 1 << 20
+
+
+class Conf(dict[str, str]):
+    set = dict.__setitem__
+
+
+def session(heap: int, capacity: str = str(KEPT_CONSUMERS), master: str = "local[2]") -> tuple[Any, Conf]:
+    conf, runtime = Conf({CAPACITY: capacity}), SimpleNamespace(maxMemory=lambda: heap)
+    env = SimpleNamespace(get=lambda: SimpleNamespace(conf=lambda: conf))
+    jvm = SimpleNamespace(
+        org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(SparkEnv=env))),
+        java=SimpleNamespace(lang=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))),
+    )
+    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jvm=jvm)), conf
+
+
+@pytest.mark.parametrize(
+    ("topics", "heap", "kept"),
+    [([8], 512, 1000), ([400], 512, 1000), ([600, 400], 512, 589), ([1000], 512, 375), ([1000], 2048, 1000),
+     ([10_000], 512, 64)],
+)  # fmt: skip
+def test_as_many_are_kept_as_half_the_heap_holds(topics: list[int], heap: int, kept: int) -> None:
+    spark, conf = session(heap * MB)
+
+    limit_kept_consumers(spark, topics)
+
+    assert conf[CAPACITY] == str(kept)
+
+
+def test_fewer_than_there_are_partitions_are_named_with_the_heap_that_all_need_by_the_first_worker_of_an_engine() -> (
+    None
+):
+    spark, _ = session(512 * MB)
+
+    assert limit_kept_consumers(spark, [1000]) == (
+        "of 1,000 consumers 375 are kept from batch to batch, and the others opened anew by each: all need a heap of "
+        "1,364 MB, where the JVM has 512 (engine.heap, spark.driver_memory)"
+    )
+    assert limit_kept_consumers(spark, [1000]) is None
+
+
+def test_what_the_user_has_set_stays_and_a_cluster_has_heaps_of_its_own() -> None:
+    for spark, conf in (session(512 * MB, "2000"), session(512 * MB, master="spark://host:7077")):
+        before = dict(conf)
+
+        assert limit_kept_consumers(spark, [1000]) is None
+        assert conf == before
