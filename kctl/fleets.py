@@ -1,4 +1,4 @@
-"""Which fleet is meant: `-c`, else `KCTL_CONFIG`, else the one of this user that is running.
+"""Which fleet is meant: `-c`, else `KCTL_CONFIG`, else `./kctl.toml`, else the one of this user that is running.
 
 A master registers itself in a folder of its user, so that `kctl rpc` needs no argument while only one runs. Entries of
 masters that are gone (pid and start time) do not count and are removed by the next reader.
@@ -19,7 +19,7 @@ from kctl.ownership import refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process_identity
 
-__all__ = ["Fleet", "find", "register", "registry_dir", "running", "unregister"]
+__all__ = ["Fleet", "find", "named", "register", "registry_dir", "running", "unregister"]
 
 
 class Fleet(NamedTuple):
@@ -103,6 +103,18 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
     return sorted(fleets, key=lambda fleet: (fleet.name, str(fleet.config)))
 
 
+def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
+    """The configuration that is meant: `config`, which is the value of `-c`, else KCTL_CONFIG, else the kctl.toml of
+    the working folder, unless another user has put it there."""
+    if config is not None or env.get("KCTL_CONFIG"):
+        return config or Path(env["KCTL_CONFIG"])
+    here = Path("kctl.toml")
+    try:
+        return here if here.stat().st_uid in (0, os.geteuid()) else None
+    except OSError:
+        return None
+
+
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
     """The fleet that is meant. `config` is the value of `-c`.
 
@@ -114,16 +126,16 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
         NoSocketFile: none was named and none is running.
         UsageError: none was named and several are running; the message lists them.
     """
-    named = config or (Path(env["KCTL_CONFIG"]) if env.get("KCTL_CONFIG") else None)
+    path = named(config, env)
     try:
         fleets = running(env)
     except PathError:
-        if named is None:
+        if path is None:
             raise
         fleets = []  # a registry that cannot be trusted does not matter when the fleet is named
-    if named is not None:
-        same = [fleet for fleet in fleets if fleet.config == named.absolute()]
-        return same[0] if len(same) == 1 else _from_config(named, env)
+    if path is not None:
+        same = [fleet for fleet in fleets if fleet.config == path.absolute()]
+        return same[0] if len(same) == 1 else _from_config(path, env)
     if not fleets:
         raise NoSocketFile(
             "no fleet of yours is running; start one with `kctl start -c kctl.toml`, or name it with -c or KCTL_CONFIG"

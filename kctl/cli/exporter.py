@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kctl.cli.options import ConfigOption, SetOption, config_option, overrides
 from kctl.errors import UsageError
+from kctl.fleets import named
 
 __all__ = ["register"]
 
@@ -46,14 +46,14 @@ def _exporter(
     from kctl import logs
     from kctl.config.exporter import ExporterConfig, load_exporter
 
-    named = config_option(context, config)
-    if named is None and servers is None and os.environ.get("KCTL_CONFIG"):
-        named = Path(os.environ["KCTL_CONFIG"])
-    if named is None and servers is None:
+    path = config_option(context, config)
+    if servers is None:
+        path = named(path, os.environ)
+    if path is None and servers is None:
         raise UsageError("name the clusters: -c FILE with [clusters.NAME], or -b HOST:PORT")
 
     def load() -> ExporterConfig:
-        return load_exporter(named, os.environ, overrides(set_), servers)
+        return load_exporter(path, os.environ, overrides(set_), servers)
 
     loaded = load()
     logs.configure(loaded.log.level)

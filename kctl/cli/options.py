@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kctl.errors import UsageError
+from kctl.fleets import named
 
 __all__ = [
     "ConfigOption",
@@ -23,9 +24,6 @@ __all__ = [
     "config_option",
     "overrides",
 ]
-
-
-_USUAL_NAME = "kctl.toml"
 
 
 class Output(StrEnum):
@@ -52,13 +50,17 @@ ConfigOption = Annotated[
         "-c",
         metavar="FILE",
         show_default=False,
-        help="The fleet's kctl.toml. Default: KCTL_CONFIG, else the one fleet of yours that is running.",
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running.",
     ),
 ]
 FileOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", show_default=False, help="The fleet's kctl.toml. Default: KCTL_CONFIG."
+        "--config",
+        "-c",
+        metavar="FILE",
+        show_default=False,
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG, else ./kctl.toml.",
     ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")]
@@ -81,13 +83,10 @@ def config_file(context: typer.Context, config: Path | None) -> Path:
     Raises:
         UsageError: none was named.
     """
-    named = config_option(context, config) or (
-        Path(os.environ["KCTL_CONFIG"]) if os.environ.get("KCTL_CONFIG") else None
-    )
-    if named is None:
-        here = " (there is one in this folder)" if Path(_USUAL_NAME).is_file() else ""
-        raise UsageError(f"name a configuration: -c {_USUAL_NAME}{here}, or KCTL_CONFIG")
-    return named
+    path = named(config_option(context, config), os.environ)
+    if path is None:
+        raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG; there is no kctl.toml in this folder")
+    return path
 
 
 def overrides(assignments: list[str] | None) -> dict[str, str]:

@@ -103,6 +103,10 @@ def _finding(found: _Found, since: float) -> Finding:
     return Finding(found.level, found.about, f"{found.what} since {_moment(since)}{why}", since)
 
 
+def _share(count: int, of: int, noun: str, plural: str = "") -> str:
+    return f"{count} of {number_of(of, noun, plural)} {'has' if count == 1 else 'have'}"
+
+
 def _moment(unix_seconds: float) -> str:
     """UTC, as in every view."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
@@ -156,8 +160,8 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
         if what not in known:
             counts = Counter(kind for kind, _ in those)
             level = Level.FAILING if any(counts[kind] == in_all[kind] for kind in counts) else Level.DEGRADED
-            of = number_of(len(wanted), "process", "processes")
-            yield _Found(level, what, f"{len(those)} of {of} have waited for the {what}", those[0][1])
+            share = _share(len(those), len(wanted), "process", "processes")
+            yield _Found(level, what, f"{share} waited for the {what}", those[0][1])
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
@@ -173,7 +177,7 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
     troubled = [(each, why) for each in wanted if (why := _trouble(snapshot, *each)) is not None]
     if not troubled:
         return
-    level, what = Level.DEGRADED, f"{len(troubled)} of {number_of(len(wanted), kind)} have not worked"
+    level, what = Level.DEGRADED, f"{_share(len(troubled), len(wanted), kind)} not worked"
     if len(troubled) == len(wanted):
         level, what = Level.FAILING, f"no {kind} has worked"
         if all(_is_first_start(*each) for each, _ in troubled):
@@ -256,7 +260,7 @@ def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
     ]
     if lacking:
         nodes = ", ".join(map(str, sorted(set().union(*lacking))))
-        what = f"{len(lacking)} of {number_of(len(rows), 'partition')} have lacked in-sync replicas"
+        what = f"{_share(len(lacking), len(rows), 'partition')} lacked in-sync replicas"
         yield _Found(Level.DEGRADED, "replicas", what, f"those of broker {nodes}")
 
 

@@ -51,9 +51,11 @@ def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> N
     try:
         connection.connect(str(path))
     except (FileNotFoundError, NotADirectoryError):
-        raise NoSocketFile(f"no master is running there: {path} does not exist") from None
+        raise NoSocketFile(f"no master is running there: {path} does not exist; run `kctl start`") from None
     except ConnectionRefusedError:
-        raise NobodyListening(f"no master is running there: nobody listens on {path}, its owner is gone") from None
+        raise NobodyListening(
+            f"no master is running there: nobody listens on {path}, its owner is gone; run `kctl start`"
+        ) from None
     except PermissionError:
         raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user") from None
 

@@ -153,7 +153,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         "1 of 3 partitions stalled since 2023-11-14T22:13:18Z",
     )
     assert (
-        text(page, "also") == "degraded 1 of 2 workers have not worked since 2023-11-14T22:13:18Z: worker-1 is backoff"
+        text(page, "also") == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is backoff"
     )
     assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "partitions")] == [
         "18",

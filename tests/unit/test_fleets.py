@@ -104,6 +104,20 @@ def test_the_option_wins_over_the_variable(env: dict[str, str], tmp_path: Path) 
     assert fleets.find(config, {**env, "KCTL_CONFIG": "/absent.toml"}).config == config
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_a_configuration_that_another_user_has_put_into_the_working_folder_is_not_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kctl.toml").touch()
+    assert fleets.named(None, {}) == Path("kctl.toml")
+    assert fleets.named(None, {"KCTL_CONFIG": "other.toml"}) == Path("other.toml")
+
+    os.chown(tmp_path / "kctl.toml", 65534, 65534)
+
+    assert fleets.named(None, {}) is None
+
+
 def test_the_entry_of_a_dead_master_does_not_count_and_is_removed(env: dict[str, str], tmp_path: Path) -> None:
     entry = running(env, "orders", tmp_path / "kctl.toml")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.table import clean
@@ -57,12 +57,15 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
     return IncompleteAnswer("; ".join(lacks(reply)))
 
 
-def lacks(reply: Reply) -> list[str]:
-    """The same as sentences: of the agents in one, of everything else, as the brokers' offsets, in one each."""
-    silent = [each for each in reply.failed if each.sender in reply.asked]
+def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
+    """The same as sentences: of the agents in one, of everything else, as the brokers' offsets, in one each; nothing
+    twice that several replies lack, and nothing about what is `known`."""
+    asked = {name for reply in replies for name in reply.asked}
+    failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
+    silent = [each for name, each in failed.items() if name in asked]
     names = ", ".join(f"{clean(str(each.sender))} ({each.code}: {clean(each.message)})" for each in silent)
-    others = [clean(each.message) for each in reply.failed if each.sender not in reply.asked]
-    return [*([f"{len(silent)} of {len(reply.asked)} did not answer: {names}"] if silent else []), *others]
+    others = [clean(each.message) for name, each in failed.items() if name not in asked and name not in known]
+    return [*([f"{len(silent)} of {len(asked)} did not answer: {names}"] if silent else []), *others]
 
 
 def remark(reply: Reply) -> str | None:

@@ -31,7 +31,7 @@ _StartOption = Annotated[
         "-c",
         metavar="FILE",
         show_default=False,
-        help="The fleet's kctl.toml. Default: KCTL_CONFIG; with NAME also the one fleet of yours that is running.",
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also the one fleet that is running.",
     ),
 ]
 

@@ -197,13 +197,14 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
         return Glance(problem=str(error))
-    missing = tuple(dict.fromkeys([*lacks(workers), *lacks(offsets), *lacks(storage)]))
+    verdict = verdict_of(workers)
+    known = () if verdict is None else {verdict.about, *(each.about for each in verdict.also)}
     return Glance(
         answered("workers", Workers, workers.raw).rows,
         answered("offset_checker", Offsets, offsets.raw).rows,
         answered("block_size", StorageReply, storage.raw),
-        missing=missing,
-        verdict=verdict_of(workers),
+        missing=tuple(lacks(workers, offsets, storage, known=known)),
+        verdict=verdict,
     )
 
 

@@ -17,8 +17,8 @@ __all__ = ["register"]
 
 _CLUSTER = """\
 Which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
-else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, or the one fleet of yours that is running); -b beside a
-context asks other servers with the TLS and SASL of the context.
+else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running);
+-b beside a context asks other servers with the TLS and SASL of the context.
 """
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,

@@ -118,17 +118,18 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
     assert ran.err.startswith(sentence)
 
 
-def test_a_configuration_in_the_working_directory_is_pointed_at(
+@pytest.mark.shows(
+    "`./kctl.toml` is the configuration where none is named, and a fleet of yours there is the one meant"
+)
+def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(config.parent)
 
-    ran = kctl("start")
+    checked, asked = kctl("config", "check"), kctl("status")
 
-    assert (ran.code, ran.err) == (
-        2,
-        "kctl: name a configuration: -c kctl.toml (there is one in this folder), or KCTL_CONFIG\n",
-    )
+    assert (checked.code, checked.out) == (0, f"{config} can be used\n")
+    assert (asked.code, str(config.parent) in asked.err) == (5, True)
 
 
 @pytest.mark.parametrize("name", ["stack", "restart", "logs", "log-level", "drain", "pause"])

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kctl.cli.fleet.ask import lacks
 from kctl.cli.fleet.top import Glance, Order, _screen, summary
 from kctl.fleets import Fleet
 from kctl.rows.offsets import Offsets
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
+from kctl.rpc.reply import Failure, Reply
 from kctl_agent.scripted import Answers
 from tests.replies import raw, status_json
 
@@ -112,8 +114,30 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
     assert max(map(len, lines)) <= columns
 
 
+@pytest.mark.shows("`kctl top` warns of each thing once")
+def test_what_several_answers_lack_is_one_line_and_what_the_verdict_has_is_none() -> None:
+    silent = Failure("timeout", "no answer within 2 s", sender="worker-2")
+    old = Failure("stale", "the brokers' offsets are 13 s old", sender="brokers")
+    counted = Failure("stale", "the storage was last counted 9 s ago", sender="storage")
+    workers, offsets, storage = (
+        Reply(True, complete=False, asked=asked, failed=failed)
+        for asked, failed in (
+            (("sinker-0", "worker-1", "worker-2"), (silent,)),
+            (("worker-1", "worker-2"), (silent, old)),
+            (("sinker-0",), (counted,)),
+        )
+    )
+
+    lines = lacks(workers, offsets, storage, known={"brokers"})
+
+    assert lines == [
+        "1 of 3 did not answer: worker-2 (timeout: no answer within 2 s)",
+        "the storage was last counted 9 s ago",
+    ]
+
+
 def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
-    other = Finding(Level.DEGRADED, "workers", "1 of 2 workers have not worked", 1.0)
+    other = Finding(Level.DEGRADED, "workers", "1 of 2 workers has not worked", 1.0)
     verdict = Verdict(Level.FAILING, "storage", "the storage has been full", 1.0, (other,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
@@ -121,7 +145,7 @@ def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
 
     assert [line.plain for line in lines[:2]] == [
         "failing: the storage has been full",
-        "and degraded: 1 of 2 workers have not worked",
+        "and degraded: 1 of 2 workers has not worked",
     ]
     assert lines[0].style == "red"
 

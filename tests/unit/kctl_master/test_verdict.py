@@ -133,7 +133,7 @@ FULL = "1000 of 1000 messages"
         (
             fleet({"worker-1": status("worker-1", "backoff")}),
             "degraded",
-            f"1 of 2 workers have not worked {AT}: worker-1 is backoff",
+            f"1 of 2 workers has not worked {AT}: worker-1 is backoff",
         ),
         (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
         (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
@@ -142,7 +142,7 @@ FULL = "1000 of 1000 messages"
                 {"worker-1": status("worker-1", restarts=0)}, {"worker-1": row("worker-1", state=AgentState.STARTING)}
             ),
             "degraded",
-            f"1 of 2 workers have not worked {AT}: worker-1 is starting",
+            f"1 of 2 workers has not worked {AT}: worker-1 is starting",
         ),
         (
             fleet({"sinker-0": status("sinker-0", "fatal")}),
@@ -157,12 +157,12 @@ FULL = "1000 of 1000 messages"
                 }
             ),
             "degraded",
-            f"1 of 2 workers have not worked {AT}: worker-0: no space left",
+            f"1 of 2 workers has not worked {AT}: worker-0: no space left",
         ),
         (
             fleet(rows={"worker-0": row("worker-0", age_seconds=7.2)}),
             "degraded",
-            f"1 of 2 workers have not worked {AT}: worker-0 has published nothing for 7 s",
+            f"1 of 2 workers has not worked {AT}: worker-0 has published nothing for 7 s",
         ),
         (silent("worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
         (
@@ -172,12 +172,12 @@ FULL = "1000 of 1000 messages"
         ),
         (silent("guest"), "degraded", f"1 attached agent silent {AT}: guest"),
         (waiting("storage", "worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
-        (hung(7.0), "degraded", f"1 of 2 workers have not worked {AT}: the main thread of worker-1 hangs"),
+        (hung(7.0), "degraded", f"1 of 2 workers has not worked {AT}: the main thread of worker-1 hangs"),
         (hung(7.0, AgentState.REBALANCING), "ok", "all runs; 3 ok"),
         (
             replace(fleet(), metadata_topics=Reduced(REPLICAS)),
             "degraded",
-            f"1 of 2 partitions have lacked in-sync replicas {AT}: those of broker 3",
+            f"1 of 2 partitions has lacked in-sync replicas {AT}: those of broker 3",
         ),
     ],
 )
@@ -194,7 +194,10 @@ def test_an_outage_that_only_those_know_who_wait_for_its_end_is_the_reason(names
     verdict = judge(waiting("storage", *names), None)
 
     assert (verdict.level.value, verdict.main.about) == (level, "storage")
-    assert verdict.main.reason == f"{len(names)} of 3 processes have waited for the storage {AT}: refused"
+    assert (
+        verdict.main.reason
+        == f"{len(names)} of 3 processes {'has' if len(names) == 1 else 'have'} waited for the storage {AT}: refused"
+    )
     assert [each.about for each in verdict.also] == ["sinkers" if "sinker-0" in names else "workers"]
 
 

@@ -48,7 +48,7 @@ def test_an_error_that_the_other_side_answers_with_is_returned_not_raised(short_
 
 
 def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir: Path) -> None:
-    with pytest.raises(NoSocketFile, match="does not exist"):
+    with pytest.raises(NoSocketFile, match="does not exist; run `kctl start`"):
         call(socket_of(short_dir), QUESTION, 1.0)
     with pytest.raises(NoSocketFile):
         call(socket_of(short_dir) / "below-no-folder", QUESTION, 1.0)
