@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
-from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from functools import cache, partial
+from keyword import iskeyword
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 __all__ = ["aged", "encoded", "fields_of", "renamed"]
 
 R = TypeVar("R")
+_Encoder: TypeAlias = Callable[[Any, float], Any]
 _PLAIN: Final = frozenset({type(None), str, int, float, bool})
 _PLAIN_NAMES: Final = frozenset({"None", "str", "int", "float", "bool"})
 
@@ -30,17 +31,7 @@ def encoded(value: Any, older_by: float = 0.0) -> Any:
     """A reply, a row or a result as JSON: field by field, or by its own `to_json` where its JSON has other names.
     `older_by` is for how many seconds it has been kept: its ages are so much greater."""
     kind: Any = type(value)
-    if kind in _PLAIN:
-        return value
-    if hasattr(kind, "to_json"):
-        return {name: encoded(part) for name, part in value.to_json().items()}
-    if isinstance(value, str):  # an enumeration's word
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [encoded(each, older_by) for each in value]
-    if isinstance(value, Mapping):
-        return {name: encoded(part) for name, part in value.items()}
-    return _fields_encoded(value, older_by)
+    return _encoder(kind)(value, older_by)
 
 
 def aged(reply: R, seconds: float) -> R:
@@ -58,48 +49,78 @@ def aged(reply: R, seconds: float) -> R:
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by their names, as they are."""
     kind: Any = type(value)
-    shape = _shape(kind)
-    return dict(zip(shape.names, shape.values(value), strict=True))
+    return {name: getattr(value, name) for name in _shape(kind).names}
 
 
 class _Shape(NamedTuple):
     """The fields of a dataclass, by what encoding does with them."""
 
     names: tuple[str, ...]
-    values: Callable[[Any], tuple[Any, ...]]
-    ages: tuple[str, ...]
-    nested: tuple[str, ...]
-    left_out: tuple[str, ...]
+    ages: tuple[str, ...] = ()
+    nested: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @cache
 def _shape(kind: Hashable) -> _Shape:
     if hasattr(kind, "__struct_fields__"):  # a type of msgspec's, which the control plane has: no field is marked
         names = tuple(kind.__struct_fields__)
-        return _Shape(names, _getter(names), (), names, ())
+        return _Shape(names, nested=names)
     declared = fields(cast(Any, kind))
-    names = tuple(each.name for each in declared)
 
     def marked(mark: str) -> tuple[str, ...]:
         return tuple(each.name for each in declared if mark in each.metadata)
 
     nested = tuple(each.name for each in declared if not _PLAIN_NAMES.issuperset(str(each.type).split(" | ")))
-    return _Shape(names, _getter(names), marked("is_age"), nested, marked("is_left_out"))
+    return _Shape(tuple(each.name for each in declared), marked("is_age"), nested, marked("is_left_out"))
 
 
-def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+@cache
+def _encoder(kind: Any) -> _Encoder:
+    if kind in _PLAIN:
+        return lambda value, _: value
+    if hasattr(kind, "to_json"):
+        return lambda value, _: _mapping_encoded(value.to_json())
+    if issubclass(kind, str):  # an enumeration's word
+        return lambda value, _: str(value)
+    if issubclass(kind, list | tuple):
+        return _list_encoded
+    if issubclass(kind, Mapping):
+        return lambda value, _: _mapping_encoded(value)
+    return _fields_encoder(_shape(kind))
 
 
-def _fields_encoded(value: Any, older_by: float) -> dict[str, Any]:
-    kind: Any = type(value)
-    shape, document = _shape(kind), fields_of(value)
-    for name in shape.nested:
-        document[name] = encoded(document[name], older_by)
-    for name in shape.ages if older_by else ():
-        if document[name] is not None:
-            document[name] += older_by
-    for name in shape.left_out:
+def _mapping_encoded(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part if type(part) in _PLAIN else encoded(part) for name, part in value.items()}
+
+
+def _list_encoded(value: Sequence[Any], older_by: float) -> list[Any]:
+    kinds = set(map(type, value))
+    if kinds <= _PLAIN:
+        return list(value)
+    if len(kinds) == 1:
+        encode = _encoder(kinds.pop())
+        return [encode(each, older_by) for each in value]
+    return [encoded(each, older_by) for each in value]
+
+
+def _fields_encoder(shape: _Shape) -> _Encoder:
+    """A function with the fields written out, as `dataclass` makes its own: a third of the time of a loop over them."""
+
+    def part(name: str) -> str:
+        own = f"getattr(v, {name!r})" if iskeyword(name) else f"v.{name}"
+        if name in shape.nested:
+            return f"encoded({own}, o)"
+        return f"None if {own} is None else {own} + o" if name in shape.ages else own
+
+    written = ", ".join(f"{name!r}: {part(name)}" for name in shape.names)
+    encode: _Encoder = eval(f"lambda v, o: {{{written}}}", {"encoded": encoded})  # noqa: S307 - of names in our code
+    return partial(_without_absent, encode, shape.left_out) if shape.left_out else encode
+
+
+def _without_absent(encode: _Encoder, names: Sequence[str], value: Any, older_by: float) -> Any:
+    document = encode(value, older_by)
+    for name in names:
         if document[name] is None:
             del document[name]
     return document
