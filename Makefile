@@ -5,7 +5,7 @@ SHELL := bash
 BIN := .venv/bin
 DEMO_READY := .venv/.demo-ready
 SETUP_DONE := .venv/.setup-done
-SCRIPTS := scripts/lock_jars scripts/runtime_requirements deploy/docker/probe
+SCRIPTS := scripts/lock_jars scripts/map scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PYTEST := $(BIN)/pytest -m "not long and not alone"
 # Tests run side by side; ARGS="-n 0" for one after another. Those of a file in one process, which makes its cases once;
@@ -17,7 +17,7 @@ SPREAD := -n 4 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-long bench bench-long lock lock-jars clean
+.PHONY: help setup demo check map test test-long bench bench-long lock lock-jars clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 	$(BIN)/ruff check . $(SCRIPTS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+map: ## every module, with the first sentence of its docstring
+	@python3 scripts/map
 
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit

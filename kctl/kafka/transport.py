@@ -1,7 +1,8 @@
 """Requests over kafka-python's connections, many at once, each answered by a response or by an error in one sentence.
 
 Built on its connection manager, which does the bytes, TLS, SASL and protocol versions. No thread is started: the loop
-turns while an answer is waited for, on the thread that asks.
+turns while an answer is waited for, on the thread that asks. Connections are made with `refresh_metadata_on_err=False`,
+or one that breaks begins a loop of kafka-python's own that asks for metadata.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One kept connection to an agent, on an asyncio loop: requests are pipelined, each reply finds its request by id."""
+"""One kept connection to an agent, on an asyncio loop: requests are pipelined, each reply finds its request by id.
+
+What a master at rest costs is the number of its pieces of work, each of which meets cold caches: so a question is a
+plain future, not a task, and the requests of one turn are written together.
+"""
 
 from __future__ import annotations
 

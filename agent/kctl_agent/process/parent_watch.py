@@ -25,7 +25,8 @@ def start(stop: Callable[[], None]) -> None:
     """From now on `stop` is called, from any thread or a signal handler, when the master is gone.
 
     Two ways to notice: the end of stdin, whose other end the master holds, however it ends; and SIGTERM by
-    prctl(PR_SET_PDEATHSIG), for a process whose stdin somebody else has inherited too. SIGABRT writes the stacks of all
+    prctl(PR_SET_PDEATHSIG), for a process whose stdin somebody else has inherited too; it comes when the thread ends
+    that started the process, so a master starts processes from its main thread. SIGABRT writes the stacks of all
     threads to stderr and ends the process: that is what the master sends to one that does not answer. Main thread only.
     """
     faulthandler.enable(all_threads=True)

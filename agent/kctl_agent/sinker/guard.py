@@ -64,7 +64,7 @@ class Guard:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """It is about to be settled."""
+        """It is about to be settled; renewed afterwards, its lease would seem lost."""
         with self._lock:
             self._in_flight.discard(claimed)
 

@@ -65,7 +65,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """What Py4J binds meanwhile has SO_REUSEPORT; it offers no other way to set it before."""
+    """What Py4J binds meanwhile has SO_REUSEPORT; it offers no other way to set it before. The engine holds the port
+    too: the JVM does what comes back on a callback connection, and after a worker's end anybody could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address

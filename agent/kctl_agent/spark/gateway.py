@@ -32,7 +32,10 @@ class Gateway:
     """For the calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
 
     def connect(self) -> Any:
-        """Py4J's client. Main thread."""
+        """Py4J's client. Main thread.
+
+        Pinned (`ClientServer`): what a callback calls runs on the thread of its query, in its job group and scheduler
+        pool, and ends with it."""
         talk_to_no_other()
         convert_without_pandas()
         return connected(self.port, self.token)

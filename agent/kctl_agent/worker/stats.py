@@ -1,4 +1,7 @@
-"""What a worker publishes about itself, gathered from its parts."""
+"""What a worker publishes about itself, gathered from its parts.
+
+Nothing here calls the JVM or asks a storage: what hangs there would hold up every answer.
+"""
 
 from __future__ import annotations
 

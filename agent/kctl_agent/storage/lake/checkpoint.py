@@ -146,4 +146,4 @@ def _yield_to_others() -> None:
 
 if __name__ == "__main__":
     _yield_to_others()
-    main(*json.load(sys.stdin))
+    main(*json.load(sys.stdin))  # the options of a store hold keys, and arguments are open to every user

@@ -1,7 +1,8 @@
 """Plans of batches: what finds the files of a batch that nobody commits or removes.
 
 A batch writes its plan before its first file and removes it after its commit: which stored offsets it was planned on,
-and on which version of the table. As long as there is a plan, its folder is left alone by `vacuum`.
+and on which version of the table: by the log's entries since then one knows whether it was committed, also where an
+OPTIMIZE has replaced its files. As long as there is a plan, its folder is left alone by `vacuum`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     delta-rs lists it, by the log and by the age of files that the log does not know. A batch in flight, perhaps of a
     process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
     plan nor, after the plans were read, a place in the table, belongs to none. What others write, such as an UPDATE or
-    DELETE of delta-rs, has no plan: it is known by its age alone.
+    DELETE of delta-rs, has no plan: it is known by its age alone. Files are listed first, then the plans, then the
+    table: in another order a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
     listed = lake.read(

@@ -2,7 +2,7 @@
 compared against each other.
 
 Pure: no broker, no storage, no clock. The cases are those in which a stored offset that is trusted blindly loses
-messages (docs/architecture.md, "What the stored offset may not hide").
+messages (docs/architecture.md, "What the stored offset must not hide").
 """
 
 from __future__ import annotations

@@ -88,7 +88,8 @@ class _Run:
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Called by Spark on a Py4J thread, one batch after another."""
+        """Called by Spark on a Py4J thread, one batch after another. Where it must not go on it raises and never
+        waits: `StreamingQuery.stop()` waits for it to return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")

@@ -110,6 +110,7 @@ class RequeuePut:
         if batch.copies == 1:
             yield every
             return
+        # After a seek one message may have two, in a recreated topic with other bytes; a mark has its place alone.
         same = Window.partitionBy("topic", "partition", "offset").orderBy("failed_at", f.xxhash64("key", "value"))
         numbered = every.withColumn(COPY, f.row_number().over(same))
         for copy in range(1, batch.copies + 1):

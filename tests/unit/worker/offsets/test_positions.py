@@ -1,4 +1,4 @@
-"""Where reading begins: the cases of docs/architecture.md, "What the stored offset may not hide"."""
+"""Where reading begins: the cases of docs/architecture.md, "What the stored offset must not hide"."""
 
 from __future__ import annotations
 

@@ -96,6 +96,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
+        """Eight at once: stores that refuse the second of two writers one after the other took several of four
+        at once (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # the one of a lost reply is known by its own
         try:
