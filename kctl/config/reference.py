@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kctl.config import contexts
-from kctl.config.effects import effect
-from kctl.config.load import CLUSTERS, variable
+from kctl.config.effects import Effect, effect
+from kctl.config.load import CLUSTERS
 from kctl.config.sections import SECTIONS, Cluster, Context
 from kctl.config.values import allowed, kind_words
 
@@ -35,13 +35,15 @@ topics = ["orders"]
   `key=value` pairs separated by commas.
 - Relative paths are relative to the folder of the file, wherever they were given.
 - An unknown section, key or variable is an error that names the nearest known one. Everything is read once, at the
-  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
+  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest. *Changes with*: that
+  `reload`, the next start of a `process`, or that of the `fleet`.
 
 Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
 (show tracebacks), `KCTL_CONTEXT` (`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET`
 (secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the
 jars), `KCTL_CACHE_DIR` (where they are kept).
 """
+_EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 
 
 def reference() -> str:
@@ -51,9 +53,7 @@ def reference() -> str:
         rows = [_row(section, setting) for setting in fields(kind)]
         parts.append(
             f"\n## `[{section}]`\n\n{kind.__doc__}\n\n"
-            "| key | type | default | what it does | a change takes effect | variable |\n|---|---|---|---|---|---|\n"
-            + "\n".join(rows)
-            + "\n"
+            "| key | type | default | what it does | changes with |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
         )
     parts += [_named(contexts.SECTION, Context), _named(CLUSTERS, Cluster)]
     return "".join(parts)
@@ -64,7 +64,7 @@ def _named(section: str, kind: type) -> str:
     return (
         f"\n## `[{section}.NAME]`\n\n{kind.__doc__}\n\n"
         "| key | type | default | what it does |\n|---|---|---|---|\n"
-        + "\n".join(row.rsplit(" | ", 2)[0] + " |" for row in rows)
+        + "\n".join(row.rsplit(" | ", 1)[0] + " |" for row in rows)
         + "\n"
     )
 
@@ -82,8 +82,7 @@ def _row(section: str, setting: Field[Any]) -> str:
         kind,
         _default(setting),
         sentence,
-        effect(f"{section}.{setting.name}").value,
-        f"`{variable(f'{section}.{setting.name}')}`",
+        _EFFECTS[effect(f"{section}.{setting.name}")],
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

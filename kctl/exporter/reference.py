@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kctl.exporter.compatible import COMPATIBLE
 from kctl.exporter.metric import Metric
@@ -17,7 +17,8 @@ _INTRODUCTION = """\
 
 `/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape asks
 neither brokers nor workers and costs them nothing. The same collection feeds `/api/v1/…` and the page at `/`, so the
-same question gives the same value.
+same question gives the same value:
+`kctl_consumer_lag{cluster="main",group="billing",topic="orders",partition="3"} 42`.
 
 - A value that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
   collection.
@@ -33,46 +34,9 @@ same question gives the same value.
 
 """
 _HEAD = """\
-| metric | type | labels | unit | what it measures | example |
-|---|---|---|---|---|---|
+| metric | type | labels | unit | what it measures |
+|---|---|---|---|---|
 """
-
-_EXAMPLES: Mapping[str, str] = {
-    "cluster": "main",
-    "group": "billing",
-    "consumergroup": "billing",
-    "group_id": "billing",
-    "topic": "orders",
-    "topic_name": "orders",
-    "partition": "3",
-    "partition_id": "3",
-    "protocol": "",
-    "protocol_type": "consumer",
-    "coordinator_id": "1",
-    "id": "1",
-    "address": "kafka-1:9092",
-    "worker": "worker-0",
-    "status": "ok",
-    "reason": "signal",
-    "outcome": "ok",
-    "method": "offset_checker",
-    "operation": "pause",
-    "code": "unauthorized",
-    "kind": "rebalance",
-    "level": "ok",
-    "part": "offsets",
-    "percentile": "p99",
-    "version": "0.1.0",
-    "type": "classic",
-    "coordinator": "1",
-}
-_STATES = {
-    "kctl_group_state": "stable",
-    "kminion_kafka_consumer_group_info": "Stable",
-    "kctl_worker_state": "running",
-    "kctl_storage_messages": "pending",
-}
-_UNITS = {"0 or 1": "1", "Unix time": "1700000000.5", "seconds": "0.25", "bytes": "524288000"}
 
 
 def reference() -> str:
@@ -99,17 +63,5 @@ def _of_others(name: str, metrics: Sequence[Metric]) -> str:
 
 def _row(metric: Metric) -> str:
     labels = ", ".join(map("`{}`".format, metric.labels))
-    cells = (f"`{metric.name}`", metric.kind, labels, metric.unit, metric.sentence, f"`{_example(metric)}`")
+    cells = (f"`{metric.name}`", metric.kind, labels, metric.unit, metric.sentence)
     return f"| {' | '.join(cells)} |"
-
-
-def _example(metric: Metric) -> str:
-    values = {**_EXAMPLES, "state": _STATES.get(metric.name, "")}
-    if metric.name.startswith("kctl_sinker"):
-        values |= {"worker": "sinker-0", "outcome": "handled"}
-    if metric.name == "kctl_operations_total":
-        values["outcome"] = "done"
-    labels = ",".join(f'{name}="{values[name]}"' for name in metric.labels)
-    if metric.kind == "histogram":
-        return f'{metric.name}_bucket{{{labels},le="0.005"}} 42'
-    return f"{metric.name}{{{labels}}} {_UNITS.get(metric.unit, '42')}"
