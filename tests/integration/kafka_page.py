@@ -54,12 +54,15 @@ def normalised(output: str) -> str:
 
 
 def output_of(command: str, env: Mapping[str, str]) -> str:
-    """What `kctl …` prints, stdout before stderr, and its exit code where that is not 0."""
+    """What `kctl …` prints, stdout before stderr, and its exit code where that is not 0; of it `| head -N` lines."""
+    command, _, most = command.partition(" | head -")
     raw, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(shlex.split(command)[1:], env)
     reported = raw.getvalue().decode() + err.getvalue()
+    if most:
+        return "".join(reported.splitlines(keepends=True)[: int(most)])
     return reported + (f"(exit code {code})\n" if code else "")
 
 
