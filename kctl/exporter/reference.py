@@ -55,7 +55,7 @@ def _rows(metrics: Sequence[Metric]) -> str:
 
 def _of_others(name: str, metrics: Sequence[Metric]) -> str:
     return (
-        f'\n## Under names of {name}\n\nOnly with `exporter.compatible_names = ["{name}"]`; '
+        f'\n## Under names of {name}\n\nOnly with `exporter.compatible_names = ["{name}"]`;\n'
         f"[exporter.md](exporter.md#dashboards-that-were-made-for-other-exporters) has what differs.\n\n{_HEAD}"
         + _rows(metrics)
     )

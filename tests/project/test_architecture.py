@@ -23,6 +23,9 @@ PAGES = sorted(
 )
 PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
+READ = [page for page in PAGES if page.parent.name not in ("benchmarks", "deploy", "agent")]
+LONG_CELLS = {"SECURITY.md", "configuration.md", "metrics.md"}
+
 
 def modules() -> Iterator[Path]:
     for package in ("kctl", "agent/kctl_agent"):
@@ -57,6 +60,16 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     folders = (ROOT, ROOT / "kctl", ROOT / "agent" / "kctl_agent")
 
     assert [name for name in sorted(named) if not any((folder / name).exists() for folder in folders)] == []
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_have_120_columns_and_cells_of_tables_200(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = text.splitlines()
+    cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
+    assert page.name in LONG_CELLS or [cell for cell in cells if len(cell.strip()) > 200] == []
 
 
 @PAGE
