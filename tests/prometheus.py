@@ -100,13 +100,17 @@ class Prometheus(_Server):
         *,
         rules: str = "",
         alertmanager: str | None = None,
+        token: str | None = None,
     ) -> None:
         [prometheus] = require("prometheus")
         (directory / "rules.yml").write_text(rules)
+        job: dict[str, Any] = {"job_name": "kctl", "static_configs": [{"targets": list(targets)}]}
+        if token:
+            job["authorization"] = {"credentials": token}
         config: dict[str, Any] = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yml"],
-            "scrape_configs": [{"job_name": "kctl", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [job],
         }
         if alertmanager:
             config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
@@ -126,6 +130,10 @@ class Prometheus(_Server):
         assert data["resultType"] == "vector", expression
         series: list[dict[str, Any]] = data["result"]
         return series
+
+    def active(self) -> set[str]:
+        """The alerts whose expression holds, whether they have waited long enough to fire or not."""
+        return {alert["labels"]["alertname"] for alert in self.get("/api/v1/alerts")["data"]["alerts"]}
 
     def rules(self) -> list[dict[str, Any]]:
         """All rules, with their health."""
