@@ -39,6 +39,9 @@ def _demo(
         ),
     ] = StorageKind.FILE,
     sinkers: Annotated[int, typer.Option(min=0, metavar="N", help="How many sinkers handle what is stored.")] = 0,
+    broker: Annotated[
+        bool, typer.Option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
+    ] = False,
     output: OutputOption = Output.TABLE,
     directory: Annotated[
         Path | None,
@@ -56,6 +59,7 @@ def _demo(
     kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
     kctl demo --sinkers 2 --for 60         and everything was handled; --storage redis: by way of a real Redis
     kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs
+    kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there
     """
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
@@ -63,8 +67,10 @@ def _demo(
         raise UsageError("with --storage lake messages become rows of a table: use no --sinkers")
     if storage is StorageKind.DIRECTLY and sinkers:
         raise UsageError("with --storage directly the workers call the handler: use no --sinkers")
-    from kctl.demo.run import main
+    from kctl.demo.run import broker_only, main
 
+    if broker:
+        return broker_only(directory)
     return main(
         workers=workers,
         partitions=partitions,

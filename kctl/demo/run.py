@@ -36,7 +36,7 @@ from kctl_agent.errors import AgentError
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding
 
-__all__ = ["main"]
+__all__ = ["broker_only", "main"]
 
 TOPIC = "demo"
 REFRESH_SECONDS = 0.5
@@ -45,13 +45,17 @@ START_SECONDS = 300.0
 
 
 class Interrupts:
-    """The first Ctrl-C (or SIGTERM) ends the load and drains, the second ends the draining, both in order."""
+    """The first Ctrl-C (or SIGTERM) ends the load and drains, the second ends the draining, both in order. Before there
+    `is_something_to_end` it is a KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_something_to_end = False
         self._interrupted = threading.Event()
 
     def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        if not self.is_something_to_end:
+            raise KeyboardInterrupt
         self.count += 1
         self._interrupted.set()
 
@@ -97,6 +101,11 @@ def main(
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
         try:
             summary = _demo(place, wanted, interrupts, screen, stack)
+        except KeyboardInterrupt:
+            screen.print_line("interrupted before anything was produced")
+            if directory is None:
+                stack.callback(shutil.rmtree, place, ignore_errors=True)
+            raise
         except BaseException:
             screen.print_line(f"all of the demo is kept in {place}")
             raise
@@ -105,6 +114,25 @@ def main(
     if passed and directory is None:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if passed else 1
+
+
+def broker_only(directory: Path | None) -> int:
+    """A broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
+    bring_parts("file")
+    os.umask(PRIVATE)
+    with ExitStack() as stack:
+        place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-demo-")))
+        interrupts = stack.enter_context(Interrupts().taken())
+        broker = stack.enter_context(KafkaBroker(place / "broker"))
+        interrupts.is_something_to_end = True
+        parts = Parts(broker=broker, redis=None, master=DemoFleet(place))
+        sys.stdout.write(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it\n")
+        sys.stdout.flush()
+        while not interrupts.count:
+            if (ended := parts.ended()) is not None:
+                raise KctlError(ended)
+            interrupts.pause(REFRESH_SECONDS)
+    return 0
 
 
 def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
@@ -161,6 +189,7 @@ class _Run:
 def _load(run: _Run) -> None:
     """From the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
     wanted, screen = run.wanted, run.screen
+    run.interrupts.is_something_to_end = True
     run.fleet.start()
     run.producer.start()
     sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -108,6 +109,36 @@ def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, s
     assert summary["stored"] == summary["produced"] != "0"
     assert "committed" in out
     assert processes_in(short_dir / "demo") == []
+
+
+@pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])
+@pytest.mark.shows("Ctrl-C while the demo's broker starts ends all at once")
+def test_ctrl_c_while_the_broker_starts_ends_all_at_once(
+    demo: Demo, short_dir: Path, eventually: Eventually, options: tuple[str, ...]
+) -> None:
+    process = demo(*options)
+    eventually(lambda: processes_in(short_dir / "demo" / "broker"), what="the broker starts")
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert processes_in(short_dir) == []
+
+
+@pytest.mark.shows("`kctl demo --broker-only` is a broker for trying, whose topics `--dir` keeps")
+def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo, short_dir: Path) -> None:
+    for command in ("create-topic", "topic"):
+        process = demo("--broker-only")
+        assert process.stdout is not None
+        [servers] = re.findall(r"answers on (\S+);", process.stdout.readline())
+
+        made = kctl("kafka", command, "mine", "-b", servers)
+
+        process.send_signal(signal.SIGINT)
+        assert (made.returncode, process.wait(20)) == (0, 0), made.stderr
+    assert processes_in(short_dir) == []
 
 
 def test_everything_that_a_killed_demo_has_started_ends_by_itself(

@@ -27,6 +27,9 @@ def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet],
     assert any(process.name() == "java" for process in everybody)
     fleet.kill()
     eventually(lambda: not alive(everybody), SETTLE_SECONDS, "all of them ended")
+    logs = "".join(path.read_text() for path in (fleet.directory / "logs").glob("*.log"))
+    assert "the master is gone" in logs, logs
+    assert "Traceback" not in logs, logs
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0), "the worker left its group"
 
