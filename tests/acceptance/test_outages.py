@@ -293,7 +293,7 @@ NO_BROKER, NO_STORAGE, NO_WORKER = (
     "the storage has not answered",
     "no worker has worked",
 )
-LACKING = r"(the Kafka brokers have not answered everything|\d of \d partitions have lacked in-sync replicas)"
+LACKING = r"(the Kafka brokers have not answered everything|\d of \d partitions (has|have) lacked in-sync replicas)"
 OUTAGES: list[tuple[str, Outage, str, str]] = [
     ("redis", broker_killed, "failing", NO_BROKER),
     ("redis", broker_frozen, "failing", NO_BROKER),
@@ -307,12 +307,12 @@ OUTAGES: list[tuple[str, Outage, str, str]] = [
     ("redis", engine_frozen, "failing", "the engine has not run"),
     ("redis", jvm_frozen, "failing", "the engine has not run"),
     ("redis", workers_frozen, "failing", NO_WORKER),
-    ("redis", one_worker_frozen, "degraded", "1 of 2 workers have not worked"),
+    ("redis", one_worker_frozen, "degraded", "1 of 2 workers has not worked"),
     ("redis", workers_fatal, "failing", NO_WORKER),
-    ("redis", one_worker_fatal, "degraded", "1 of 2 workers have not worked"),
+    ("redis", one_worker_fatal, "degraded", "1 of 2 workers has not worked"),
     ("redis", workers_killed, "failing", NO_WORKER),
     ("redis", sinkers_dead, "failing", "no sinker has worked"),
-    ("own", one_worker_hung, "degraded", "1 of 2 workers have not worked"),
+    ("own", one_worker_hung, "degraded", "1 of 2 workers has not worked"),
     ("redis", clock_moved, "ok", "all runs"),
 ]
 
@@ -388,7 +388,7 @@ def test_a_worker_that_was_just_restarted_is_shown_until_it_works(bench: Bench) 
 
     bench.begin()
     texts = "\n".join(text for _, text in events(bench))
-    assert "degraded: 1 of 2 workers have not worked" in texts
+    assert "degraded: 1 of 2 workers has not worked" in texts
 
 
 def test_a_page_whose_token_is_no_longer_right_shows_nothing_as_well(bench: Bench) -> None:
