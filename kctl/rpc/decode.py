@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
+from threading import Lock
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
@@ -28,6 +29,10 @@ _BOUNDED: Final = {
     "float": Annotated[float, msgspec.Meta(gt=-_MOST, lt=_MOST)],
 }
 _COUNTER: Final = {"int": Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]}
+
+_MAKING: Final = Lock()
+"""msgspec 0.22 keeps what it knows of a class at the class before it is complete: a thread that meets the class in
+another one meanwhile decodes with it and ends the process (signal 11)."""
 
 
 class BadResult(ValueError):
@@ -67,8 +72,13 @@ def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
         ) from None
 
 
-@cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    with _MAKING:
+        return _made(kind)
+
+
+@cache
+def _made(kind: Any) -> msgspec.json.Decoder[Any]:
     _bound(kind)
     return msgspec.json.Decoder(kind)
 
