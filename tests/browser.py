@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-__all__ = ["browser", "require_browser"]
+__all__ = ["browser", "browser_of_a_module", "require_browser"]
 
 
 def require_browser() -> None:
@@ -42,3 +43,14 @@ def browser() -> Iterator[webdriver.Chrome]:
         yield driver
     finally:
         driver.quit()
+
+
+@contextmanager
+def browser_of_a_module() -> Iterator[webdriver.Chrome]:
+    """It starts and ends processes as it likes, whatever test runs; none outlives it."""
+    require_browser()
+    before = set(psutil.Process().children(recursive=True))
+    with browser() as driver:
+        yield driver
+    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=60)
+    assert alive == []

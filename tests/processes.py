@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["alive", "command_line"]
+__all__ = ["alive", "command_line", "stopped"]
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
@@ -21,6 +24,19 @@ def command_line(process: psutil.Process) -> list[str]:
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
     return words
+
+
+@contextmanager
+def stopped(pids: Iterable[int]) -> Iterator[None]:
+    """Frozen (SIGSTOP) meanwhile."""
+    pids = list(pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def _status(process: psutil.Process) -> str | None:

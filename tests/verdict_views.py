@@ -4,14 +4,11 @@ and what the alert rules make of these."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +19,7 @@ from selenium import webdriver
 from tests.conftest import eventually
 from tests.prometheus import Prometheus
 
-__all__ = ["Shown", "Views", "agree", "are_silent", "stopped"]
+__all__ = ["Shown", "Views", "agree", "are_silent"]
 
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 4.0
@@ -156,16 +153,3 @@ def are_silent(shown: dict[str, Shown], code: int) -> bool:
         and all((shown[name].level, shown[name].code) == ("none", code) for name in ("status", "rpc"))
         and all(shown[name].level == "none" for name in shown.keys() & {"readyz", "metrics", "alerts"})
     )
-
-
-@contextmanager
-def stopped(pids: Iterable[int]) -> Iterator[None]:
-    """Frozen (SIGSTOP) meanwhile."""
-    pids = list(pids)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)

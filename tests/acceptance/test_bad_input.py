@@ -24,8 +24,8 @@ from kctl.master.process import session_members
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
-from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 from tests.processes import alive
+from tests.stranger import NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -262,12 +262,21 @@ def fatal(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Callable[
 
 
 def status(fleet: Fleet) -> list[dict[str, Any]]:
-    """The rows of workers in `kctl status`; none while there is no master."""
+    """The rows of workers in `kctl status`."""
+    return workers_of(asked(fleet))
+
+
+def asked(fleet: Fleet) -> dict[str, Any]:
+    """What `kctl status` prints; without rows while there is no master."""
     done = fleet.kctl("status", "-o", "json", exit_code=None)
     if done.returncode == 5:
-        return []
+        return {"rows": []}
     assert done.returncode in (0, 1, 3), done.stderr
-    return [row for row in json_of(done)["rows"] if row["kind"] == "worker"]
+    return json_of(done)
+
+
+def workers_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in answer["rows"] if row["kind"] == "worker"]
 
 
 def json_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -278,7 +287,9 @@ def json_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def is_fatal(fleet: Fleet) -> bool:
     fleet.check()
     is_settled = not fleet.has_engine or fleet.engine().get("state") == "running"  # it writes while it starts
-    return is_settled and [row["state"] for row in status(fleet)] == ["fatal"]
+    answer = asked(fleet)
+    are_fatal = [row["state"] for row in workers_of(answer)] == ["fatal"]
+    return is_settled and are_fatal and answer["verdict"]["level"] == "failing"  # that of the last collection
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,14 @@ from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
-from tests.browser import browser, require_browser
+from tests.browser import browser_of_a_module
 from tests.clusters import running_cluster
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE
+from tests.processes import stopped
 from tests.prometheus import Prometheus
 from tests.redis_server import require_redis
-from tests.verdict_views import Shown, Views, agree, are_silent, stopped
+from tests.verdict_views import Shown, Views, agree, are_silent
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -418,12 +419,8 @@ def nothing_left_behind() -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
-    require_browser()
-    before = set(psutil.Process().children(recursive=True))
-    with browser() as driver:
+    with browser_of_a_module() as driver:
         yield driver
-    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=60)
-    assert alive == []
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ import pytest
 
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
-from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 from tests.conftest import eventually
 from tests.processes import command_line
+from tests.stranger import NOBODY, needs_root, run_as_nobody, taken_of_a_line
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -63,21 +63,6 @@ with socket.socket() as peer:
 print(os.getuid(), reply.hex())
 """
 """Sends bytes to a port and prints what came back within three seconds."""
-
-
-_FLOOD = """
-sent, block = 0, b"x" * (1 << 20)
-with socket.socket() as peer:
-    peer.settimeout(5)
-    try:
-        peer.connect((sys.argv[1], int(sys.argv[2])))
-        while sent < 64 << 20:
-            sent += peer.send(block)
-    except OSError:
-        pass
-print(sent)
-"""
-"""Sends a line without an end; prints how much of it was taken."""
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +176,7 @@ def test_another_user_gets_nothing_from_a_gateway_into_the_jvm(fleet: Fleet) -> 
 def test_another_user_fills_no_memory_by_a_line_without_an_end(fleet: Fleet) -> None:
     listening = {address for process in fleet.family() for address in ports(process)}
 
-    taken = {address: int(run_as_nobody(_FLOOD, address[0], str(address[1])).stdout) for address in listening}
+    taken = {address: taken_of_a_line(*address) for address in listening}
 
     assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
     assert fleet.is_running("worker-0")

@@ -20,8 +20,8 @@ import pytest
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.server import AgentServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
-from tests.acceptance.stranger import NOBODY, needs_root, run_as_nobody
 from tests.conftest import eventually
+from tests.stranger import NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

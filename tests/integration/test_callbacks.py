@@ -25,8 +25,8 @@ from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.session import serve_this_user
 from kctl_agent.worker.query.daemon import for_own_user
-from tests.acceptance.stranger import NOBODY, needs_root
 from tests.java_classes import compiled
+from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,8 +104,7 @@ def test_only_the_jvm_may_call_back(gateway: Any, is_late: bool) -> None:
 
 
 _TAKES_THE_PORT = f"""
-import os, socket, sys
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+{BECOME_NOBODY}
 options = [(), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]
 for each in options:
     with socket.socket(socket.AF_INET6 if ":" in sys.argv[2] else socket.AF_INET) as listener:
@@ -182,24 +181,6 @@ def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> 
         assert owners_of("127.0.0.1", server.getsockname()[1]) == {os.geteuid()}
 
 
-_FLOODS = f"""
-import os, socket, sys
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-sent, block = 0, b"x" * (1 << 20)
-family = socket.AF_INET6 if sys.argv[1].startswith("::") else socket.AF_INET
-with socket.socket(family) as peer:
-    peer.settimeout(10)
-    try:
-        peer.connect((sys.argv[1], int(sys.argv[2])))
-        while sent < 64 << 20:
-            sent += peer.send(block)
-    except OSError:
-        pass
-print(sent)
-"""
-"""Another user: sends a line without an end; prints how much of it was taken."""
-
-
 @pytest.mark.shows("of another user not a line is read before the token, by JVMs nor by callbacks")
 @needs_root
 def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:
@@ -211,7 +192,7 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
     ports = gateway.gateway_parameters.port, port, gateway._callback_server.port
 
     taken = {
-        (address, each): int(subprocess.check_output([sys.executable, "-c", _FLOODS, address, str(each)]))
+        (address, each): taken_of_a_line(address, each)
         for address in ("127.0.0.1", "::ffff:127.0.0.1")
         for each in ports
     }
@@ -221,8 +202,7 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
 
 
 _IS_SILENT = f"""
-import os, socket, sys
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+{BECOME_NOBODY}
 with socket.socket() as peer:
     peer.connect(("127.0.0.1", int(sys.argv[1])))
     print("connected", flush=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.clusters import running_cluster
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
+from tests.processes import stopped
 
 pytestmark = pytest.mark.real
 Eventually = Callable[..., Any]
@@ -66,18 +65,6 @@ def ages(samples: Samples) -> dict[tuple[str, ...], float]:
     return samples.of("kctl_group_stats_age_seconds", "group", cluster="main")
 
 
-@contextmanager
-def hanging(*pids: int | None) -> Iterator[None]:
-    found = [pid for pid in pids if pid is not None]
-    for pid in found:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in found:
-            os.kill(pid, signal.SIGCONT)
-
-
 @pytest.mark.shows("brokers hang, end, come back elsewhere: scrapes answer at once, values grow old, then are right")
 def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
     short_dir: Path, eventually: Eventually
@@ -101,7 +88,8 @@ def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells
             assert up(scraped(exporter)) == {1}
             assert up(scraped(exporter), "dead") == {0}
 
-            with hanging(broker.pid):
+            assert broker.pid is not None
+            with stopped([broker.pid]):
                 eventually(lambda: up(scraped(exporter)) == {0}, what="it is known to hang")
                 assert exporter.samples().of("kctl_consumer_lag", "partition", cluster="main") == {("0",): 0}
                 eventually(lambda: ages(scraped(exporter)).get(("billing",), 0) > 3, what="its values grow older")
@@ -139,7 +127,9 @@ def test_of_a_hundred_groups_only_those_whose_coordinator_is_away_grow_old(
                 found = ages(scraped(exporter))
                 return {group for group, age in found.items() if age > 4} == theirs
 
-            with hanging(cluster.brokers[away].pid):
+            pid = cluster.brokers[away].pid
+            assert pid is not None
+            with stopped([pid]):
                 eventually(only_theirs_are_old, what="theirs alone grow old")
                 samples = scraped(exporter)
                 assert samples.of("kctl_collect_up", "part", cluster="main")["committed",] == 0

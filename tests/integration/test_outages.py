@@ -15,7 +15,8 @@ import pytest
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.browser import browser, require_browser
-from tests.verdict_views import Views, agree, are_silent, stopped
+from tests.processes import stopped
+from tests.verdict_views import Views, agree, are_silent
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 """80 s: more than `make test` has left."""

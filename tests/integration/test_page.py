@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -21,7 +20,7 @@ from kctl.master.verdict import Verdicts
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
-from tests.browser import browser, require_browser
+from tests.browser import browser_of_a_module
 from tests.conftest import new_threads
 from tests.fleet_snapshot import NOW, UNIX, healthy, judged, partition, serving, snapshot, source_of
 
@@ -85,12 +84,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
-    require_browser()
-    before = set(psutil.Process().children(recursive=True))
-    with browser() as driver:
+    with browser_of_a_module() as driver:
         yield driver
-    _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=60)
-    assert alive == []
 
 
 @pytest.fixture
