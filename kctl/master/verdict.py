@@ -25,6 +25,13 @@ __all__ = ["Verdicts", "judge"]
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
 """In other states one turn of a main thread may take long: queries start and stop."""
+_BEGINNING: dict[str | None, str] = {
+    AgentState.STARTING: "is starting",
+    AgentState.JOINING: "is joining the group",
+    AgentState.REBALANCING: "is getting its first partitions",
+    AgentState.ASSIGNED: "is starting its query",
+}
+"""States of a worker that reads nothing yet; later a rebalance is the partitions' own matter."""
 _OF_STATUS = {
     Status.STARTING: Level.DEGRADED,
     Status.REBALANCING: Level.DEGRADED,
@@ -196,8 +203,15 @@ def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, 
 
 
 def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
-    is_starting = "starting" in (status.state, None if row is None else row.state)
+    is_starting = status.state == "starting" or (row is not None and _beginning(row) is not None)
     return is_starting and status.restarts == 0
+
+
+def _beginning(row: WorkerRow) -> str | None:
+    """What it does before it reads; None of one that has read, and is not joining the group again."""
+    if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
+        return None
+    return _BEGINNING.get(row.state)
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
@@ -216,8 +230,8 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"
-    if row.state == AgentState.STARTING:
-        return f"{name} is starting"
+    if (what := _beginning(row)) is not None:
+        return f"{name} {what}"
     if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
         return f"{name}: {row.last_error or 'it has failed'}"
     return None

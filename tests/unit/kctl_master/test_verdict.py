@@ -82,7 +82,7 @@ def waiting(what: str, *names: str, seconds: float = 6.0) -> FleetSnapshot:
 
 def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapshot:
     pings = Pings((PingReply(1, "worker-1", main_thread_age_seconds=seconds),))
-    return replace(fleet(rows={"worker-1": row("worker-1", state=state)}), ping=Reduced(pings))
+    return replace(fleet(rows={"worker-1": row("worker-1", state=state, batches_total=7)}), ping=Reduced(pings))
 
 
 REPLICAS = TopicsReply(
@@ -144,6 +144,17 @@ FULL = "1000 of 1000 messages"
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is starting",
         ),
+        (
+            fleet(rows={"worker-1": row("worker-1", state=AgentState.JOINING, batches_total=7)}),
+            "degraded",
+            f"1 of 2 workers has not worked {AT}: worker-1 is joining the group",
+        ),
+        (
+            fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=0)}),
+            "degraded",
+            f"1 of 2 workers has not worked {AT}: worker-1 is starting its query",
+        ),
+        (fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}), "ok", "all runs; 3 ok"),
         (
             fleet({"sinker-0": status("sinker-0", "fatal")}),
             "failing",
