@@ -9,11 +9,15 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.kafka_errors import reason
+from kctl_agent.process import deadline
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
-__all__ = ["answered_offsets"]
+__all__ = ["QUESTION_SECONDS", "answered_offsets"]
+
+QUESTION_SECONDS = 20.0
+"""A question takes at most so long, with a request time-out of 5 s: a connection, a coordinator, the request itself."""
 
 
 def answered_offsets(
@@ -38,6 +42,9 @@ def answered_offsets(
             unanswered |= dict.fromkeys(led, "it has no leader")
             continue
         for group in (led, *([tp] for tp in led)):
+            if not deadline.allows(QUESTION_SECONDS):
+                unanswered |= {tp: "no time was left to ask for it" for tp in group if tp not in found}
+                break
             if set(group) & (found.keys() | unanswered.keys()):
                 continue
             try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.errors import AgentError
+from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.gateway import Gateway, GatewayRequest
 from kctl_agent.spark.session import session, use_this_python
@@ -125,7 +126,8 @@ class EngineDriver(Driver):
             is_stopped = True
         if is_stopped:
             self._leave()
-            raise DriverLost("the engine has ended; its next one is waited for")
+            what = "does not answer" if deadline.left() <= 0 else "has ended"
+            raise DriverLost(f"the engine {what}; its next one is waited for")
 
     def close(self) -> None:
         self._leave()

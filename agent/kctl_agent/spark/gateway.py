@@ -12,6 +12,7 @@ from typing import Any
 from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
+from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.own_gateway import connected
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.spark.without_pandas import convert_without_pandas
@@ -37,6 +38,7 @@ class Gateway:
         Pinned (`ClientServer`): what a callback calls runs on the thread of its query, in its job group and scheduler
         pool, and ends with it."""
         talk_to_no_other()
+        limit_calls()
         convert_without_pandas()
         return connected(self.port, self.token)
 

@@ -12,7 +12,9 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING
 
 from kctl_agent.peers import is_own
+from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
+from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.conf import configuration, is_local, properties_file
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
@@ -46,6 +48,7 @@ def session(settings: SparkSettings) -> SparkSession:
     """Start the JVM and the session."""
     use_this_python()
     talk_to_no_other()
+    limit_calls()
     convert_without_pandas()
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -93,8 +96,8 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """How the JVM has ended, where that is why `error` came: what Py4J reports is a refused connection. None: it has
-    not."""
+    """How the JVM has ended, or that it hangs, where that is why `error` came: what Py4J reports is a refused or broken
+    connection. None: it is well."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -104,5 +107,5 @@ def lost_jvm(error: BaseException) -> str | None:
     try:
         code = process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
-        return None
+        return "its JVM does not answer" if deadline.left() <= 0 else None
     return f"its JVM died (signal {-code})" if code < 0 else f"its JVM ended (exit code {code})"

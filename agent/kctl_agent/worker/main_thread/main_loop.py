@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.kafka_errors import describe
 from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.process import deadline
 from kctl_agent.process.outages import disk_error
 from kctl_agent.process.troubles import GRACE_SECONDS
 from kctl_agent.replies.workers import Outside
@@ -32,7 +33,7 @@ from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
-from kctl_agent.worker.main_thread.query_start import QueryStart
+from kctl_agent.worker.main_thread.query_start import JVM_SECONDS, QueryStart
 from kctl_agent.worker.main_thread.requests import Requests
 from kctl_agent.worker.main_thread.requeuing import Requeuing
 from kctl_agent.worker.main_thread.seeking import Seeking
@@ -50,6 +51,9 @@ __all__ = ["MainLoop"]
 log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 0.1
+TURN_SHARE = 0.8
+"""Of `kafka.max_poll_interval_seconds`, for all that a turn waits for beside the poll; in the rest the group is polled,
+and offsets are committed."""
 LEADERLESS_SECONDS = 15.0
 """A dead leader is noticed after 9 s (`broker.session.timeout.ms`), an election takes little. For a partition that has
 no leader for longer the query is begun again without it."""
@@ -77,6 +81,7 @@ class MainLoop:
         """`stored` is what batches have stored of since the last turn, filled by Spark's callback threads."""
         self._settings = settings
         self._pipeline = pipeline
+        self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
         self._stats = stats
         self._inbox = inbox
         self._stored = stored
@@ -110,6 +115,7 @@ class MainLoop:
 
     def turn(self) -> None:
         """Raises Fenced, BootstrapError, or what cannot be healed from inside."""
+        deadline.begin(self._turn_seconds)
         try:
             self._poll()
             self._requests.carry_out()
@@ -123,6 +129,7 @@ class MainLoop:
 
     def close(self) -> None:
         """The batch ends, its offsets are committed, the group is left."""
+        deadline.begin(self._turn_seconds)
         self._handle(events.StopRequested())
         self._watcher.stop()
         self._membership.close()  # calls _on_revoked, commits, leaves
@@ -177,7 +184,7 @@ class MainLoop:
                 # Nothing has failed for a while; no batch may come for long that could show it.
                 self._stats.works("query")
             self._checks.check(running, view)
-        if self._is_connected():
+        if deadline.allows(JVM_SECONDS) and self._is_connected():
             self._handle(events.StartDue())
 
     def _is_connected(self) -> bool:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError, LeaderNotAvailableError
+from kafka.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
 
+from kctl_agent.process import deadline
 from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
@@ -30,6 +31,9 @@ from kctl_agent.worker.stats import WorkerStats
 __all__ = ["QueryStart"]
 
 log = logging.getLogger("kctl_agent.worker")
+
+JVM_SECONDS = 15.0
+"""A JVM that is well starts a query sooner; one that had less would be taken for one that hangs."""
 
 
 class QueryStart:
@@ -82,6 +86,8 @@ class QueryStart:
         if not readable:
             raise next(iter(refused.values()))(refusal(refused)) if refused else _unanswered(unanswered)
         sources = {tp: decided.source(tp) for tp in readable}
+        if not deadline.allows(JVM_SECONDS):
+            raise KafkaTimeoutError("the start of a query")
         fewer = self._pipeline.limit_kept_consumers(self._membership.partition_counts)
         if fewer is not None:
             self._stats.happened("consumers_not_kept", fewer)

@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
+    KafkaTimeoutError,
     NoError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -25,9 +26,10 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from kctl_agent.attached.partition_offsets import answered_offsets
+from kctl_agent.attached.partition_offsets import QUESTION_SECONDS, answered_offsets
 from kctl_agent.kafka_clients import forget_coordinators, opened
 from kctl_agent.kafka_errors import describe, name_of, reason
+from kctl_agent.process import deadline
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.replies.metadata import BrokerMetadata, PartitionMetadata
 from kctl_agent.worker.offsets.epochs import LogSeen, divergence
@@ -114,7 +116,7 @@ class Brokers:
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
         self._cluster_id: str | None = None
-        self._admin = opened(
+        self._client = opened(
             KafkaAdminClient,
             bootstrap_servers=settings.bootstrap_servers,
             client_id=f"{client_id}-admin",
@@ -124,8 +126,15 @@ class Brokers:
             **(settings.security.client_settings() if settings.security else {}),
         )
 
+    @property
+    def _admin(self) -> Any:
+        """For one question. Raises KafkaTimeoutError: the deadline of this thread leaves no time for it."""
+        if not deadline.allows(QUESTION_SECONDS):
+            raise KafkaTimeoutError("no time is left in this turn")
+        return self._client
+
     def close(self) -> None:
-        self._admin.close()
+        self._client.close()
 
     def describe(self, error: KafkaError, what: str) -> str:
         """What could not be done and why, in one sentence with the brokers' addresses."""

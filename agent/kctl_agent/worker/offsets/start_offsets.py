@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
+from kctl_agent.process import deadline
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, OffsetStore, OtherGroup, StoredOffset
+from kctl_agent.storage.base import Binding, OffsetStore, OtherGroup, StorageUnusable, StoredOffset
 from kctl_agent.storage.put_rules import refuse_moved
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
@@ -23,6 +24,9 @@ from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import WorkerSettings
 
 __all__ = ["Decided", "StartOffsets"]
+
+CALL_SECONDS = 10.0
+"""A call of a storage takes at most so long (`worker.main.STORAGE_REPLY_SECONDS`, and a connection)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class StartOffsets:
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
-        self._storage = storage
+        self._store = storage
         self._brokers = brokers
         self.identity = StorageId("", "")
 
@@ -103,6 +107,13 @@ class StartOffsets:
         placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
         if placing:
             self._storage.init_offsets(placing, decided.stored_offsets)
+
+    @property
+    def _storage(self) -> OffsetStore:
+        """For one call. Raises StorageUnusable: the deadline of this thread leaves no time for it."""
+        if not deadline.allows(CALL_SECONDS):
+            raise StorageUnusable("no time is left in this turn to ask the storage")
+        return self._store
 
     def _found(
         self, wanted: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]

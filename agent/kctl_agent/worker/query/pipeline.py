@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
+from kctl_agent.spark.conf import STOP_SECONDS
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
@@ -36,6 +37,7 @@ from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.kafka_source import Source, kafka_source
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.requeue_put import RequeuePut
+from kctl_agent.worker.query.stopping import stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.settings import WorkerSettings
 
@@ -322,13 +324,8 @@ class Pipeline:
                 log.warning(
                     "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
                 )
-            try:
-                run.query.stop()
-            except (
-                Exception
-            ) as error:  # a stream thread that does not end in time, a JVM that is gone: the query is over for us
-                log.warning("stopping the query: %s", run.failure_of(error))
-            shutil.rmtree(run.checkpoint, ignore_errors=True)
+        left = self._settings.kafka.max_poll_interval_seconds - self._settings.pipeline.revoke_timeout_seconds
+        stop_queries({run.checkpoint: run.query for run in runs.values()}, min(STOP_SECONDS, left / 2))
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
     def has_settled(self, seconds: float) -> bool:

@@ -1,0 +1,33 @@
+"""Until when a thread has to be through with all that it waits for, whatever hangs: one absolute deadline.
+
+A worker's main thread begins one with each turn, for a group takes a member that does not poll for dead. It is the
+thread's own: brokers, storage and JVM are asked by other threads too, and some of these may wait for long.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+__all__ = ["allows", "begin", "left"]
+
+_NEVER = float("inf")
+_of = threading.local()
+
+
+def begin(seconds: float) -> None:
+    """From now on this thread has so long."""
+    _of.seconds, _of.at = seconds, time.monotonic() + seconds
+
+
+def left() -> float:
+    """Seconds; infinite in a thread without a deadline, negative when it is over."""
+    at: float = getattr(_of, "at", _NEVER)
+    return at - time.monotonic()
+
+
+def allows(seconds: float) -> bool:
+    """Whether something may begin that takes so long at most. What takes longer than half of all the time may begin in
+    the first half."""
+    all_of_it: float = getattr(_of, "seconds", _NEVER)
+    return left() >= min(seconds, all_of_it / 2)
