@@ -184,12 +184,12 @@ class Collector:
         self._sequence += 1
         took = asyncio.get_running_loop().time() - started
         before = self._latest
-        since = {} if before is None else before.since
+        since, known = ({}, started) if before is None else (before.since, before.taken_at)
         snapshot = replace(
             self._snapshot(digested, of_brokers, freshness, statuses, taken_at, taken_at_unix),
             collect_seconds=took,
             resident_bytes=await self._supervisor.resident_bytes(),
-            since={key: since.get(key, started) for key in _lasting(replies.ping)},
+            since={key: since.get(key, known) for key in _lasting(replies.ping)},
         )
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 

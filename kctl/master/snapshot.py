@@ -106,8 +106,8 @@ class FleetSnapshot:
     verdict: Verdict = _NOT_JUDGED
     """How the fleet as a whole is doing (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Agent and `silent`, or what it waits for, to the first collection in which it was so, in seconds of the monotonic
-    clock."""
+    """Agent and `silent`, or what it waits for, to the last collection in which it was not so, in seconds of the
+    monotonic clock."""
     attached: tuple[GroupSnapshot, ...] = ()
     """What attached applications read beside the group, each as a group of its own."""
     brokers: Freshness | None = None

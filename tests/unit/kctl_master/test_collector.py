@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -119,3 +120,18 @@ async def test_the_leader_is_asked_each_time_as_long_as_it_is_not_known(fleet: F
     for _ in range(2):
         await fleet.collector.collect()
         assert fleet.asked()["member_leader"] == 1
+
+
+async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
+    collecting = asyncio.create_task(fleet.collector.run())
+    while (heard := fleet.collector.latest()) is None:
+        await asyncio.sleep(0.01)
+
+    fleet.agent.vanish()
+    latest = heard
+    while not latest.since:
+        heard, latest = latest, fleet.collector.latest() or latest
+        await asyncio.sleep(0.01)
+    collecting.cancel()
+
+    assert latest.lasting("guest", "silent") == latest.taken_at - heard.taken_at
