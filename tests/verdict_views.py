@@ -23,6 +23,7 @@ __all__ = ["Shown", "Views", "agree", "are_silent"]
 
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 4.0
+_ALERTS = {"KctlMasterDown": "none", "KctlFleetFailing": "failing", "KctlFleetDegraded": "degraded"}
 
 
 class Shown(NamedTuple):
@@ -113,10 +114,10 @@ class Views:
         return Shown(found[1] if found else "none", "")
 
     def alerts(self) -> Shown:
-        """Of those that are about the fleet as a whole; there is none for what is degraded."""
+        """Of those that are about the fleet as a whole."""
         assert self.prometheus is not None
         active = self.prometheus.active()
-        level = "none" if "KctlMasterDown" in active else "failing" if "KctlFleetFailing" in active else "ok"
+        level = next((level for alert, level in _ALERTS.items() if alert in active), "ok")
         return Shown(level, ", ".join(sorted(active)))
 
     def _kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -135,7 +136,7 @@ def agree(shown: dict[str, Shown], level: str, what: str) -> bool:
     """All views, on this level and on one reason; exit codes and `/readyz` follow from it."""
     reasons = {each.what for name, each in shown.items() if name not in ("metrics", "alerts")}
     alerts = shown.get("alerts")
-    is_alerted = alerts is None or alerts.level == ("failing" if level == "failing" else "ok")
+    is_alerted = alerts is None or alerts.level == ("degraded" if level == "unknown" else level)
     is_one = len(reasons) == 1 and re.match(what, reasons.pop()) is not None
     codes = (shown["status"].code, shown["readyz"].code)
     return (

@@ -9,15 +9,21 @@ from __future__ import annotations
 import threading
 import time
 
-__all__ = ["allows", "begin", "left"]
+__all__ = ["allows", "begin", "go_on", "left"]
 
 _NEVER = float("inf")
 _of = threading.local()
 
 
-def begin(seconds: float) -> None:
-    """From now on this thread has so long."""
+def begin(seconds: float) -> tuple[float, float]:
+    """From now on this thread has so long. What `go_on` of another thread takes, which works for this one."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
+    return _of.seconds, _of.at
+
+
+def go_on(begun: tuple[float, float]) -> None:
+    """From now on this thread has as long as the one that has begun this."""
+    _of.seconds, _of.at = begun
 
 
 def left() -> float:

@@ -19,6 +19,7 @@ from kctl.master.health import Rules
 from kctl.master.members import Members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
+from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.messages import Request
@@ -123,15 +124,20 @@ async def test_the_leader_is_asked_each_time_as_long_as_it_is_not_known(fleet: F
 
 
 async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
+    snapshots: asyncio.Queue[FleetSnapshot] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def prepare(snapshot: FleetSnapshot) -> None:
+        """On a thread, the first time."""
+        loop.call_soon_threadsafe(snapshots.put_nowait, snapshot)
+
+    fleet.collector.prepare.append(prepare)
     collecting = asyncio.create_task(fleet.collector.run())
-    while (heard := fleet.collector.latest()) is None:
-        await asyncio.sleep(0.01)
+    heard = await snapshots.get()
 
     fleet.agent.vanish()
-    latest = heard
-    while not latest.since:
-        heard, latest = latest, fleet.collector.latest() or latest
-        await asyncio.sleep(0.01)
+    while not (latest := await snapshots.get()).since:
+        heard = latest
     collecting.cancel()
 
     assert latest.lasting("guest", "silent") == latest.taken_at - heard.taken_at

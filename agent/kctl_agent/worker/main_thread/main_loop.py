@@ -82,6 +82,7 @@ class MainLoop:
         self._settings = settings
         self._pipeline = pipeline
         self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
+        self._begun = deadline.begin(self._turn_seconds)
         self._stats = stats
         self._inbox = inbox
         self._stored = stored
@@ -115,7 +116,7 @@ class MainLoop:
 
     def turn(self) -> None:
         """Raises Fenced, BootstrapError, or what cannot be healed from inside."""
-        deadline.begin(self._turn_seconds)
+        self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()
             self._requests.carry_out()
@@ -128,8 +129,10 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """The batch ends, its offsets are committed, the group is left."""
-        deadline.begin(self._turn_seconds)
+        """The batch ends, its offsets are committed, the group is left. After a turn that has used up its time nothing
+        is waited for any more."""
+        if deadline.left() > 0:
+            self._begun = deadline.begin(self._turn_seconds)
         self._handle(events.StopRequested())
         self._watcher.stop()
         self._membership.close()  # calls _on_revoked, commits, leaves
@@ -287,6 +290,7 @@ class MainLoop:
         """In a thread of its own, while the I/O loop goes on with the heartbeats. Returns what has to be committed."""
         if not partitions:
             return {}
+        deadline.go_on(self._begun)
         self._progress.epochs.give_up(partitions)
         log.info("revoked: %s", partition_names(partitions))
         read = self._lifecycle.reading
@@ -294,6 +298,7 @@ class MainLoop:
         return self._progress.commits.due(self._progress.ends(read))
 
     def _on_lost(self) -> None:
+        deadline.go_on(self._begun)
         self._progress.epochs.give_up(self._progress.epochs.known)
         self._handle(events.Lost())
 

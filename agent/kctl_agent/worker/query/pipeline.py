@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
+from kctl_agent.process import deadline
 from kctl_agent.spark.conf import STOP_SECONDS
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Pipeline"]
 
 log = logging.getLogger(__name__)
+
+_LEAST_STOP_SECONDS = 1.0
+"""For queries to stop, though the turn has used up its time: a JVM that is well needs less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,18 +318,20 @@ class Pipeline:
         """
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
-        deadline = time.monotonic() + wait_seconds
+        wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))
+        until = time.monotonic() + wait_seconds
         for run in runs.values():
             run.gate.set()
         for run in runs.values():
-            if run.busy.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            if run.busy.acquire(timeout=max(until - time.monotonic(), 0)):
                 run.busy.release()
             else:
                 log.warning(
                     "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
                 )
         left = self._settings.kafka.max_poll_interval_seconds - self._settings.pipeline.revoke_timeout_seconds
-        stop_queries({run.checkpoint: run.query for run in runs.values()}, min(STOP_SECONDS, left / 2))
+        seconds = min(STOP_SECONDS, left / 2, max(deadline.left(), _LEAST_STOP_SECONDS))
+        stop_queries({run.checkpoint: run.query for run in runs.values()}, seconds)
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
     def has_settled(self, seconds: float) -> bool:

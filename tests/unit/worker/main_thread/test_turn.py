@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from kctl_agent.attached import partition_offsets
 from kctl_agent.process import deadline
 from kctl_agent.spark.call_limits import limit_calls
+from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.main_thread import main_loop
@@ -176,10 +177,14 @@ def silent_jvm() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(
+    silent_jvm: int, token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(deadline, "_of", threading.local())
+    talk_to_no_other()
     limit_calls()
-    gateway = ClientServer(java_parameters=JavaParameters(port=silent_jvm))
+    gateway = ClientServer(java_parameters=JavaParameters(port=silent_jvm, auth_token=token))
     started = time.monotonic()
     deadline.begin(0.3)
 
@@ -191,10 +196,18 @@ def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, m
     gateway.shutdown()
 
 
-def test_a_thread_without_a_deadline_may_wait_for_ever() -> None:
-    allowed: list[bool] = []
-    thread = threading.Thread(target=lambda: allowed.append(deadline.allows(1e9)))
+def test_a_thread_without_a_deadline_may_wait_for_ever_and_one_that_helps_has_the_same(clock: Clock) -> None:
+    begun = deadline.begin(40.0)
+    clock.now += 39.0
+    left: list[float] = []
+
+    def work() -> None:
+        left.append(deadline.left())
+        deadline.go_on(begun)
+        left.append(deadline.left())
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
-    assert allowed == [True]
+    assert left == [float("inf"), 1.0]
