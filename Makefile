@@ -4,6 +4,7 @@
 SHELL := bash
 BIN := .venv/bin
 DEMO_READY := .venv/.demo-ready
+PACKAGES_DONE := .venv/.packages-done
 SETUP_DONE := .venv/.setup-done
 SCRIPTS := scripts/lock_jars scripts/map scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
@@ -17,7 +18,7 @@ SPREAD := -n 4 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check map test test-long bench bench-long lock lock-jars clean
+.PHONY: help setup demo check map unit test test-long bench bench-long lock lock-jars clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +30,11 @@ setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
 	@scripts/setup tests
-	@touch $(DEMO_READY) $@
+	@touch $(DEMO_READY) $(PACKAGES_DONE) $@
+
+$(PACKAGES_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
+	@scripts/setup packages
+	@touch $@
 
 $(DEMO_READY): deploy/requirements.lock pyproject.toml agent/pyproject.toml scripts/setup
 	@scripts/setup demo
@@ -38,7 +43,7 @@ $(DEMO_READY): deploy/requirements.lock pyproject.toml agent/pyproject.toml scri
 demo: $(DEMO_READY) ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends it (ARGS: see kctl demo --help)
 	@$(BIN)/kctl demo $(ARGS)
 
-check: $(SETUP_DONE) ## format, lint, types, dependency rules
+check: $(PACKAGES_DONE) ## format, lint, types, dependency rules
 	$(BIN)/ruff format --check . $(SCRIPTS)
 	$(BIN)/ruff check . $(SCRIPTS)
 	$(BIN)/mypy
@@ -46,6 +51,9 @@ check: $(SETUP_DONE) ## format, lint, types, dependency rules
 
 map: ## every module, with the first sentence of its docstring
 	@python3 scripts/map
+
+unit: $(PACKAGES_DONE) ## the tests that need Python alone; what else they would use is skipped where it is missing
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
 
 test: setup check ## everything the project can prove about itself, the fast part first
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit

@@ -299,16 +299,21 @@ def is_fatal(fleet: Fleet) -> bool:
             "no_such_module:clean",
             "workers.transform 'no_such_module:clean': there is no module no_such_module in ",
         ),
-        ("tests.acceptance.transforms:none", "workers.transform 'tests.acceptance.transforms:none' cannot be loaded:"),
+        pytest.param(
+            "tests.acceptance.transforms:none",
+            "workers.transform 'tests.acceptance.transforms:none' cannot be loaded:",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "tests.acceptance.transforms:drops_offsets",
             "tests.acceptance.transforms:drops_offsets drops offset; it must",
             marks=pytest.mark.long,
         ),
         ("tests.acceptance.transforms:shuffles", "tests.acceptance.transforms:shuffles moves records (Repartition);"),
-        (
+        pytest.param(
             "tests.acceptance.transforms:sets_what_is_static",
             "the transform tests.acceptance.transforms:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
+            marks=pytest.mark.long,
         ),
     ],
 )

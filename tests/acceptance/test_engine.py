@@ -239,6 +239,7 @@ def own(frame):
 """
 
 
+@pytest.mark.long
 def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_worker(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

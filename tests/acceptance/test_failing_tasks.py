@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.lone_spark import found_by
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(180)]
 
 
 def test_a_storage_that_cannot_be_used_is_known_by_its_type_and_nothing_else_passes_for_it(short_dir: Path) -> None:

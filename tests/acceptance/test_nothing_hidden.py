@@ -63,6 +63,7 @@ def test_a_reset_of_the_group_is_honoured_and_reported(
     assert "offsets are skipped" in (fleet.directory / "logs" / "worker-0.log").read_text()
 
 
+@pytest.mark.long
 def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)

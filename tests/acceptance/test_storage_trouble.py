@@ -77,6 +77,7 @@ def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
     assert sum(stored_offsets.values()) < fleet.sent.total(), "everything was stored after all"
 
 
+@pytest.mark.long
 def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_when_they_can(
     fleet: Fleet, disk: Path, eventually: Eventually
 ) -> None:

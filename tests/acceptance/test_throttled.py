@@ -14,6 +14,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, F
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long
 def test_a_full_storage_throttles_its_workers_until_there_is_room(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

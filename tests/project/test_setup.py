@@ -128,6 +128,15 @@ def test_set_up_runs_once_and_again_when_the_lock_changes(clone: Path) -> None:
     assert second.splitlines() == EACH_TIME
 
 
+def test_checks_and_unit_tests_need_no_more_than_the_packages(clone: Path) -> None:
+    (clone / ".venv" / "bin" / "pytest").write_text("#!/bin/sh\n")
+    (clone / ".venv" / "bin" / "pytest").chmod(0o755)
+
+    assert make("unit", directory=clone).splitlines()[0] == "setup packages"
+    assert make("setup", directory=clone).splitlines()[0] == "setup tests"
+    assert not any(line.startswith("setup ") for line in make("unit", directory=clone).splitlines())
+
+
 @pytest.mark.shows("a demo gets the locked packages of the runtime, and of apt-get Java and venv alone, named before")
 def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:
     first, second = make("demo", "ARGS=--for 5", directory=clone), make("demo", directory=clone)
@@ -248,6 +257,14 @@ def test_with_apt_get_the_first_java_on_offer_is_installed_and_named(tmp_path: P
         "apt-get -qq install -y --no-install-recommends openjdk-21-jre-headless",
     ]
     assert "Python 3.11, 3.12 or 3.13 is missing" in done.stderr
+
+
+def test_without_java_the_packages_are_installed(tmp_path: Path) -> None:
+    done = run_setup(tmp_path, WITH_PYTHON | UV | APT_GET, "packages", [*TOOLS_OF_SETUP, "chmod"])
+
+    assert done.returncode == 0, done.stderr
+    assert "apt-get" not in done.stderr
+    assert " --require-hashes --no-deps -r requirements.lock" in done.stderr
 
 
 def test_a_demo_has_apt_get_install_no_python_but_names_the_command(tmp_path: Path) -> None:
