@@ -90,6 +90,7 @@ record()
 """
 
 
+@pytest.mark.long
 def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process(eventually: Eventually) -> None:
     """PySpark alone leaves it running for ever: 2 such JVMs were found after two hours."""
     with subprocess.Popen([sys.executable, "-c", _RECORDS], stderr=subprocess.DEVNULL) as process:
