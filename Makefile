@@ -18,7 +18,7 @@ SPREAD := -n 4 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check map unit test test-long bench bench-long lock lock-jars clean
+.PHONY: help setup demo check map house pictures unit test test-long bench bench-long lock lock-jars clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ check: $(PACKAGES_DONE) ## format, lint, types, dependency rules
 
 map: ## every module, with the first sentence of its docstring
 	@python3 scripts/map
+
+house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles of imports
+	@$(BIN)/python -m tests.house
+
+pictures: setup ## take the pictures of README anew, from a running demo in a headless Chromium
+	@$(BIN)/python -m tests.pictures
 
 unit: $(PACKAGES_DONE) ## the tests that need Python alone; what else they would use is skipped where it is missing
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 if __name__ != "kctl_agent":  # a folder called `agent` on sys.path is shadowed silently by PySpark's addPyFile
     raise ImportError(f"import kctl_agent, not {__name__}")
 
-__version__ = "0.1.0"
+from kctl_agent.version import __version__
+
 __all__ = ["__version__", "attach"]
 
 

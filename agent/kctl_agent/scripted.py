@@ -23,10 +23,10 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from kctl_agent import __version__
 from kctl_agent.errors import AgentError, CommandFailed, UnknownMethod, WireError
 from kctl_agent.messages import Request, reply_error, reply_ok
 from kctl_agent.paths import bind_socket, prepare_run_dir
+from kctl_agent.version import __version__
 from kctl_agent.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
 if TYPE_CHECKING:

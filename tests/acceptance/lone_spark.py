@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.spark.session import use_this_python
+from kctl_agent.spark.conf import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

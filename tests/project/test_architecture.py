@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import circles
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
@@ -87,3 +89,9 @@ def test_a_module_that_calls_itself_pure_is_checked_to_be_so() -> None:
 
     assert names
     assert [name for name in names if not any(f"{name}.".startswith(f"{each}.") for each in pure)] == []
+
+
+def test_modules_that_import_each_other_become_no_more() -> None:
+    assert [
+        each for each in circles() if not any(module.startswith("kctl_agent.storage.lake.") for module in each)
+    ] == []

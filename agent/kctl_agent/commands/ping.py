@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from kctl_agent import __version__
 from kctl_agent.commands.base import Command
 from kctl_agent.operations import Inbox
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.snapshot import Snapshot
+from kctl_agent.version import __version__
 from kctl_agent.wire import JsonObject
 
 __all__ = ["PING", "answer", "ping_of"]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.archives import fingerprint, is_private, options, recording
+from kctl_agent.spark.conf import LOG_OPTION, use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,8 +95,6 @@ def _later(number: signal.Signals) -> Iterator[None]:
 def _session(fresh: Path) -> SparkSession:
     """One whose JVM writes the classes that it has loaded into `fresh`."""
     from pyspark.sql import SparkSession
-
-    from kctl_agent.spark.session import LOG_OPTION, use_this_python
 
     use_this_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

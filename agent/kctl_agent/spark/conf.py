@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import string
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from pathlib import Path
 from kctl_agent.secrecy import SECRET_NAMES
 from kctl_agent.spark.settings import SparkSettings
 
-__all__ = ["configuration", "is_local", "properties_file"]
+__all__ = ["LOG_OPTION", "configuration", "is_local", "properties_file", "use_this_python"]
 
+LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+"""The Java option that sets what a JVM of ours logs, and where to."""
 STOP_SECONDS = 10
 POLLING_MS = 50
 """How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
@@ -46,6 +49,11 @@ KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 """Spark keeps for a minute all Pythons that ever ran at a time; with as many as processors throughput was the same."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
+
+
+def use_this_python() -> None:
+    """Executors get this interpreter: by default they take any `python3` of the PATH."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kctl_agent.errors import AgentError
 from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.conf import use_this_python
 from kctl_agent.spark.gateway import Gateway, GatewayRequest
-from kctl_agent.spark.session import session, use_this_python
+from kctl_agent.spark.session import session
 from kctl_agent.spark.settings import SparkSettings
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from socketserver import TCPServer
@@ -15,7 +14,7 @@ from kctl_agent.peers import is_own
 from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.call_limits import limit_calls
-from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.conf import LOG_OPTION, configuration, is_local, properties_file, use_this_python
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
 from kctl_agent.spark.own_gateway import launched
@@ -26,10 +25,7 @@ from kctl_agent.spark.without_pandas import convert_without_pandas
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOG_OPTION", "java_options", "lost_jvm", "serve_this_user", "session", "use_this_python"]
-
-LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""The Java option that sets what a JVM of ours logs, and where to."""
+__all__ = ["java_options", "lost_jvm", "serve_this_user", "session"]
 
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
@@ -74,11 +70,6 @@ def serve_this_user(accumulators: TCPServer) -> None:
     """One connection at a time is served there, and the scheduler waits for it: that of another user, which sends
     nothing, would hold it up."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
-
-
-def use_this_python() -> None:
-    """Executors get this interpreter: by default they take any `python3` of the PATH."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def java_options(scratch_dir: Path, given: str) -> str:

@@ -1,0 +1,69 @@
+"""Prints the sizes of the house: lines, files, words, how short functions are, names that exist twice, circles.
+
+make house
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("kctl", "kctl_agent")
+
+
+def main() -> None:
+    product, tests = tracked("agent", "kctl"), tracked("tests")
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in product}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    classes = Counter(
+        node.name
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    twice = sorted(name for name, count in classes.items() if count > 1)
+    found = circles()
+    pages = [path for path in tracked("docs", suffix=".md") if path.name != "proof.md"]
+    rows = {
+        "lines of agent/ and kctl/": sum(map(lines, product)),
+        "files": len(product),
+        "lines of a file, median and most": f"{median(map(lines, product)):g} {max(map(lines, product))}",
+        "lines of a function, median": f"{median((node.end_lineno or 0) - node.lineno + 1 for node in functions):g}",
+        "lines of tests/": sum(map(lines, tests)),
+        "words of docs/, runbooks included": sum(len(path.read_text(encoding="utf-8").split()) for path in pages),
+        "words of docs/proof.md, generated": len((ROOT / "docs/proof.md").read_text(encoding="utf-8").split()),
+        "public classes that exist twice": f"{len(twice)}: {', '.join(twice)}",
+        "circles of modules": f"{len(found)}" + "".join(f"\n  {' <-> '.join(each)}" for each in found),
+    }
+    for name, value in rows.items():
+        print(f"{name:<34} {value}")
+
+
+def tracked(*folders: str, suffix: str = ".py") -> list[Path]:
+    names = subprocess.run(
+        ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [ROOT / name for name in names if name.endswith(suffix)]
+
+
+def lines(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def circles() -> list[list[str]]:
+    """Modules that import each other, by way of whatever is between: inside functions too, but not for types alone."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    above = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    found = {tuple(sorted({module} | {each for each in above[module] if module in above[each]})) for module in above}
+    return [list(each) for each in sorted(found) if len(each) > 1]
+
+
+if __name__ == "__main__":
+    main()

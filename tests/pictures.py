@@ -1,0 +1,103 @@
+"""Takes the pictures of README from a running demo: the page in a headless Chromium, and `kctl top`.
+
+    make pictures
+
+They are made anew when what they show has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+from selenium import webdriver
+
+from kctl.demo.fleet import DemoFleet
+from tests.browser import browser
+from tests.conftest import eventually
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+COLUMNS, LINES = 118, 24
+WARM_UP_MESSAGES = 200_000
+"""Stored, until there is something to see."""
+KCTL = (sys.executable, "-m", "kctl")
+
+
+def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="kctl-pictures-") as folder,
+        demo(Path(folder)) as fleet,
+        browser() as chromium,
+    ):
+        eventually(lambda: stored(fleet) > WARM_UP_MESSAGES, 300, "there is something to see")
+        page(chromium, str(fleet.url()))
+        top(chromium, fleet.config, Path(folder))
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[DemoFleet]:
+    """With sinkers and a Redis, once it has stored a batch."""
+    line = [*KCTL, "demo", "--sinkers", "2", "--storage", "redis", "--dir", str(folder / "demo"), "-o", "json"]
+    running = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    fleet = DemoFleet(folder / "demo")
+    try:
+        eventually(lambda: stored(fleet), 120, "a batch is stored")
+        yield fleet
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(120)
+
+
+def stored(fleet: DemoFleet) -> int:
+    rows = (fleet.ask("workers") or {}).get("rows", ())
+    return sum(row["rows_total"] or 0 for row in rows if row["kind"] == "worker")
+
+
+def page(chromium: webdriver.Chrome, url: str) -> None:
+    chromium.set_window_size(1440, 1000)
+    chromium.get(url)
+    eventually(lambda: chromium.execute_script("return document.getElementById('status').innerText") == "ok", 60)
+    chromium.save_screenshot(str(PICTURES / "page.png"))
+
+
+def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
+    console = Console(record=True, width=COLUMNS, file=(folder / "top.txt").open("w"))
+    console.print(Text.from_ansi(last_frame([*KCTL, "-c", str(config), "top"])), no_wrap=True)
+    drawn = folder / "top.svg"
+    console.save_svg(str(drawn), title="kctl top", theme=MONOKAI)
+    chromium.set_window_size(1240, 900)
+    chromium.get(drawn.as_uri())
+    chromium.find_element("tag name", "svg").screenshot(str(PICTURES / "top.png"))
+
+
+def last_frame(command: list[str]) -> str:
+    """What a command that fills the screen shows after some seconds."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}
+        os.execvp(command[0], command)
+    until, shown = time.monotonic() + 8.0, b""
+    while time.monotonic() < until:
+        shown += os.read(terminal, 65536)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    frames = re.split(r"\x1b\[H", shown.decode("utf-8", "replace"))
+    return max(frames[-3:], key=len).replace("\r\n", "\n").rstrip()
+
+
+if __name__ == "__main__":
+    main()
