@@ -43,7 +43,7 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
 
 
 def check_mode(setting: str, path: Path, mode: int) -> None:
-    """Raises RunDirUnusable: all users can write to what `setting` names."""
+    """Refuse what all users can write to. Raises RunDirUnusable: all users can write to what `setting` names."""
     if others_can_write(path, mode & stat.S_IWOTH):
         own = f"name a folder of the fleet's own in {setting}"
         advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"

@@ -126,7 +126,8 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Raises StoreMisconfigured: obstore and delta-rs end in a panic by them."""
+    """Refuse an endpoint or a region that the clients of the store cannot take. Raises StoreMisconfigured: obstore and
+    delta-rs end in a panic by them."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"

@@ -29,7 +29,7 @@ OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unk
 
 
 def scope_of(value: object) -> Scope:
-    """Raises BadParams: it is none."""
+    """What is to be paused, from JSON. Raises BadParams: it is none."""
     if isinstance(value, dict):
         topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
         if (

@@ -104,7 +104,8 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
 
 
 def _check_place(command: str, words: list[str]) -> None:
-    """Raises UsageError for a word that is a command elsewhere, or a shell behind an option that takes none."""
+    """Refuse words that mean something at another place of a command line. Raises UsageError for a word that is a
+    command elsewhere, or a shell behind an option that takes none."""
     for option in ("--install-completion", "--show-completion"):
         if option in words:
             raise UsageError(f"{option} takes no `{clean(command)}`: it is for the shell that kctl is called from")

@@ -12,7 +12,7 @@ __all__ = ["Parser", "positive", "seconds"]
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError instead of ending the process."""
+    """A parser whose errors are the command line's own. Raises UsageError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")

@@ -151,7 +151,8 @@ class DemoFleet:
         return self._process.poll() if self._process else None
 
     def check(self) -> None:
-        """Raises KctlError with the last lines of the log when the master has ended."""
+        """Refuse to go on without the master. Raises KctlError with the last lines of the log when the master has
+        ended."""
         if (code := self.ended()) is not None:
             raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
 

@@ -41,7 +41,7 @@ class Parts:
         return None
 
     def check(self) -> None:
-        """Raises PartEnded."""
+        """Refuse to go on without a part of the demo. Raises PartEnded."""
         if (ended := self.ended()) is not None:
             raise PartEnded(ended)
 

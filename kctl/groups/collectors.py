@@ -32,7 +32,7 @@ class Wanted:
     """Groups that are not."""
 
     def collector(self) -> ClusterCollector:
-        """Raises ConfigError."""
+        """What collects the groups of this cluster. Raises ConfigError."""
         return ClusterCollector.of(self.cluster, self.access, self.exporter, self.status, excluded=self.excluded)
 
     def is_same_place(self, other: Wanted) -> bool:

@@ -81,7 +81,8 @@ def access_of(http: Http, folder: Path, *, others_may_read: bool = False) -> Acc
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """
+    """The IP address that a `host` of the configuration names.
+
     Raises:
         ConfigError: it is neither an IP address nor `localhost`.
     """

@@ -89,7 +89,8 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
-    """Raises ClusterMissing, or HTTPException where no groups are collected at all."""
+    """The snapshots of the cluster that is asked for, or of all. Raises ClusterMissing, or HTTPException where no
+    groups are collected at all."""
     latest = view.latest()
     if not latest:
         raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
@@ -102,7 +103,8 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """
+    """The one group of this name, with the snapshot of its cluster.
+
     Raises:
         GroupMissing: no cluster has it.
         NotReady: it may be one of those of which nothing is known yet.

@@ -35,7 +35,7 @@ class GroupsSource:
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
 
     def ready(self) -> JsonObject:
-        """Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
+        """The answer to `/readyz`. Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
         latest = self.latest().items()
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))

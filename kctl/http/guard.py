@@ -223,7 +223,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """
+        """The next part of a request, as ASGI has it, within the limits on time and size.
+
         Raises:
             RequestTooSlow, BodyTooLarge: unless an answer is on its way: then the caller counts as gone.
         """

@@ -29,7 +29,7 @@ class ProbeSource(Protocol):
         """The same at once, or None where it must be made first."""
 
     def ready(self) -> JsonObject:
-        """Raises NotReady with the reason."""
+        """The answer to `/readyz`. Raises NotReady with the reason."""
 
 
 async def healthz() -> dict[str, str]:

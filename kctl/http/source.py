@@ -51,7 +51,7 @@ class Source:
     """That of `FleetSnapshot.taken_at`."""
 
     def ready(self) -> JsonObject:
-        """Raises NotReady when the fleet does not do its work."""
+        """The answer to `/readyz`. Raises NotReady when the fleet does not do its work."""
         verdict = self.verdicts.current()
         if not verdict.level.is_ready:
             raise NotReady(verdict.sentence)

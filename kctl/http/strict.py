@@ -38,7 +38,8 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """
+        """The body of a request, which is one JSON object.
+
         Raises:
             UnsupportedMediaType: the content type of the body is not JSON.
             BadParams: it is not, or not one object, or holds a NaN or an Infinity.

@@ -62,7 +62,7 @@ def records(
 
 
 def _consumer(access: Access, is_read_committed: bool, milliseconds: int) -> Any:
-    """Raises KctlError: the brokers cannot be reached."""
+    """A consumer without a group that is assigned nothing yet. Raises KctlError: the brokers cannot be reached."""
     try:
         return KafkaConsumer(
             **access.client_settings(),

@@ -56,7 +56,7 @@ class Production:
     def __init__(
         self, access: Access, topic: str, *, acks: str, codec: str, timeout_seconds: float, is_bulk: bool
     ) -> None:
-        """Raises KctlError: the brokers cannot be reached."""
+        """Connect to the brokers. Raises KctlError: the brokers cannot be reached."""
         self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._room = threading.Condition()

@@ -69,7 +69,8 @@ def apply(connection: Connection, group: str, changes: Iterable[Change]) -> list
 
 
 def refuse_active(connection: Connection, group: str) -> None:
-    """Raises GroupActive when the group has live members, and names them; BrokerRefused when it cannot be reset."""
+    """Refuse to change offsets of a group that is at work. Raises GroupActive when the group has live members, and
+    names them; BrokerRefused when it cannot be reset."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error
@@ -79,7 +80,8 @@ def refuse_active(connection: Connection, group: str) -> None:
 
 
 def refuse_members(group: Group) -> None:
-    """Raises GroupActive when the group has live members, and names them."""
+    """Refuse to change offsets of a group that has members. Raises GroupActive when the group has live members, and
+    names them."""
     members = group.members or ()
     if members:
         named = ", ".join(f"{m.member_id} ({m.client_id} at {m.host.removeprefix('/')})" for m in members)

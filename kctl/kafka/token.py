@@ -11,7 +11,7 @@ __all__ = ["read_token"]
 
 
 def read_token(path: Path) -> str:
-    """Raises ConfigError when the file cannot be read or is empty."""
+    """The token that a file holds. Raises ConfigError when the file cannot be read or is empty."""
     try:
         token = read_private(path).strip()
     except (OSError, UnicodeDecodeError) as error:

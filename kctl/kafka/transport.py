@@ -83,7 +83,7 @@ class Transport:
         self._manager.cluster.update_metadata(response)
 
     def connect(self, node: Node, seconds: float) -> None:
-        """Raises kafka-python's error, or OSError."""
+        """Connect to a broker, within so many seconds. Raises kafka-python's error, or OSError."""
         self._net.run(self._connect, node, seconds)
 
     def opened(self, node: Node, name: str) -> Any:

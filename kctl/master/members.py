@@ -61,7 +61,8 @@ class Members:
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
     def check_known(self, name: str) -> None:
-        """Raises BadParams when nobody of the fleet, attached or supervised, has this name."""
+        """Refuse a name that is nobody's. Raises BadParams when nobody of the fleet, attached or supervised, has this
+        name."""
         known = sorted({*self._kinds(), *list_agents(self._run_dir)})
         if name not in known:
             listed = ", ".join(known) or "none"

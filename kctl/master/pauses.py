@@ -56,7 +56,8 @@ class Pauses:
     """Belongs to one event loop; the file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Raises nothing: a file that cannot be read is logged and counts as no pause."""
+        """Read the pauses that an earlier master has kept. Raises nothing: a file that cannot be read is logged and
+        counts as no pause."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Processes that are being drained, with the scope that each is given meanwhile; not kept in the file."""

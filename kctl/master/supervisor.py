@@ -66,7 +66,8 @@ class Supervisor:
                 process.on_heartbeat(beat, at)
 
     def process(self, name: str) -> ProcessSupervisor:
-        """Raises BadParams when nothing of that name is supervised; the message names what is."""
+        """The process of this name. Raises BadParams when nothing of that name is supervised; the message names what
+        is."""
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"

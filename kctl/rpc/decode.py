@@ -40,7 +40,8 @@ class BadResult(ValueError):
 
 
 def decoded(kind: type[T], result: bytes | msgspec.Raw) -> T:
-    """
+    """What an agent or master has sent, as `kind`.
+
     Raises:
         BadResult: it does not fit.
     """

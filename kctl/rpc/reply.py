@@ -65,7 +65,8 @@ _decode: Final = msgspec.json.Decoder(Reply).decode
 
 
 def reply_of(payload: bytes | bytearray) -> Reply:
-    """
+    """The reply that a frame holds.
+
     Raises:
         BadPayload: it is no reply; the message names the field, and nothing of what was sent.
     """

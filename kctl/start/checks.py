@@ -126,7 +126,7 @@ def refusals(config: Config) -> Iterator[KctlError]:
 
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
-    """Raises RunDirUnusable."""
+    """Refuse a `run_dir` in which a socket's path would be too long. Raises RunDirUnusable."""
     try:
         for name in [MASTER_NAME, *supervised]:
             socket_path(run_dir, name)
@@ -326,7 +326,8 @@ def _holder(lock: Path) -> tuple[str, str]:
 
 
 def _refuse_left_by(run_dir: Path) -> None:
-    """Raises AlreadyRunning: a process that a master of this run_dir has left still runs."""
+    """Refuse to start beside processes of an earlier master. Raises AlreadyRunning: a process that a master of this
+    run_dir has left still runs."""
     for name in list_agents(run_dir) if run_dir.is_dir() else ():
         owner = socket_owner(socket_path(run_dir, name))
         if owner is not None and is_alive(owner):

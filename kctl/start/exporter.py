@@ -123,7 +123,8 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Raises ConfigError, and then nothing has changed."""
+        """Read the configuration again and use what can be changed. Raises ConfigError, and then nothing has
+        changed."""
         wanted = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(wanted))
         renewed = self._http.use(access_of(wanted.http, wanted.path.parent, others_may_read=True))

@@ -95,3 +95,19 @@ def test_modules_that_import_each_other_become_no_more() -> None:
     assert [
         each for each in circles() if not any(module.startswith("kctl_agent.storage.lake.") for module in each)
     ] == []
+
+
+def test_a_docstring_begins_with_what_the_thing_is_not_with_its_errors() -> None:
+    nodes = (
+        (module, node)
+        for module in modules()
+        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+    )
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [
+        f"{module}: {node.name}"
+        for module, node in nodes
+        if isinstance(node, documented) and (ast.get_docstring(node) or "").startswith("Raises")
+    ]
+
+    assert found == []

@@ -53,7 +53,7 @@ class Attached:
         self._listener: Any = None
 
     def start(self) -> None:
-        """Raises PathError."""
+        """Serve the socket, until the application ends. Raises PathError."""
         self._server.publish(self._queries.snapshot(time.monotonic()))
         self._server.start()
         # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a signal

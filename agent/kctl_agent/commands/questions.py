@@ -16,7 +16,8 @@ __all__ = ["QUESTIONS"]
 
 
 def _answer(reply_of: Callable[[Snapshot], object | None], not_yet: str = "") -> Answer:
-    """Raises NotReady where the reply is not there yet: an empty one would be a lie."""
+    """An answer that is a part of the snapshot. Raises NotReady where the reply is not there yet: an empty one would be
+    a lie."""
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         reply = reply_of(snapshot)

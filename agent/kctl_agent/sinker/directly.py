@@ -50,7 +50,7 @@ class HandlerSettings:
     ordered: bool
 
     def load(self) -> Handler:
-        """Raises BootstrapError."""
+        """The handler, imported. Raises BootstrapError."""
         return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
 
 
@@ -75,7 +75,8 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """Raises BootstrapError, or what the handler's `open` raises."""
+        """Where a task of a batch puts its messages: into the handler. Raises BootstrapError, or what the handler's
+        `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
 
@@ -88,7 +89,7 @@ class Calls:
         self._begin()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Raises HandlerError."""
+        """Have the handler's thread handle these messages. Raises HandlerError."""
         self._asked.put(messages)
         try:
             answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)

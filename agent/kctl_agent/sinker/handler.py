@@ -53,11 +53,12 @@ class Handler:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Raises whatever the handler's `open` raises."""
+        """Call the handler's `open`, where it has one. Raises whatever the handler's `open` raises."""
         self._lifecycle("open")
 
     def close(self) -> None:
-        """Raises whatever the handler's `close` raises."""
+        """Call the handler's `close`, where it has one, and end what runs it. Raises whatever the handler's `close`
+        raises."""
         try:
             self._lifecycle("close")
         finally:

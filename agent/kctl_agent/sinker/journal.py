@@ -86,7 +86,7 @@ class Journal:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """Raises OSError for what is no plain file of this user under this one name."""
+    """What a file of our own holds. Raises OSError for what is no plain file of this user under this one name."""
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
@@ -101,7 +101,7 @@ def _line(claim: Claim) -> bytes:
 
 
 def _claim(given: dict[str, Any]) -> Claim:
-    """Raises an error of any kind when this is no claim."""
+    """The claim that a journal has written down. Raises an error of any kind when this is no claim."""
     if given.pop("format") != FORMAT:
         raise ValueError("another format")
     body = base64.b64decode(given["block"]["body"], validate=True)

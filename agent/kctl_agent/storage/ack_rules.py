@@ -29,7 +29,8 @@ class Verdict:
 
 
 def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> Verdict:
-    """Raises ValueError for another number of acks than of messages."""
+    """What becomes of a claim's messages by how they were acknowledged. Raises ValueError for another number of acks
+    than of messages."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")

@@ -187,7 +187,7 @@ class Block:
     body: bytes
 
     def messages(self, tries: int = 0) -> list[Message]:
-        """Raises BadBlock."""
+        """The messages of this block, each tried so often. Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)
         keys = columns.keys.values() if columns.keys else repeat(None)
         values = columns.values.values() if columns.values else repeat(None)

@@ -56,7 +56,8 @@ def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffse
 
 
 def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredOffset | None) -> None:
-    """Raises StoredOffsetMoved when the stored offset is not the one that was seen."""
+    """Refuse to write over a stored offset that another has moved. Raises StoredOffsetMoved when the stored offset is
+    not the one that was seen."""
     if current != seen:
         topic, partition = tp
         raise StoredOffsetMoved(
@@ -66,7 +67,8 @@ def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredO
 
 
 def refuse_other(identity: str, owner: Binding, before: Binding | None, take_over: bool) -> None:
-    """Raises OtherGroup when a storage that belongs to somebody else is not to be taken over."""
+    """Refuse a storage that belongs to another group or cluster. Raises OtherGroup when a storage that belongs to
+    somebody else is not to be taken over."""
     if before is not None and owner.differs_from(before) and not take_over:
         raise OtherGroup(
             f"the storage {identity} belongs to {before}, and this is {owner}: give each group a storage of its own "

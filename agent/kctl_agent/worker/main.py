@@ -92,8 +92,8 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Raises BootstrapError when the mode is `directly` and its handler cannot be had, or `lake` and a package or
-    the keys of its object store cannot."""
+    """Where batches go, as the settings have it. Raises BootstrapError when the mode is `directly` and its handler
+    cannot be had, or `lake` and a package or the keys of its object store cannot."""
     if settings.storage["mode"] == "lake":
         try:
             return open_lake(settings.storage)

@@ -77,7 +77,7 @@ def remark(reply: Reply) -> str | None:
 
 
 def verdict_of(reply: Reply) -> Verdict | None:
-    """Raises BadAnswer."""
+    """The verdict on the fleet that came with a reply, if one did. Raises BadAnswer."""
     from kctl.rows.verdict import Verdict
 
     return answered("verdict", Verdict, reply.verdict) if reply.has_verdict else None

@@ -78,7 +78,7 @@ def _confirmed(plan: dict[str, Any]) -> str:
 
 
 def _show(operation: dict[str, Any], output: Output) -> None:
-    """Raises OperationFailed."""
+    """Print what a seek did or would do. Raises OperationFailed."""
     if output is Output.TABLE and operation["state"] == "done":
         typer.echo("\n".join(_table(operation)))
     else:

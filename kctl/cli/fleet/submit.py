@@ -106,8 +106,8 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: Output) -> None:
-    """Raises OperationFailed, OperationUnknown after it has printed one that failed as JSON or YAML; a table has only
-    the sentence."""
+    """Print what became of an operation. Raises OperationFailed, OperationUnknown after it has printed one that failed
+    as JSON or YAML; a table has only the sentence."""
     if output is not Output.TABLE:
         typer.echo(as_text(operation, output))
     elif operation["state"] == "running":

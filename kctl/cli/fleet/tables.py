@@ -142,7 +142,7 @@ class Table(NamedTuple):
     """With every column, nothing cut; None: `lines` has them all."""
 
     def read(self, command: str, result: Any) -> Any:
-        """Raises BadAnswer."""
+        """An answer to `command` as the type that this table is of. Raises BadAnswer."""
         module, _, name = self.kind.rpartition(".")
         return answered(command, getattr(import_module(module), name), result)
 

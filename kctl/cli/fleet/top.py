@@ -186,7 +186,8 @@ def _top_of_fleet(fleet: Fleet, sort: Order, every: float) -> None:
 
 
 def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
-    """Raises what a later try would not cure; with `needs_master` NoMaster too."""
+    """What the screen shows next, asked of the master. Raises what a later try would not cure; with `needs_master`
+    NoMaster too."""
 
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)

@@ -60,7 +60,8 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 def _plan(
     connection: Connection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """Raises UsageError: there is no such setting, or fewer partitions are wanted than there are."""
+    """What would change, setting by setting, with the value before. Raises UsageError: there is no such setting, or
+    fewer partitions are wanted than there are."""
     from kctl.kafka.admin import values_of
 
     rows: list[dict[str, Any]] = []

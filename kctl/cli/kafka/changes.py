@@ -26,7 +26,7 @@ _DECLINED = 1
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Raises UsageError when `--execute` and `--dry-run` are both given."""
+    """Refuse options that contradict each other. Raises UsageError when `--execute` and `--dry-run` are both given."""
     if options.execute and options.dry_run:
         raise UsageError("--execute does it and --dry-run does not: give one of them")
 

@@ -80,7 +80,8 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """Raises UsageError with the sentence `no_fleet` where none is named and none is running."""
+    """The configuration of the fleet whose cluster is meant. Raises UsageError with the sentence `no_fleet` where none
+    is named and none is running."""
     from kctl import fleets
     from kctl.config import load
 

@@ -59,7 +59,8 @@ def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterat
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Raises UsageError: there is no source, there are two, or an option does not fit to it."""
+    """Refuse what names no source of messages, or two. Raises UsageError: there is no source, there are two, or an
+    option does not fit to it."""
     sources = [options.message is not None, options.file is not None, options.null]
     if sum(sources) != 1:
         raise UsageError("give what to produce: a MESSAGE, `-` for stdin, --file or --null, one of them")

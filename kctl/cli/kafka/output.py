@@ -50,7 +50,8 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Raises IncompleteAnswer that names what is missing; the only problem there is, is raised as it is."""
+    """End a command whose answer lacks something. Raises IncompleteAnswer that names what is missing; the only problem
+    there is, is raised as it is."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -96,7 +96,8 @@ def _produce_many(
     headers: list[tuple[str, bytes]],
     codec: str,
 ) -> None:
-    """Raises KctlError after the report, when messages were not acknowledged."""
+    """Send what a file or stdin holds, with progress, and report it. Raises KctlError after the report, when messages
+    were not acknowledged."""
     from kctl.kafka.pace import Pace
 
     began = time.monotonic()

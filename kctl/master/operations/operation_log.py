@@ -82,7 +82,7 @@ class OperationLog:
         return self._operations[operation.id]
 
     def find(self, id_: str) -> Operation:
-        """Raises NoSuchOperation when no operation of this id is known."""
+        """The operation of this id. Raises NoSuchOperation when no operation of this id is known."""
         operation = self._operations.get(id_)
         if operation is None:
             raise NoSuchOperation(

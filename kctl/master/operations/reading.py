@@ -91,7 +91,8 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None, int | None]:
-    """Raises BadParams: not exactly one of worker, topic (with or without partition), all; or there is none of it."""
+    """Worker, topic and partition that are meant; all None: everything. Raises BadParams: not exactly one of worker,
+    topic (with or without partition), all; or there is none of it."""
     worker, topic, partition = params.get("worker"), params.get("topic"), params.get("partition")
     if sum((worker is not None, topic is not None, bool(params.get("all", False)))) != 1:
         if params.get("all", False):
@@ -109,7 +110,8 @@ def scope(context: Context, params: JsonObject) -> tuple[str | None, str | None,
 
 
 def check_read(context: Context, topic: str, partition: int | None) -> None:
-    """Raises BadParams: the fleet does not read this topic, or the brokers reported no such partition of it."""
+    """Refuse a topic or partition that this fleet does not read. Raises BadParams: the fleet does not read this topic,
+    or the brokers reported no such partition of it."""
     if topic not in context.config.kafka.topics:
         read = ", ".join(context.config.kafka.topics)
         raise BadParams(f"this fleet reads no topic {printable_name(topic)}; it reads {read}")

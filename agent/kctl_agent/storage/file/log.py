@@ -24,7 +24,7 @@ class Log:
     """The log as one connection uses it; for the thread that uses the connection. Close it before that."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        """Raises sqlite3.Error, OSError."""
+        """Watch the write-ahead log of this database. Raises sqlite3.Error, OSError."""
         self._path = path
         self._noted = noted(path)
         # SQLite opens or makes the log with its first read, and then nobody removes it as long as the connection lives.

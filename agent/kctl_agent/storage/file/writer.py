@@ -48,7 +48,7 @@ class FileWriter(Writer):
     but compressed before the lock is taken, for that takes longer than to write them."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
-        """Raises sqlite3.Error, OSError."""
+        """Open the file for puts. Raises sqlite3.Error, OSError."""
         self._path = path
         self._clock = clock
         self._block_messages = block_messages

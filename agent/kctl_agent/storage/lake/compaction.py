@@ -62,7 +62,7 @@ class Compaction:
     """Of the files that a table has when this is made. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
-        """Raises StorageUnusable, TableRefused."""
+        """Begin from the newest version of the table. Raises StorageUnusable, TableRefused."""
         self._lake = lake
         with lake.state() as state:
             check_features(lake.folder, state)

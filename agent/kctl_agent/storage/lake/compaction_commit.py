@@ -47,7 +47,7 @@ class CompactionBasis:
 
     @classmethod
     def of(cls, table: Folder, state: LogState) -> CompactionBasis:
-        """Raises OSError."""
+        """What a compaction of this version is decided on. Raises OSError."""
         number = state.transaction_version(COMPACTIONS)
         return cls(state.version, committed_at(table, state.version), state.metadata, number)
 

@@ -66,7 +66,7 @@ def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: 
 
 
 def read_footer(table: Folder, file: TableFile) -> FileMetaData:
-    """Raises LogUnreadable, OSError."""
+    """The footer of a Parquet file of the table. Raises LogUnreadable, OSError."""
     import pyarrow.parquet as pq
 
     with table.open(own_file(file.path)) as opened:

@@ -184,7 +184,7 @@ def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, dict[str, An
 
 
 def _checked(kind: str, action: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
+    """What is kept of an action of Delta's log. Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
     if kind == "txn":
         return {"appId": str(action["appId"]), "version": int(action["version"])}
     if kind == "metaData":

@@ -58,7 +58,7 @@ class Plan:
 
     @classmethod
     def parse(cls, content: bytes) -> Plan:
-        """Raises ValueError: a power cut has damaged it."""
+        """The plan that a file holds. Raises ValueError: a power cut has damaged it."""
         try:
             found = json.loads(content)
             return cls(int(found["version"]), {name: (at, of) for name, (at, of) in found["offsets"].items()})

@@ -176,8 +176,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Raises StorageUnusable: rows would be removed some of which are in a folder that is gone. A table that was
-        replaced has neither."""
+        """Refuse to go on where rows are gone that no version of the table has. Raises StorageUnusable: rows would be
+        removed some of which are in a folder that is gone. A table that was replaced has neither."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -227,7 +227,8 @@ class Requeues:
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
-        """Raises BatchNotStored: some lie above the stored offset of the reading that they are of."""
+        """Refuse rows of a batch that was not stored. Raises BatchNotStored: some lie above the stored offset of the
+        reading that they are of."""
         columns = ["topic", "partition", READING]
         found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
         with self._lake.table.state() as table:
@@ -294,7 +295,7 @@ class RequeueBatch:
 
 
 def _written(table: Folder, folder: Folder, rows: int | None, *, is_needed: bool) -> list[DataFile]:
-    """Raises StorageUnusable."""
+    """The files that were made of dead letters. Raises StorageUnusable."""
     files = written_files(table, folder, rows)
     if files is None and is_needed:
         raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")

@@ -16,7 +16,8 @@ class RedisSession:
     """May be used from any thread. Pickled, it connects anew."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Raises StorageUnusable: not the URL of a Redis."""
+        """A session with the Redis of this URL; it connects with the first call. Raises StorageUnusable: not the URL of
+        a Redis."""
         self.place = where(url)
         """The URL without its credentials."""
         self.prefix = prefix

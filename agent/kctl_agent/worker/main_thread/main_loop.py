@@ -115,7 +115,8 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Raises Fenced, BootstrapError, or what cannot be healed from inside."""
+        """Poll the group, carry out what was asked for, look after the queries: once. Raises Fenced, BootstrapError, or
+        what cannot be healed from inside."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()

@@ -43,7 +43,7 @@ class Seeking:
         self._stats = stats
 
     def plan(self, tp: TopicPartition, to: str) -> tuple[Found, Plan]:
-        """Raises BadParams, KafkaError, StorageError."""
+        """What a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
         found = self._brokers.found([tp])[0][tp]
         position = self.position(tp, found)
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))

@@ -131,8 +131,8 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Raises StoredOffsetMoved when another owner has stored or placed something since the stored offsets were
-        read."""
+        """Refuse to begin where another owner has meanwhile stored something. Raises StoredOffsetMoved when another
+        owner has stored or placed something since the stored offsets were read."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
@@ -148,7 +148,8 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Raises BootstrapError where a setting is `stop`."""
+        """End the worker where its settings want no such move of offsets. Raises BootstrapError where a setting is
+        `stop`."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),

@@ -140,7 +140,7 @@ class LakePut(BatchPut):
         return made
 
     def _fit(self, rows: DataFrame) -> None:
-        """Raises TableRefused, StorageUnusable."""
+        """Make the table fit the columns of these rows, where they are new. Raises TableRefused, StorageUnusable."""
         schema = rows.schema.json()
         if schema != self._schema:
             self._storage.fit(schema)

@@ -46,7 +46,8 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame) -> None:
-    """Raises BootstrapError: what the transform of this name marks cannot be traced to messages."""
+    """Refuse a transform whose marks cannot be traced to messages. Raises BootstrapError: what the transform of this
+    name marks cannot be traced to messages."""
     types = dict(rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
@@ -111,7 +112,8 @@ class MarkedRows:
         )
 
     def check(self) -> None:
-        """Raises UnsteadyMarks, UntracedMarks. Only after `messages` are written."""
+        """Compare what the transform has marked with what it marks the second time. Raises UnsteadyMarks,
+        UntracedMarks. Only after `messages` are written."""
         count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(

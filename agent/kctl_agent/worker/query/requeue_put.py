@@ -83,7 +83,8 @@ class RequeuePut:
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Raises StorageUnusable. Too many dead letters are no reason: they become fewer."""
+        """Refuse to put rows back into a storage that is full. Raises StorageUnusable. Too many dead letters are no
+        reason: they become fewer."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 

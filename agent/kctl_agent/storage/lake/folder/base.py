@@ -102,7 +102,7 @@ class Folder(ABC):
         """To be read in parts. Raises FileNotFoundError, OSError."""
 
     def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError, OSError."""
+        """All that a file holds. Raises FileNotFoundError, OSError."""
         with self.open(name) as file:
             return file.read()
 

@@ -255,7 +255,8 @@ class S3Folder(Folder):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raises FileNotFoundError, and OSError for all else that obstore raises."""
+        """Has errors of the object store raised as those of a file. Raises FileNotFoundError, and OSError for all else
+        that obstore raises."""
         from obstore.exceptions import BaseError, NotFoundError
 
         try:
