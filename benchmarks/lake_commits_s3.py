@@ -36,8 +36,8 @@ from typing import Any
 
 from benchmarks._fleet import progress
 from benchmarks.lake_commits import PARTITIONS, SCHEMA, made
-from kctl_agent.storage import open_lake
 from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import s3
 from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, checkpoint_name, entry_name

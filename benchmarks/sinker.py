@@ -39,9 +39,9 @@ import psutil
 from benchmarks._storages import BLOCK, STATES, burden, fill, redis_server
 from kctl.children import python_module
 from kctl_agent.message import Message
-from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
 
 TARGETS = {"file": 100_000.0, "redis": 150_000.0}

@@ -19,7 +19,7 @@ from pathlib import Path
 from kctl_agent.errors import StorageError
 from kctl_agent.messages import number_of
 from kctl_agent.process import parent_watch
-from kctl_agent.storage import open_lake
+from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.compaction import Compaction
 from kctl_agent.storage.lake.folder import FOLDER

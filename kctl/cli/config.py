@@ -87,16 +87,16 @@ def _check(
     if sentences:
         raise ConfigError("; ".join(sentences))
     typer.echo(f"{loaded.path} can be used")
-    if loaded.sinkers.count == 0 and loaded.storage.mode not in ("directly", "lake"):
+    if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
     """What a worker would refuse of the table, as far as it is found without writing and without its store."""
-    if config.storage.mode != "lake":
+    if not config.storage.kind.is_table:
         return
-    from kctl_agent.storage import open_lake  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageError
+    from kctl_agent.storage.kinds import open_lake  # numpy and pyarrow: 200 ms
 
     try:
         open_lake(storage_settings(config)).check_folders()

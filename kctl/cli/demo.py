@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kctl.cli.options import Output, OutputOption
+from kctl.cli.table import clean
 from kctl.errors import UsageError
+from kctl_agent.storage.kinds import KINDS, MODES
 
 __all__ = ["register"]
 
 
-class StorageKind(StrEnum):
-    FILE = "file"
-    REDIS = "redis"
-    DIRECTLY = "directly"
-    LAKE = "lake"
-
-
 def register(app: typer.Typer) -> None:
     app.command("demo")(_demo)
+
+
+def _known(mode: str) -> str:
+    if mode.lower() not in MODES:
+        raise typer.BadParameter(f"{clean(mode)!r} is not one of {', '.join(map(repr, MODES))}.")
+    return mode.lower()
 
 
 def _demo(
@@ -33,11 +33,14 @@ def _demo(
         float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
     ] = None,
     storage: Annotated[
-        StorageKind,
+        str,
         typer.Option(
-            case_sensitive=False, help="Where messages wait for the handler; lake: a Delta table, without one."
+            metavar=f"[{'|'.join(MODES)}]",
+            callback=_known,
+            autocompletion=lambda: list(MODES),
+            help="Where messages wait for the handler; lake: a Delta table, without one.",
         ),
-    ] = StorageKind.FILE,
+    ] = MODES[0],
     sinkers: Annotated[int, typer.Option(min=0, metavar="N", help="How many sinkers handle what is stored.")] = 0,
     broker: Annotated[
         bool, typer.Option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
@@ -63,10 +66,9 @@ def _demo(
     """
     if output is Output.YAML:
         raise UsageError("kctl demo prints a table or json")
-    if storage is StorageKind.LAKE and sinkers:
-        raise UsageError("with --storage lake messages become rows of a table: use no --sinkers")
-    if storage is StorageKind.DIRECTLY and sinkers:
-        raise UsageError("with --storage directly the workers call the handler: use no --sinkers")
+    if sinkers and not KINDS[storage].is_queue:
+        why = "messages become rows of a table" if KINDS[storage].is_table else "the workers call the handler"
+        raise UsageError(f"with --storage {storage} {why}: use no --sinkers")
     from kctl.demo.run import broker_only, main
 
     if broker:
@@ -78,6 +80,6 @@ def _demo(
         seconds=seconds,
         output=output.value,
         directory=directory,
-        storage=storage.value,
+        storage=storage,
         sinkers=sinkers,
     )

@@ -44,7 +44,7 @@ def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
     named = (
         ("handler", "sinkers.handler", config.sinkers.handler),
         (
-            "batch_transform" if config.storage.mode == "lake" else "transform",
+            "batch_transform" if config.storage.kind.is_table else "transform",
             "workers.transform",
             config.workers.transform,
         ),

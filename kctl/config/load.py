@@ -228,26 +228,26 @@ def _check_memory(config: Config) -> None:
 
 
 def _check_storage(config: Config) -> None:
-    if config.storage.mode == "lake":
+    kind = config.storage.kind
+    if kind.is_table:
         check_lake(config)
     elif config.storage.uri:
         raise ConfigError(
             f'{config.path}: storage.uri is set and storage.mode is "{config.storage.mode}", but only mode "lake" '
             'fills a table: write mode = "lake", or leave uri out'
         )
-    is_direct = config.storage.mode == "directly"
-    if (config.sinkers.count > 0 or is_direct) and not config.sinkers.handler:
-        why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {config.sinkers.count}"
+    if (config.sinkers.count > 0 or kind.is_handled_inside) and not config.sinkers.handler:
+        why = 'storage.mode is "directly"' if kind.is_handled_inside else f"sinkers.count is {config.sinkers.count}"
         raise ConfigError(
             f"{config.path}: {why}, but sinkers.handler is empty: name the function that is given the messages, as "
             "`package.module:function`"
         )
-    if config.sinkers.count > 0 and is_direct:
+    if config.sinkers.count > 0 and kind.is_handled_inside:
         raise ConfigError(
             f'{config.path}: storage.mode is "directly" and sinkers.count is {config.sinkers.count}, but then the '
             "workers call the handler and nothing waits for sinkers: use 0, or another mode"
         )
-    if config.storage.mode in ("file", "directly", "lake") and not config.spark.master.startswith("local"):
+    if kind.is_local and not config.spark.master.startswith("local"):
         raise ConfigError(
             f'{config.path}: storage.mode is "{config.storage.mode}" and spark.master is "{config.spark.master}", but '
             "executors on other machines cannot write to a file of this one: use `local[k]`"

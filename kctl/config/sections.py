@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.storage.kinds import KINDS, MODES, Kind
+
 __all__ = [
     "SECTIONS",
     "Cluster",
@@ -328,7 +330,7 @@ class Storage:
         "file",
         "One SQLite file; a Redis; none: the handler runs inside the batch; or a table that batches become rows of, "
         "without sinkers (docs/storage.md).",
-        choices=("file", "redis", "directly", "lake"),
+        choices=MODES,
     )
     path: Path = setting(
         Path("data/storage.sqlite"),
@@ -447,6 +449,11 @@ class Storage:
         "what is stored; empty: the disk is not watched.",
         pattern=SIZE,
     )
+
+    @property
+    def kind(self) -> Kind:
+        """What such a storage can do."""
+        return KINDS[self.mode]
 
 
 @dataclass(frozen=True, kw_only=True)

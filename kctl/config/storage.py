@@ -15,7 +15,7 @@ __all__ = ["dead_letters_of", "storage_settings", "table_folder", "table_folders
 def table_folder(config: Config) -> Path | None:
     """Where the table of mode `lake` is on this machine; None: it is not."""
     uri = urlsplit(config.storage.uri)
-    return Path(unquote(uri.path)) if config.storage.mode == "lake" and uri.scheme == "file" else None
+    return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
 
 def dead_letters_of(table: Path) -> Path:

@@ -20,8 +20,8 @@ from kctl.rpc.client import call
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import Request, Role, reducer_method
-from kctl_agent.storage import open_lake, open_storage
 from kctl_agent.storage.base import Storage
+from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.storage.lake import LakeStorage
 
 __all__ = ["GROUP", "DemoFleet", "lay_out"]
@@ -114,7 +114,7 @@ class DemoFleet:
             "place": f'url = "{redis_url}"\n' if redis_url else "",
             "sinkers": f'[sinkers]\ncount = {sinkers}\nhandler = "{HANDLER}"\n',
         }
-        if storage == "lake":
+        if KINDS[storage].is_table:
             settings |= {"place": f'uri = "{(self.directory / "data" / "table").as_uri()}"\n', "sinkers": ""}
         self.config.write_text(TOML.format(**settings))
 
@@ -124,9 +124,7 @@ class DemoFleet:
 
     def open_lake(self) -> LakeStorage:
         """The table of a fleet whose storage is a lake, to be counted."""
-        storage = open_lake(storage_settings(load(self.config, {})))
-        assert isinstance(storage, LakeStorage)
-        return storage
+        return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
         """It is stopped in order when the calling thread, or the process, ends without `stop`."""

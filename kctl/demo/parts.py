@@ -15,6 +15,7 @@ from kctl.jars.progress import shown_on
 from kctl.master.endings import cause
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
+from kctl_agent.storage.kinds import KINDS
 
 __all__ = ["PartEnded", "Parts", "bring_parts"]
 
@@ -54,7 +55,7 @@ def bring_parts(storage: str) -> None:
     """
     if storage == "redis":
         _need_redis()
-    if storage == "lake" and find_spec("deltalake") is None:
+    if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
     with shown_on(sys.stderr) as progress:

@@ -35,6 +35,7 @@ from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.messages import number_of
 from kctl_agent.storage.base import Binding
+from kctl_agent.storage.kinds import KINDS
 
 __all__ = ["broker_only", "main"]
 
@@ -152,7 +153,7 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
             redis_url=redis.url if redis else None,
             sinkers=wanted.sinkers,
         )
-        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if wanted.storage == "lake" else None
+        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if KINDS[wanted.storage].is_table else None
         producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     except KafkaError as error:
         if (ended := parts.ended()) is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl.demo.audit import Audit
+from kctl_agent.storage.kinds import KINDS
 
 __all__ = ["Progress", "Wanted", "has_passed", "is_worker", "show", "summary"]
 
@@ -29,7 +30,7 @@ class Wanted:
     @property
     def is_handled(self) -> bool:
         """Somebody calls the handler: sinkers, or the workers themselves."""
-        return self.sinkers > 0 or self.storage == "directly"
+        return self.sinkers > 0 or KINDS[self.storage].is_handled_inside
 
 
 @dataclass
@@ -72,7 +73,7 @@ def summary(
     """What `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended` is which
     part of the demo has ended by itself."""
     first = progress.seconds_to_first_batch
-    is_retried_known = wanted.storage != "directly" and (bool(progress.sinkers) or not wanted.sinkers)
+    is_retried_known = not KINDS[wanted.storage].is_handled_inside and (bool(progress.sinkers) or not wanted.sinkers)
     return {
         "produced": produced,
         "stored": found and found.stored,
@@ -105,7 +106,7 @@ def has_passed(summary: Mapping[str, Any], wanted: Wanted) -> bool:
     if not wanted.is_handled:
         return bool(is_stored)
     is_handled = summary["handled"] == summary["produced"] and summary["dead"] == 0
-    is_excused = summary["sinkers_restarted"] > 0 or wanted.storage == "directly"
+    is_excused = summary["sinkers_restarted"] > 0 or KINDS[wanted.storage].is_handled_inside
     return bool(is_stored and is_handled and (summary["handled_again"] == 0 or is_excused))
 
 

@@ -70,8 +70,8 @@ def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
 
 
 def check_distinct(tokens: Sequence[Token]) -> None:
-    """Refuse tokens of which it is not clear which one is meant. Raises ConfigError: a token or a name stands twice, so that what it may
-    do, or whose it is, is not certain."""
+    """Refuse tokens of which it is not clear which one is meant. Raises ConfigError: a token or a name stands twice, so
+    that what it may do, or whose it is, is not certain."""
     if len({token.secret for token in tokens}) < len(tokens):
         raise ConfigError("the same token stands twice in http.token_file and http.read_token_file: use different ones")
     names = [token.name for token in tokens if token.name]

@@ -180,7 +180,7 @@ def _for_all(config: Config, workers: int) -> str:
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
-    tasks = max(_tasks(config.spark.master) * workers, _WAITING_TASKS if config.storage.mode == "directly" else 0)
+    tasks = max(_tasks(config.spark.master) * workers, _WAITING_TASKS if config.storage.kind.is_handled_inside else 0)
     return f"local[{tasks}{found['failures'] or ''}]"
 
 
@@ -252,7 +252,7 @@ def _handler_settings(config: Config) -> JsonObject:
 def _handler_inside(config: Config, name: str) -> JsonObject:
     """With mode `directly` the workers call the handler themselves; in an engine in as many tasks at a time as each
     would have alone, however many run."""
-    if config.storage.mode != "directly":
+    if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name
     slots = {"folder": str(folder), "count": _tasks(config.spark.master)} if _has_engine(config) else None

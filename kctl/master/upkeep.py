@@ -85,7 +85,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             config, snapshot = self._config(), self._latest()
-            if config.storage.mode != "lake" or not config.storage.upkeep or snapshot is None:
+            if not config.storage.kind.is_table or not config.storage.upkeep or snapshot is None:
                 continue
             table = snapshot.block_size.result.table
             small_files = None if table is None else table.small_files

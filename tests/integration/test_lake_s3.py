@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage import open_lake
 from kctl_agent.storage.base import (
     Advance,
     StorageUnusable,
     StoredOffset,
     StoredOffsetMoved,
 )
+from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 from kctl_agent.storage.lake.files import read_files

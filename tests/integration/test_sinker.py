@@ -18,11 +18,11 @@ from kctl.master.launch import sinker_settings
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.sinker.settings import parse
-from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.conformance.given import fill, put
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.kinds import open_storage
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 

@@ -28,8 +28,8 @@ from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
-from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Storage, StorageMisconfigured
+from kctl_agent.storage.kinds import open_storage
 
 __all__ = ["SERVED", "main"]
 

@@ -23,8 +23,8 @@ from kctl_agent.process.tracebacks import first_line
 from kctl_agent.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.storage import open_lake, open_storage
 from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured
+from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.storage.lake.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -94,12 +94,13 @@ def _text(error: Exception, servers: str) -> str:
 def _storage(settings: WorkerSettings) -> OffsetStore:
     """Where batches go, as the settings have it. Raises BootstrapError when the mode is `directly` and its handler
     cannot be had, or `lake` and a package or the keys of its object store cannot."""
-    if settings.storage["mode"] == "lake":
+    kind = KINDS[settings.storage["mode"]]
+    if kind.is_table:
         try:
             return open_lake(settings.storage)
         except StorageError as error:
             raise BootstrapError(str(error)) from error
-    if settings.storage["mode"] != "directly":
+    if not kind.is_handled_inside:
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)
     from kctl_agent.sinker.directly import HandlingStorage
 

@@ -38,10 +38,10 @@ def opened(config: Config) -> Iterator[Storage]:
     Raises StorageUnusable: it cannot be opened; nothing was put yet.
     """
     from kctl.config.storage import storage_settings
-    from kctl_agent.storage import open_storage  # numpy and pyarrow: 200 ms
     from kctl_agent.storage.base import StorageUnusable
+    from kctl_agent.storage.kinds import open_storage  # numpy and pyarrow: 200 ms
 
-    if config.storage.mode not in ("redis", "lake") and not config.storage.path.exists():
+    if config.storage.kind.is_file and not config.storage.path.exists():
         raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
     with _prepared(open_storage(storage_settings(config))) as storage:
         yield storage
@@ -51,7 +51,7 @@ def opened(config: Config) -> Iterator[Storage]:
 def opened_lake(config: Config) -> Iterator[LakeStorage]:
     """The table of a fleet of mode `lake`. Raises StorageUnusable, TableRefused: it cannot be used."""
     from kctl.config.storage import storage_settings
-    from kctl_agent.storage import open_lake
+    from kctl_agent.storage.kinds import open_lake
 
     with _prepared(open_lake(storage_settings(config))) as storage:
         yield storage
@@ -60,7 +60,7 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
 @contextmanager
 def opened_table(config: Config) -> Iterator[LakeStorage]:
     """As `opened_lake`, of a fleet that may have one, which has to be there. Raises UsageError too."""
-    if config.storage.mode != "lake":
+    if not config.storage.kind.is_table:
         raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
     with opened_lake(config) as lake:
         with lake.table.state():  # which raises where there is none yet
@@ -72,7 +72,7 @@ def opened_table(config: Config) -> Iterator[LakeStorage]:
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
     """Where the dead letters of a fleet are: in its storage, or in the table beside its table. Raises what `opened` and
     `opened_lake` do."""
-    if config.storage.mode != "lake":
+    if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage
         return

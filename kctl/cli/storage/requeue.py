@@ -72,7 +72,7 @@ def requeue(
 def _cancelled(fleet: Config) -> str:
     from kctl_agent.storage.lake.dead_letters import DeadLetterTable
 
-    if fleet.storage.mode != "lake":
+    if not fleet.storage.kind.is_table:
         raise UsageError(
             f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has dead letters that were put back '
             "and that no worker has taken yet"

@@ -15,7 +15,7 @@ __all__ = ["status"]
 def status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """Count messages by state; of a table its rows, files and bytes."""
     fleet = load_fleet(context, config)
-    if fleet.storage.mode == "lake":
+    if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
             document = table_document(lake, fleet.kafka.group)
         typer.echo(

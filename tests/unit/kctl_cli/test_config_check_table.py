@@ -72,7 +72,7 @@ def test_a_package_that_is_missing_is_named_as_pip_installs_it(
 ) -> None:
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("kctl_agent.storage.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr("kctl_agent.storage.kinds.find_spec", lambda name: None if name == module else object())
     path = written(short_dir, storage)
 
     for words in (("config", "check"), ("storage", "status"), ("storage", "dead", "list")):

@@ -12,11 +12,11 @@ import pytest
 
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
-from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.conformance.given import everything, put, stored
 from kctl_agent.storage.file import dead_letter_table
+from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
 from tests.redis_server import require_redis
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage import open_storage
 from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
+from kctl_agent.storage.kinds import open_storage
 
 
 def opened(path: Path, mode: str) -> Storage:
@@ -49,5 +49,5 @@ def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path)
 
 
 def test_a_mode_that_is_not_known_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="known are: file, redis, directly, memory"):
+    with pytest.raises(StorageError, match="known are: file, redis, directly, lake, memory"):
         opened(tmp_path / "s.sqlite", "tape")

@@ -1,0 +1,156 @@
+"""The kinds of storage and what each can do: what a value of `storage.mode` stands for.
+
+Whoever needs to know what a storage can do asks its kind, never for a name. To import this costs nothing: what a kind
+is made of is imported when one is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.base import Storage
+    from kctl_agent.storage.lake import LakeStorage
+
+__all__ = ["KINDS", "MODES", "Kind", "open_lake", "open_storage"]
+
+Settings: TypeAlias = Mapping[str, Any]
+"""Of `[storage]`, as `kctl.config.storage.storage_settings` gives them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of storage."""
+
+    open: Callable[[Settings, float | None], Storage] | None = None
+    """Of settings, and how many seconds a server's reply is waited for; None: it is a table (`open_lake`)."""
+    is_queue: bool = False
+    """Messages wait in it for sinkers, which claim them."""
+    is_handled_inside: bool = False
+    """Nothing waits in it: workers call the handler inside their batch."""
+    is_file: bool = False
+    """It is the file `storage.path`."""
+    is_table: bool = False
+    """Batches become rows of a table, whose files have to be looked after; its dead letters are a second table."""
+    is_for_tests: bool = False
+    """Nobody can choose it in a configuration."""
+
+    @property
+    def is_local(self) -> bool:
+        """Executors on other machines cannot write to it."""
+        return self.is_file or self.is_table
+
+
+def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
+    """The storage that the settings name, unless that is a table. It opens no file and no connection yet.
+
+    A server's reply is waited for `reply_seconds`, or as long as is usual. The result can be pickled: executors get it
+    with their task.
+
+    Raises:
+        StorageError: the mode is not known, or it is a table.
+    """
+    from kctl_agent.storage.base import StorageError
+
+    kind = KINDS.get(settings["mode"])
+    if kind is None:
+        raise StorageError(f"storage.mode is {settings['mode']!r}; known are: {', '.join(KINDS)}")
+    if kind.open is None:
+        raise StorageError(
+            f'storage.mode is "{settings["mode"]}": rows go into a table, and nothing waits in a storage'
+        )
+    return kind.open(settings, reply_seconds)
+
+
+def open_lake(settings: Settings) -> LakeStorage:
+    """The table that the settings name. It opens no file and no connection yet.
+
+    Raises:
+        StorageMisconfigured: a package is missing, or the file with the keys of an object store cannot be read.
+        TableRefused: a kind of table that cannot be there.
+    """
+    _need_packages(settings["uri"])
+    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.folder import folder_of
+    from kctl_agent.storage.room import Limits
+
+    return LakeStorage(
+        folder_of(settings),
+        partition_by=settings["partition_by"],
+        target_file_bytes=settings["target_file_bytes"],
+        merge_schema=settings["merge_schema"],
+        limits=Limits.of(settings),
+    )
+
+
+def _need_packages(uri: str) -> None:
+    """Those of a table, each an extra of `kctl-agent`, before anything of them is imported."""
+    from kctl_agent.storage.base import StorageMisconfigured
+
+    needed = {"deltalake": 'storage.mode = "lake"'}
+    if uri.startswith("s3://"):
+        needed["obstore"] = "storage.uri = s3://…"
+    if missing := {name: why for name, why in needed.items() if find_spec(name) is None}:
+        raise StorageMisconfigured(
+            f"{' and '.join(missing.values())} needs {', '.join(missing)}: pip install {' '.join(missing)}"
+        )
+
+
+def _of_all(settings: Settings) -> dict[str, Any]:
+    """What each but a table is made with."""
+    from kctl_agent.storage.block import BLOCK_BYTES
+    from kctl_agent.storage.room import Limits
+
+    return {
+        "block_messages": settings["block_messages"],
+        "block_bytes": settings.get("block_bytes") or BLOCK_BYTES,
+        "codec": settings["compression"],
+        "limits": Limits.of(settings),
+    }
+
+
+def _file(settings: Settings, _: float | None) -> Storage:
+    from kctl_agent.storage.file import FileStorage
+
+    return FileStorage(Path(settings["path"]), **_of_all(settings))
+
+
+def _directly(settings: Settings, _: float | None) -> Storage:
+    from kctl_agent.storage.directly import DirectlyStorage
+
+    return DirectlyStorage(Path(settings["path"]), **_of_all(settings))
+
+
+def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
+    from kctl_agent.storage.redis import RedisStorage
+    from kctl_agent.storage.redis.client import REPLY_SECONDS
+
+    password_file = Path(settings["password_file"]) if settings.get("password_file") else None
+    return RedisStorage(
+        settings["url"],
+        settings["namespace"],
+        password_file=password_file,
+        reply_seconds=reply_seconds or REPLY_SECONDS,
+        **_of_all(settings),
+    )
+
+
+def _memory(settings: Settings, _: float | None) -> Storage:
+    from kctl_agent.storage.memory import MemoryStorage
+
+    return MemoryStorage(**_of_all(settings))
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "file": Kind(open=_file, is_queue=True, is_file=True),
+    "redis": Kind(open=_redis, is_queue=True),
+    "directly": Kind(open=_directly, is_handled_inside=True, is_file=True),
+    "lake": Kind(is_table=True),
+    "memory": Kind(open=_memory, is_queue=True, is_for_tests=True),
+}
+MODES: Final = tuple(name for name, kind in KINDS.items() if not kind.is_for_tests)
+"""What `storage.mode` may be."""
