@@ -78,9 +78,11 @@ def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
     console.print(Text.from_ansi(last_frame([*KCTL, "-c", str(config), "top"])), no_wrap=True)
     drawn = folder / "top.svg"
     console.save_svg(str(drawn), title="kctl top", theme=MONOKAI)
+    framed = folder / "top.html"
+    framed.write_text('<img src="top.svg" width="1180">')
     chromium.set_window_size(1240, 900)
-    chromium.get(drawn.as_uri())
-    chromium.find_element("tag name", "svg").screenshot(str(PICTURES / "top.png"))
+    chromium.get(framed.as_uri())
+    chromium.find_element("tag name", "img").screenshot(str(PICTURES / "top.png"))
 
 
 def last_frame(command: list[str]) -> str:
