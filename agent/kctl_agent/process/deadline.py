@@ -9,9 +9,11 @@ from __future__ import annotations
 import threading
 import time
 
-__all__ = ["allows", "begin", "go_on", "left"]
+__all__ = ["NEVER", "allows", "begin", "go_on", "left"]
 
 _NEVER = float("inf")
+NEVER = (_NEVER, _NEVER)
+"""For `go_on`: nothing has begun."""
 _of = threading.local()
 
 

@@ -82,7 +82,7 @@ class MainLoop:
         self._settings = settings
         self._pipeline = pipeline
         self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
-        self._begun = deadline.begin(self._turn_seconds)
+        self._begun = deadline.NEVER
         self._stats = stats
         self._inbox = inbox
         self._stored = stored

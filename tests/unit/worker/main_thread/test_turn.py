@@ -51,7 +51,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Of the deadline that this thread has for a turn."""
     made = Clock()
     monkeypatch.setattr(deadline, "time", made)
-    monkeypatch.setattr(deadline, "_of", threading.local())
     deadline.begin(main_loop.TURN_SHARE * MAX_POLL_SECONDS)
     return made
 
@@ -178,10 +177,7 @@ def silent_jvm() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("token", [None, "secret"])
-def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(
-    silent_jvm: int, token: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deadline, "_of", threading.local())
+def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, token: str | None) -> None:
     talk_to_no_other()
     limit_calls()
     gateway = ClientServer(java_parameters=JavaParameters(port=silent_jvm, auth_token=token))
