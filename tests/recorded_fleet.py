@@ -146,7 +146,7 @@ async def _master(folder: Path) -> AsyncIterator[Source]:
         snapshots += [] if latest is None else [latest]
     collecting.cancel()
     verdicts = Verdicts(lambda: snapshots[0], STALE_SECONDS, lambda: snapshots[0].taken_at + 1.0)
-    service = Service(members, brokers, stand.status, verdicts)
+    service = Service(members, brokers, stand.status, verdicts, feed)
     control = ControlServer(lambda request, _caller: service.answer(request))
     await control.start(folder / "run")
     exposition = Exposition(lambda: snapshots[0])

@@ -203,12 +203,13 @@ def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, 
 
 
 def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
-    is_starting = status.state == "starting" or (row is not None and _beginning(row) is not None)
-    return is_starting and status.restarts == 0
+    return status.restarts == 0 and (status.state == "starting" or _beginning(status, row) is not None)
 
 
-def _beginning(row: WorkerRow) -> str | None:
+def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
     """What it does before it reads; None of one that has read, and is not joining the group again."""
+    if row is None or row.state is None:
+        return "is starting" if status.since_seconds <= STALE_SECONDS else None
     if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
         return None
     return _BEGINNING.get(row.state)
@@ -221,6 +222,8 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
         return f"{name} is {status.state}" + (f" ({status.last_error})" if status.last_error else "")
     if snapshot.lasting(name, "silent") > STALE_SECONDS:
         return f"{name} does not answer"
+    if (what := _beginning(status, row)) is not None:
+        return f"{name} {what}"
     if row is None:
         return None
     if (row.age_seconds or 0.0) > STALE_SECONDS:
@@ -230,8 +233,6 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"
-    if (what := _beginning(row)) is not None:
-        return f"{name} {what}"
     if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
         return f"{name}: {row.last_error or 'it has failed'}"
     return None

@@ -112,6 +112,8 @@ class StatusAnswer(Statuses, frozen=True):
     """What the master answers to `status`."""
 
     verdict: Verdict
+    workers: tuple[WorkerRow, ...] = ()
+    """What they report of themselves; none before the first collection."""
     lag: LagGlance | None = None
     """None before the first collection."""
 

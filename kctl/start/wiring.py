@@ -99,7 +99,7 @@ def wired(
     operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
     max_age_seconds = max(STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
     verdicts = Verdicts(collector.latest, max_age_seconds)
-    service = Service(members, broker_cache, supervisor.status, verdicts)
+    service = Service(members, broker_cache, supervisor.status, verdicts, feed)
     answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
     source = Source(
         latest=collector.latest,

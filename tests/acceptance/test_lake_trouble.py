@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_stored_until_there_is_ro
     fleet.send(20_000)
     eventually(lambda: is_full(fleet), SETTLE_SECONDS, "the full disk is reported")
     assert stored(fleet) == 1000
-    assert "disk" in fleet.kctl("status", exit_code=None).stdout
+    eventually(lambda: "disk" in fleet.kctl("status", exit_code=None).stdout, what="by kctl status too")
     filler.unlink()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "there is room, and everything is stored and committed")
 

@@ -40,7 +40,7 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
     assert re.match(rf"{WHY} \(transforms.py:\d+\); next try in ", row["last_error"])
     [event] = [event for event in row["events"] if event["kind"] == "query_failed"]
     assert event["text"].startswith(f"{WHY} (transforms.py:")
-    assert WHY in fleet.kctl("status", exit_code=None).stdout.replace("\n", "")
+    eventually(lambda: WHY in fleet.kctl("status", exit_code=None).stdout.replace("\n", ""), what="it is shown")
     assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "the query was begun again, not the process"
     eventually(lambda: counted(fleet) >= 2, SETTLE_SECONDS, "it is counted")
 

@@ -88,7 +88,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_
     fleet.send(10_000, b"x" * 1000)
     row = eventually(lambda: refused(fleet, "disk is full"), SETTLE_SECONDS, "the full disk is reported")
     assert f"could not be stored in {disk / 'storage.sqlite'}: database or disk is full" in row["last_error"]
-    assert "disk is full" in fleet.kctl("status", exit_code=None).stdout
+    eventually(lambda: "disk is full" in fleet.kctl("status", exit_code=None).stdout, what="by kctl status too")
     eventually(lambda: "disk is full" in not_ready(fleet), what="and the fleet is not ready")
     check_that_nothing_is_committed_that_is_not_stored(fleet)
     mount("-o", f"remount,{LARGE}", str(disk))

@@ -16,21 +16,22 @@ from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import OUTPUTS, as_text, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import cell, clean
-from kctl.cli.times import duration
+from kctl.cli.times import duration, moment
 from kctl.errors import NotWell, UsageError
 from kctl.rpc.decode import answered
-from kctl_agent.messages import number_of, reducer_method, wire_method
+from kctl_agent.messages import number_of, wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagGlance
     from kctl.rows.verdict import Verdict
-    from kctl.rows.workers import StatusAnswer, WorkerStatus
+    from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.reply import Reply
 
 __all__ = ["parser", "run"]
 
 _TIMEOUT_SECONDS = 5.0
 _FAIL_ON = ("degraded", "failing")
+_EVENTS = 3
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,37 +57,36 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     from kctl.rows.workers import StatusAnswer
 
     fleet = fleets.find(options.config or config, env)
-    supervised = ask(fleet, "status", wire_method("status"), {}, options.timeout)
-    reported = ask(fleet, "workers", reducer_method("workers"), {}, options.timeout)
-    status = answered("status", StatusAnswer, supervised.raw)
-    sys.stdout.write(f"{_text(fleet, status, supervised, reported, options.output)}\n")
+    reply = ask(fleet, "status", wire_method("status"), {}, options.timeout)
+    status = answered("status", StatusAnswer, reply.raw)
+    sys.stdout.write(f"{_text(fleet, status, reply, options.output)}\n")
     verdict = status.verdict
     if verdict.level.value in ("unknown", "failing", options.fail_on):
         raise NotWell(verdict.sentence)
-    if (problem := incomplete(reported)) is not None:
+    if (problem := incomplete(reply)) is not None:
         raise problem
     return 0
 
 
-def _text(fleet: fleets.Fleet, status: StatusAnswer, supervised: Reply, reported: Reply, output: str) -> str:
+def _text(fleet: fleets.Fleet, status: StatusAnswer, reply: Reply, output: str) -> str:
     master = _master(fleet)
     if output == "table":
-        return "\n".join(_lines(fleet, master, status, reported))
-    answer, of_supervisor = whole(reported), supervised.result
-    rows = _joined(of_supervisor["rows"], {row["name"]: row for row in answer["rows"]})
-    shown = {name: of_supervisor.get(name) for name in ("verdict", "lag")}
-    return as_text({**answer, **shown, "fleet": fleet.name, "master": master, "rows": rows}, output)
+        return "\n".join(_lines(fleet, master, status))
+    answer = whole(reply)
+    rows = _joined(answer["rows"], {row["name"]: row for row in answer.pop("workers", ())})
+    return as_text({**answer, "fleet": fleet.name, "master": master, "rows": rows}, output)
 
 
-def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer, reported: Reply) -> list[str]:
-    from kctl.rows.workers import Workers, with_statuses
+def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer) -> list[str]:
+    from kctl.rows.workers import with_statuses
 
-    rows = with_statuses(answered("workers", Workers, reported.raw).rows, status.rows)
+    rows = with_statuses(status.workers, status.rows)
     return [
         *_head(status.verdict, status.lag),
         f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
         *worker_table(rows, STATUS),
         *_remarks(status.rows),
+        *_events(rows),
     ]
 
 
@@ -132,3 +132,10 @@ def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
             yield f"{cell(status.name)}: {pause_text(pause)}"
         if status.state in ("backoff", "fatal"):
             yield f"{cell(status.name)}: its log is {cell(status.log)}"
+
+
+def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:
+    """The last that processes have reported."""
+    of_all = sorted(((row.name, event) for row in rows for event in row.events), key=lambda each: each[1].at)
+    for name, event in of_all[-_EVENTS:]:
+        yield f"{moment(event.at)}  {cell(name)}  {cell(event.kind)}  {cell(event.text)}"

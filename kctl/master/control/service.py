@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Raw
 
 from kctl import __version__
 from kctl.kafka.broker_cache import BrokerCache
+from kctl.master.events import EventFeed
 from kctl.master.glance import lag_glance
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
-from kctl.master.snapshot import Reduced, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import Failed, FanOut
@@ -32,6 +35,8 @@ _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
 """Of the caller's deadline the part, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
 missing is worth more than a complete one that nobody waits for any more."""
+_seen = attrgetter("name", "desired", "state", "pid", "paused")
+"""What of a process's status is no measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class _Method:
 _OWN = {
     wire_method("ping"): _Method("ping", "The master itself: name, pid, version.", False),
     wire_method("describe"): _Method("describe", "Every method that the master serves.", False),
-    wire_method("status"): _Method("status", "The verdict, lag, and the workers as their supervisor sees them.", False),
+    wire_method("status"): _Method("status", "The verdict, and what it was made of: lag, processes.", False),
     wire_method("verdict"): _Method("verdict", "How the fleet as a whole is doing, and why.", False),
 }
 _METHODS = {
@@ -67,11 +72,13 @@ class Service:
         broker_cache: BrokerCache,
         statuses: Callable[[], Iterable[WorkerStatus]],
         verdicts: Verdicts,
+        feed: EventFeed,
     ) -> None:
         self._members = members
         self._broker_cache = broker_cache
         self._statuses = statuses
         self._verdicts = verdicts
+        self._feed = feed
 
     async def answer(self, request: Request) -> JsonObject:
         """The reply to one request, before its deadline.
@@ -104,9 +111,25 @@ class Service:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        lag = await asyncio.to_thread(lag_glance, self._verdicts.latest())
-        result = {"rows": list(self._statuses()), "verdict": self._verdict(), "lag": lag}
-        return reply_ok(request.id, encoded(result), _NAME, 0.0)
+        """The verdict and the rows of one collection."""
+        snapshot, verdict = await self._collected(_seconds(request)), self._verdicts.current()
+        lag = await asyncio.to_thread(lag_glance, snapshot)
+        if snapshot is None:
+            result = {"rows": list(self._statuses()), "workers": [], "verdict": verdict, "lag": None}
+            return reply_ok(request.id, encoded(result), _NAME, 0.0)
+        rows, workers = list(snapshot.supervised), list(snapshot.workers.result.rows)
+        age, completeness = self._verdicts.clock() - snapshot.taken_at, snapshot.workers.completeness()
+        result = {"rows": rows, "workers": workers, "verdict": verdict, "lag": lag}
+        return reply_ok(request.id, encoded(result), _NAME, age, **completeness)
+
+    async def _collected(self, seconds: float) -> FleetSnapshot | None:
+        """The last collection; the next one, where the supervisor has seen a process change since."""
+        latest = self._verdicts.latest()
+        if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._feed.wait_beyond(self._feed.collections)
+        return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
         """What the fleet answers to one of `COMMANDS`, before the request's deadline.
@@ -124,9 +147,7 @@ class Service:
 
     async def _replies(self, request: Request) -> tuple[Command[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
         """The command, the agents' replies, whether all were asked, and the statuses of those that were."""
-        wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
-        seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
-        deadline = asyncio.get_running_loop().time() + seconds - min(seconds * _OWN_SHARE, 0.1)
+        deadline = asyncio.get_running_loop().time() + _seconds(request)
         only = _only_worker(request)
         sockets = await self._members.sockets()
         if only is not None:
@@ -155,6 +176,13 @@ class Service:
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
         return with_supervisor(whole, statuses) if command is WORKERS else whole
+
+
+def _seconds(request: Request) -> float:
+    """To find out what is asked for."""
+    wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
+    seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
+    return seconds - min(seconds * _OWN_SHARE, 0.1)
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:

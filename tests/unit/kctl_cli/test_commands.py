@@ -57,6 +57,16 @@ SUPERVISED = {
 }
 REPORTED = {"name": "worker-0", "kind": "worker", "state": "rebalancing", "pid": 4711, "rss_bytes": 1048576}
 
+EVENTS = [
+    {"at": 1_700_000_000.0 + at, "kind": kind, "text": text}
+    for at, kind, text in (
+        (3.0, "consumers_not_kept", "of 2 consumers 1 is kept"),
+        (0.0, "rewound", "from 9 to 0"),
+        (1.0, "rewound", "from 9 to 1"),
+        (2.0, "rewound", "from 9 to 2"),
+    )
+]
+
 
 @pytest.fixture
 def config(short_dir: Path) -> Path:
@@ -349,7 +359,11 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
     attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
     waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
     master(
-        {"status": Answers({"rows": [SUPERVISED, waiting], **WELL}), "workers": Answers({"rows": [REPORTED, attached]})}
+        {
+            "status": Answers(
+                {"rows": [SUPERVISED, waiting], "workers": [{**REPORTED, "events": EVENTS}, attached], **WELL}
+            )
+        }
     )
     about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
     (short_dir / "run" / "master.json").write_text(json.dumps(about))
@@ -367,11 +381,14 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
         "worker-1 running backoff - 1m15s - 2 signal 3s - - -",
         "visitor - - running - 1 - - - - lost",
         "worker-1: its log is /logs/worker-0.log",
+        "2023-11-14T22:13:21Z worker-0 rewound from 9 to 1",
+        "2023-11-14T22:13:22Z worker-0 rewound from 9 to 2",
+        "2023-11-14T22:13:23Z worker-0 consumers_not_kept of 2 consumers 1 is kept",
     ]
 
 
 def test_status_as_json_holds_both_views_of_a_worker(kctl: Kctl, master: Master) -> None:
-    master({"status": Answers({"rows": [SUPERVISED], **WELL}), "workers": Answers({"rows": [REPORTED]})})
+    master({"status": Answers({"rows": [SUPERVISED], "workers": [REPORTED], **WELL})})
 
     document = json.loads(kctl("status", "-o", "json").out)
 
@@ -394,8 +411,8 @@ def test_status_begins_with_the_verdict_and_exits_1_by_it(
     kctl: Kctl, master: Master, level: str, fail_on: str, code: int
 ) -> None:
     why, also = {**WELL["verdict"], "level": level, "reason": "no broker"}, {**WELL["verdict"], "level": "degraded"}
-    answer = {"rows": [SUPERVISED], **WELL, "verdict": {**why, "also": [also]}}
-    master({"status": Answers(answer), "workers": Answers({"rows": [REPORTED]})})
+    answer = {"rows": [SUPERVISED], "workers": [REPORTED], **WELL, "verdict": {**why, "also": [also]}}
+    master({"status": Answers(answer)})
 
     ran = kctl("status", "--fail-on", fail_on)
 
@@ -408,7 +425,7 @@ def test_status_exits_3_when_a_worker_does_not_answer_and_5_without_a_master(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
     nobody = kctl("status")
-    agent = master({"status": Answers({"rows": [SUPERVISED], **WELL}), "workers": incomplete({"rows": []}, "worker-0")})
+    agent = master({"status": incomplete({"rows": [SUPERVISED], **WELL}, "worker-0")})
     partly = kctl("status")
     agent.vanish()
     left_behind = kctl("status")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,11 +21,13 @@ from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.committed_bytes import by_topic
 from kctl.master.control.service import Service
+from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
-from kctl.master.snapshot import WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, WorkerStatus
 from kctl.master.verdict import Verdicts
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
+from kctl.rows.verdict import Level, Verdict
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.messages import Request, Role
@@ -82,7 +85,7 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 @pytest.fixture
 async def service(members: Members) -> AsyncIterator[Service]:
     cluster = BrokerCache(NoBrokers(), "nowhere:1", "g")
-    yield Service(members, cluster, members._statuses, NO_VERDICT)
+    yield Service(members, cluster, members._statuses, NO_VERDICT, EventFeed())
     await cluster.close()
 
 
@@ -162,7 +165,7 @@ async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
     await cluster.refresh(10.0)
-    service = Service(members, cluster, lambda: statuses, NO_VERDICT)
+    service = Service(members, cluster, lambda: statuses, NO_VERDICT, EventFeed())
 
     reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
@@ -197,7 +200,8 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
     await cluster.refresh(10.0)
     made_in.clear()
 
-    reply = await Service(members, cluster, members._statuses, NO_VERDICT).answer(request("kafka_lag", "onKafkaLag"))
+    service = Service(members, cluster, members._statuses, NO_VERDICT, EventFeed())
+    reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     await cluster.close()
 
     assert reply["result"]["total"] == 6
@@ -252,13 +256,31 @@ async def test_ping_is_the_master_itself_and_on_ping_the_fleet(
     assert [row["name"] for row in (await service.answer(request("ping", "onPing")))["result"]["rows"]] == ["worker-0"]
 
 
-async def test_status_is_the_supervisors_view(service: Service) -> None:
-    reply = await service.answer(request("status", "getStatus"))
+async def test_status_before_the_first_collection_is_the_supervisors_view(service: Service) -> None:
+    result = (await service.answer(request("status", "getStatus", deadline_ms=1)))["result"]
 
-    assert [(row["name"], row["state"]) for row in reply["result"]["rows"]] == [
-        ("worker-0", "running"),
-        ("worker-1", "backoff"),
-    ]
+    assert [(row["name"], row["state"]) for row in result["rows"]] == [("worker-0", "running"), ("worker-1", "backoff")]
+    assert (result["workers"], result["verdict"]["level"]) == ([], "unknown")
+
+
+async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members: Members) -> None:
+    def collected(state: str, level: Level) -> FleetSnapshot:
+        verdict = Verdict(level, "fleet", "", 0.0)
+        return FleetSnapshot("main", "g", time.monotonic(), 0.0, (status("worker-0", state),), {}, {}, verdict=verdict)
+
+    feed, latest = EventFeed(), collected("running", Level.OK)
+    verdicts = Verdicts(lambda: latest, 60.0)
+    service = Service(members, BrokerCache(NoBrokers(), "nowhere:1", "g"), lambda: latest.supervised, verdicts, feed)
+    before = await service.answer(request("status", "getStatus"))
+    service._statuses = lambda: [status("worker-0", "fatal")]
+    asked = asyncio.create_task(service.answer(request("status", "getStatus", deadline_ms=60_000)))
+    await asyncio.sleep(0)
+    latest = collected("fatal", Level.FAILING)
+    feed.collected()
+
+    shown = [(each["result"]["verdict"]["level"], each["result"]["rows"][0]["state"]) for each in (before, await asked)]
+
+    assert shown == [("ok", "running"), ("failing", "fatal")]
 
 
 async def test_describe_lists_every_method_and_nothing_else_is_served(service: Service) -> None:

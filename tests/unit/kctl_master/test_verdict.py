@@ -34,7 +34,8 @@ AT = "since 2023-11-14T22:13:18Z"
 
 def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:
     restarts = MappingProxyType({"signal": more.pop("restarts", 1)})
-    return WorkerStatus(name, NAMES[name], more.pop("desired", "running"), state, 1, 1.0, restarts, None, None, "log")
+    desired, seconds = more.pop("desired", "running"), more.pop("since_seconds", 60.0)
+    return WorkerStatus(name, NAMES[name], desired, state, 1, seconds, restarts, None, None, "log")
 
 
 def row(name: str, **more: Any) -> WorkerRow:
@@ -155,6 +156,12 @@ FULL = "1000 of 1000 messages"
             f"1 of 2 workers has not worked {AT}: worker-1 is starting its query",
         ),
         (fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}), "ok", "all runs; 3 ok"),
+        (
+            fleet({"worker-1": status("worker-1", since_seconds=1.0)}, {"worker-1": row("worker-1", state=None)}),
+            "degraded",
+            f"1 of 2 workers has not worked {AT}: worker-1 is starting",
+        ),
+        (fleet(rows={"worker-1": row("worker-1", state=None)}), "ok", "all runs; 3 ok"),
         (
             fleet({"sinker-0": status("sinker-0", "fatal")}),
             "failing",
