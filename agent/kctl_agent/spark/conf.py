@@ -41,8 +41,8 @@ the two log entries of a batch as Spark writes them by itself, four this way, an
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
-"""Of a JVM, at the most: one for each partition that its queries read. With Spark's 64 a batch over 400 partitions
-opens most of them each time, and takes twice as long (benchmarks/README.md)."""
+"""Of a JVM, one for each partition that its queries read, until it is known how many there are (`kept_consumers`). With
+Spark's 64 a batch over 400 partitions opens most of them each time, and takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_SECONDS = 60
 EVICTION_SECONDS = 10
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"

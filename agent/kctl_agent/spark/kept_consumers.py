@@ -37,9 +37,9 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
         return None
     heap = context._jvm.java.lang.Runtime.getRuntime().maxMemory()  # noqa: SLF001
     kept = kept_consumers(topics, int(heap * HEAP_SHARE))
-    if kept >= min(sum(topics), KEPT_CONSUMERS):
-        return None
     conf.set(CAPACITY, str(kept))
+    if kept >= sum(topics):
+        return None
     needed = _bytes(topics) / HEAP_SHARE
     return (
         f"of {sum(topics):,} consumers {kept:,} are kept from batch to batch, and the others opened anew by each: all "
@@ -50,7 +50,9 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
 
 def kept_consumers(topics: Collection[int], room: int) -> int:
     """How many consumers of these topics so many bytes hold."""
-    return KEPT_CONSUMERS if _bytes(topics) <= room else max(room // _of_one(max(topics)), LEAST)
+    if _bytes(topics) <= room:
+        return max(sum(topics), KEPT_CONSUMERS)
+    return max(room // _of_one(max(topics)), LEAST)
 
 
 def _bytes(topics: Collection[int]) -> int:

@@ -30,7 +30,7 @@ def session(heap: int, capacity: str = str(KEPT_CONSUMERS), master: str = "local
 @pytest.mark.parametrize(
     ("topics", "heap", "kept"),
     [([8], 512, 1000), ([400], 512, 1000), ([600, 400], 512, 589), ([1000], 512, 375), ([1000], 2048, 1000),
-     ([10_000], 512, 64)],
+     ([10_000], 512, 64), ([400] * 10, 2048, 3303), ([400] * 5, 2048, 2000)],
 )  # fmt: skip
 def test_as_many_are_kept_as_half_the_heap_holds(topics: list[int], heap: int, kept: int) -> None:
     spark, conf = session(heap * MB)
