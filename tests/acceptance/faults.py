@@ -70,8 +70,8 @@ class Faults:
     def kill_sinker(self) -> None:
         """Inside a call of its handler."""
         (self.fleet.ledger / HOLD).touch()
-        pid, messages = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
-        self.in_flight |= messages
+        pid, messages, before_it = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        self.in_flight |= messages | before_it
         os.kill(pid, signal.SIGKILL)
         self._eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
 
@@ -79,8 +79,8 @@ class Faults:
         """A sinker stands still inside a call of its handler until the other has been given what it holds. Then it
         goes on: its late settle is reported."""
         (self.fleet.ledger / HOLD).touch()
-        pid, messages = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
-        self.in_flight |= messages
+        pid, messages, before_it = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        self.in_flight |= messages | before_it
         (before,) = (row for row in self.fleet.workers().values() if row["pid"] == pid)
         os.kill(pid, signal.SIGSTOP)
         written = sizes(self.fleet.ledger)

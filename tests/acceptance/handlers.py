@@ -12,7 +12,7 @@ import os
 import pickle
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +38,8 @@ __all__ = [
 HANDLER = "tests.acceptance.handlers:counts"
 KEEPER = "tests.acceptance.handlers:keeps"
 HOLD = "hold"
+BLOCK_MESSAGES = 500
+"""The most that a block has, and so a claim."""
 Place = tuple[int, int]
 """Partition and offset."""
 _RECORD = struct.Struct("<qi?")
@@ -119,13 +121,24 @@ def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
     return found
 
 
-def held(folder: Path) -> tuple[int, set[Place]] | None:
-    """The process that holds a call, and the messages of it; None while nobody does. Returned once."""
+def held(folder: Path) -> tuple[int, set[Place], set[Place]] | None:
+    """The process that holds a call, the messages of it, and those before it that may be of the same claim and so not
+    settled either; None while nobody does. Returned once."""
     for path in folder.glob("held.*"):
-        found = {place for place, _ in _records([path])}
+        call, pid = [place for place, _ in _records([path])], int(path.suffix[1:])
         path.unlink()
-        return int(path.suffix[1:]), found
+        given = [place for place, _ in _records([folder / f"{pid}.ledger"])][: -len(call)]
+        return pid, set(call), set(_run_before(call[0], given))
     return None
+
+
+def _run_before(place: Place, given: list[Place]) -> Iterator[Place]:
+    """Given last, of one partition without a gap, as the messages of a block are."""
+    for partition, offset in reversed(given[-BLOCK_MESSAGES:]):
+        if (partition, offset + 1) != place:
+            return
+        place = (partition, offset)
+        yield place
 
 
 def _records(paths: Iterable[Path]) -> list[tuple[Place, bool]]:

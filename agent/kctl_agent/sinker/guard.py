@@ -68,6 +68,13 @@ class Guard:
         with self._lock:
             self._in_flight.discard(claimed)
 
+    def renew_due(self) -> None:
+        """Renew what is due. Before a call too: a process that stood still finds what it has lost meanwhile."""
+        with self._lock:
+            now = time.monotonic()
+            for claimed in [each for each in self._in_flight if each.renew_at <= now]:
+                self._renew(claimed, now)
+
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
         """For as long as the handler has these parts. If it comes back too late, this never returns."""
@@ -86,14 +93,11 @@ class Guard:
         tick = min(max(min(self.renew_seconds, self._timeout_seconds) / 10, 0.01), 0.5)
         while not self._closed.wait(tick):
             with self._lock:
-                now = time.monotonic()
-                self._is_over = now >= self._deadline
-                if not self._is_over:
-                    for claimed in [each for each in self._in_flight if each.renew_at <= now]:
-                        self._renew(claimed, now)
+                self._is_over = time.monotonic() >= self._deadline
             if self._is_over:
                 self._timed_out(self._call)
                 return
+            self.renew_due()
 
     def _renew(self, claimed: InFlightClaim, now: float) -> None:
         claimed.renew_at = now + self.renew_seconds
@@ -101,6 +105,7 @@ class Guard:
             is_ours = self._storage.renew(claimed.claim, self._lease_seconds)
         except StorageError as error:
             log.warning("a lease could not be renewed: %s", error)
+            claimed.renew_at = now + self.renew_seconds / 5
             return
         if not is_ours:
             claimed.is_lost = True

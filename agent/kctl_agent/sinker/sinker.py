@@ -159,6 +159,7 @@ class Sinker:
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
+            self._guard.renew_due()
             call = [part for part in parts if self._is_due(part.claimed)]
             if call:
                 self._call(call)
@@ -189,6 +190,7 @@ class Sinker:
         is_last = claimed.claim.tries + 1 >= self._settings.max_tries
         in_a_row = 0
         for i in range(len(claimed.acks)):
+            self._guard.renew_due()
             if self._stop.is_asked or claimed.is_lost:
                 return
             self._journal.begin()

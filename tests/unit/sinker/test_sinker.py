@@ -223,6 +223,27 @@ def test_a_lease_that_is_lost_meanwhile_settles_nothing_and_is_reported(bench: C
     )
 
 
+@pytest.mark.parametrize("tries", [0, 1])
+def test_what_was_lost_while_the_sinker_stood_still_is_not_given_to_its_handler(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    def stands_still(messages: list[Message]) -> list[bool]:
+        own.storage.release(own.owner)
+        own.storage.claim("another", 6, 60.0)
+        return well(messages)
+
+    monkeypatch.setattr(Guard, "renew_seconds", 0.0)
+    own = bench(stands_still, stop_after=2, batch_size=4)
+    monkeypatch.setattr(own.stop, "wait", lambda _: own.stop.ask())
+    fill(own.storage, 6)
+    for _ in range(tries):
+        own.storage.claim("died", 6, 60.0)
+        own.storage.release("died", count_try=True)
+    own.run()
+
+    assert own.calls == ([[0]] if tries else [[0, 1, 2, 3]])
+
+
 def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: Callable[..., Bench]) -> None:
     def fails(_: list[Message]) -> list[bool]:
         raise ValueError("the database is away")
