@@ -17,8 +17,9 @@ def reduce(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> 
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
+    own = [each.result.member_id for each in newest if each.result.is_leader]  # a static one may have another id now
     return GroupMembers(
-        leader=next(iter(leaders)) if len(leaders) == 1 else None,
+        leader=next(iter(own or leaders)) if len(leaders) == 1 else None,
         generation=max(generations, default=None),
         agreed=len(generations) <= 1 and len(leaders) <= 1,
         members=tuple(_member(each.sender, each.result) for each in newest),

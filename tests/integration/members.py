@@ -111,6 +111,12 @@ class ConsumerGroup:
         )
         return self._others[-1]
 
+    def grow(self) -> None:
+        """Each topic has one more partition from now on."""
+        for topic, count in self._topics.items():
+            topics.add_partitions(self._broker.bootstrap_servers, topic, count + 1)
+            self.partitions |= {TopicPartition(topic, count)}
+
     def described(self) -> Group:
         """The group as the broker reports it."""
         with Connection(plain(self._broker.bootstrap_servers), 10) as connection:

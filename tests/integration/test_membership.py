@@ -173,17 +173,41 @@ def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found]
 
 
 @pytest.mark.shows("a static member that restarts within its session causes no rebalance")
-def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, eventually: Eventually) -> None:
-    stays, restarts = group.join("a", instance="one"), group.join("b", instance="two")
-    eventually(lambda: is_shared([stays, restarts], group.partitions), 60, "both have joined")
+@pytest.mark.parametrize("which", [0, 1], ids=["leader", "other"])
+def test_a_static_member_that_restarts_causes_no_rebalance(
+    group: ConsumerGroup, eventually: Eventually, which: int
+) -> None:
+    members = [group.join("a", instance="one")]
+    eventually(lambda: is_shared(members, group.partitions), 60, "the first leads")
+    members.append(group.join("b", instance="two"))
+    eventually(lambda: is_shared(members, group.partitions), 60, "both have joined")
+    assert members[0].membership.info.is_leader
+    restarts, stays = members[which], members[1 - which]
     generation, revocations, share = stays.membership.info.generation, stays.revocations, restarts.partitions
 
     restarts.close()
-    again = group.join("b", instance="two")
+    again = group.join("ab"[which], instance=("one", "two")[which])
 
     eventually(lambda: again.partitions == share, 60, "it has its partitions again")
     assert stays.membership.info.generation == generation
     assert stays.revocations == revocations
+    assert again.membership.info.is_leader is (which == 0)
+
+    group.grow()
+    eventually(lambda: is_shared([again, stays], group.partitions), 60, "new partitions have a reader too")
+
+
+def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(
+    group: ConsumerGroup, eventually: Eventually
+) -> None:
+    leads = group.join("a", instance="one")
+    eventually(lambda: is_shared([leads], group.partitions), 60, "it leads")
+
+    leads.close()
+    group.grow()
+    again = group.join("a", instance="one")
+
+    eventually(lambda: is_shared([again], group.partitions), 60, "all have a reader")
 
 
 def test_a_static_member_whose_id_another_one_takes_ends_with_the_reason(

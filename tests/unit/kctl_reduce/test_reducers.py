@@ -112,6 +112,17 @@ def test_members_are_listed_with_worker_and_sorted_partitions() -> None:
     assert result["members"][1]["worker"] == "worker-1"
 
 
+def test_a_static_leader_that_was_started_again_leads_under_its_new_id() -> None:
+    answers = [
+        Answer("worker-0", member(3, "one-old", member_id="one-new", is_leader=True), 0.0),
+        Answer("worker-1", member(3, "one-old", member_id="two-id"), 0.0),
+    ]
+
+    result = member_leader(answers, None)
+
+    assert (result["leader"], result["agreed"]) == ("one-new", True)
+
+
 def test_members_of_different_generations_do_not_agree_and_each_shows_its_own() -> None:
     answers = [Answer("worker-0", member(3, "id-0"), 0.0), Answer("worker-1", member(4, "id-1"), 0.0)]
 

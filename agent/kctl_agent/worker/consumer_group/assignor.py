@@ -1,8 +1,9 @@
 """Kafka's stock assignors, which also announce the leader to every member, and claim what the member really owns.
 
-Only the leader runs `assign()`; it writes its own member id into the user data of every assignment, where each member
-reads it in `on_assignment`. The name stays the stock one, so members of other clients share the group and ignore the
-note. (The user data of the *subscription* is not free: sticky keeps its own there.)
+Only the leader runs `assign()`; it writes its own member id, and how many partitions it has shared out, into the user
+data of every assignment, where each member reads it in `on_assignment`. The name stays the stock one, so members of
+other clients share the group and ignore the note. (The user data of the *subscription* is not free: sticky keeps its
+own there.)
 """
 
 from __future__ import annotations
@@ -35,20 +36,22 @@ def leader_announcing(
     name: str,
     own_member_id: Callable[[], str],
     owned: Callable[[], Collection[TopicPartition]],
-    on_leader: Callable[[int, str | None], None],
+    on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
     """The stock assignor `name`, extended by the leader's note.
 
     `own_member_id` is asked in `assign`, when it is set already; `owned`, what this member holds, at each join;
-    `on_leader(generation, leader)` is called on kafka-python's I/O thread at every assignment, with None when the
-    leader is a client that leaves no note.
+    `on_leader(generation, leader, partitions)` is called on kafka-python's I/O thread at every assignment, with None
+    when the leader is a client that leaves no note; `partitions` is how many each topic had.
     """
 
     stock: Any = ASSIGNORS[name]
 
     class LeaderAnnouncing(stock):  # type: ignore[misc]
         def assign(self, cluster: Any, members: Any) -> Any:
-            note = json.dumps({"leader": own_member_id()}).encode()
+            topics = sorted({topic for member in members for topic in member.metadata.topics})
+            partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+            note = json.dumps({"leader": own_member_id(), "partitions": partitions}).encode()
             shares = super().assign(cluster, members)
             return {
                 member: ConsumerProtocolAssignment(share.version, share.assigned_partitions, note)
@@ -63,16 +66,16 @@ def leader_announcing(
             return super().metadata(topics)
 
         def on_assignment(self, assignment: Any, generation: int) -> None:
-            on_leader(generation, _leader(bytes(assignment.user_data or b"")))
+            on_leader(generation, *_leader(bytes(assignment.user_data or b"")))
             super().on_assignment(assignment, generation)
 
     LeaderAnnouncing.name = name
     return LeaderAnnouncing
 
 
-def _leader(note: bytes) -> str | None:
+def _leader(note: bytes) -> tuple[str | None, dict[str, int]]:
     try:
-        leader = json.loads(note)["leader"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return leader if isinstance(leader, str) else None
+        given = json.loads(note)
+        return str(given["leader"]), {str(topic): int(count) for topic, count in given.get("partitions", {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, {}

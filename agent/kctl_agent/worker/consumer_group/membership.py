@@ -35,6 +35,8 @@ CLOSE_TIMEOUT_MS = 10_000
 METADATA_MAX_AGE_MS = 5000
 """So soon the leader notices that a topic has grown, and everybody's share is made anew."""
 
+_UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
+
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -138,7 +140,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             member_id,
             generation=generation,
             leader=leader,
-            is_leader=None if None in (member_id, leader) else member_id == leader,
+            is_leader=None if member_id is None or leader is None else self._is_self(leader),
             group=self._settings.group,
             assignor=self._settings.assignor,
         )
@@ -226,8 +228,16 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             "fleet.name, and start this worker again"
         )
 
-    def _on_leader(self, generation: int, leader: str | None) -> None:
+    def _on_leader(self, generation: int, leader: str | None, partitions: Mapping[str, int]) -> None:
         self._leader = (generation, leader)
+        if leader not in (None, self._metadata().member_id) and self._is_self(str(leader)):
+            watch_metadata(self._consumer, partitions)
+
+    def _is_self(self, leader: str) -> bool:
+        """By its id, or by that of the process before, of this `group.instance.id`: the broker makes ids of that and a
+        UUID, and lets who was the leader lead on under another."""
+        instance = self._settings.group_instance_id
+        return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         """Run blocking work beside the I/O loop and await its result there."""
@@ -251,6 +261,14 @@ def take_in_metadata(consumer: Any) -> None:
     finds that a leader has assigned them without knowing any, and has the whole group join once more."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
+
+
+def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
+    """For the leader: as soon as topics have other than so many partitions it joins again, and shares them out.
+    kafka-python 3.0.12 watches where it has assigned itself. A static leader that was started again has not, and nobody
+    else would watch: the broker lets it lead on without a rebalance."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
+    coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:

@@ -1,0 +1,49 @@
+"""Static membership: the worker that leads the group is killed, and is back within its session."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+WORKERS = ("worker-0", "worker-1")
+
+
+@pytest.mark.shows("a static leader that is killed and back within its session: no rebalance, 0 lost, 0 twice")
+def test_a_static_leader_that_is_killed_leads_on_and_all_keep_their_partitions(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=2, partitions=4, backoff="0.2", kafka="static_membership = true")
+    fleet.config.write_text(fleet.config.read_text().replace("timeout_seconds = 6.0", "timeout_seconds = 40.0"))
+    fleet.start()
+    eventually(lambda: fleet.is_running(*WORKERS) and fleet.owners() == {*WORKERS}, START_SECONDS, "both read")
+    load = fleet.load(rate=500)
+    eventually(lambda: all(row["current_offset"] for row in fleet.offsets().values()), SETTLE_SECONDS, "all commit")
+    before = group_of(fleet)
+
+    os.kill(fleet.workers()[before["leads"]]["pid"], signal.SIGKILL)
+    after = eventually(
+        lambda: (now := group_of(fleet))["leader"] not in (None, before["leader"]) and now, 40, "it leads again"
+    )
+
+    assert after == {**before, "leader": after["leader"]}
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    assert group_of(fleet) == after
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+
+
+def group_of(fleet: Fleet) -> dict[str, Any]:
+    """Generation, the leader's id, which worker that is, and who has which partition."""
+    answer = fleet.rpc("member_leader")
+    shares = {row["worker"]: sorted(each["partition"] for each in row["partitions"]) for row in answer["members"]}
+    leads = next((row["worker"] for row in answer["members"] if row["is_leader"]), None)
+    return {"generation": answer["generation"], "leader": answer["leader"], "leads": leads, "shares": shares}
