@@ -541,7 +541,7 @@ class Status:
         maximum=86_400.0,
     )
     hold_seconds: float = setting(
-        10.0, "A status that gets better is reported only after it has lasted so long.", unit="seconds", minimum=0.0
+        5.0, "A status that gets better is reported only after it has lasted so long.", unit="seconds", minimum=0.0
     )
     batch_limit_seconds: float = setting(
         600.0, "A batch that runs for longer no longer explains why nothing is committed.", unit="seconds", minimum=1.0

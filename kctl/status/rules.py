@@ -47,7 +47,7 @@ class Rules:
     """The measures that the configuration sets (section `[status]`), in seconds."""
 
     window_seconds: float = 60.0
-    hold_seconds: float = 10.0
+    hold_seconds: float = 5.0
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
     """Offsets that are older, or older than the window, are too old to judge by."""

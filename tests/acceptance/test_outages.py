@@ -40,8 +40,6 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.alone, pytest.mark
 
 SECONDS = 10.0
 """After an outage, and after its end."""
-ASKING_SECONDS = 4.0
-"""To ask all views takes up to so long on a busy machine, most of it the start of two Pythons."""
 WORKERS = ("worker-0", "worker-1")
 SLOW = "backoff_max_seconds = 20.0\nping_timeout_seconds = 120.0\nstable_seconds = 1.0"
 """What is killed stays away, what is frozen is not killed: the outage lasts until the test ends it."""
@@ -130,7 +128,7 @@ class Bench:
 
         eventually(lambda: states() == [state] * len(names), START_SECONDS, f"{names} are {state}")
 
-    def await_well(self, seconds: float = SECONDS + ASKING_SECONDS) -> None:
+    def await_well(self, seconds: float = SECONDS) -> None:
         self.await_shown(lambda shown: all(each.level == "ok" for each in shown.values()), seconds, "all is well")
         self.is_well = True
 
@@ -331,7 +329,7 @@ def test_each_outage_is_one_verdict_in_every_view_and_its_end_too(
     last = max((number for number, _ in events(bench)), default=0)
     with outage(bench):
         begun = time.monotonic()
-        bench.await_shown(lambda shown: agree(shown, level, what), SECONDS + ASKING_SECONDS, f"{level}: {what}")
+        bench.await_shown(lambda shown: agree(shown, level, what), SECONDS, f"{level}: {what}")
         print(f"{outage.__name__}: shown after {time.monotonic() - begun:.1f} s")
     ended = time.monotonic()
     bench.await_well()
@@ -358,12 +356,12 @@ def test_a_master_that_is_frozen_or_gone_is_no_fleet_that_is_well(bench: Bench) 
     assert pid is not None
 
     with stopped([pid]):
-        bench.await_shown(lambda shown: are_silent(shown, 1), SECONDS + ASKING_SECONDS, "the frozen master is shown")
+        bench.await_shown(lambda shown: are_silent(shown, 1), SECONDS, "the frozen master is shown")
     bench.await_well()
     bench.fleet.kill()
     bench.await_shown(
         lambda shown: are_silent(shown, 5),
-        SECONDS + ASKING_SECONDS,
+        SECONDS,
         "the killed master is shown",
     )
     bench.fleet.start()
@@ -402,7 +400,7 @@ def test_a_page_whose_token_is_no_longer_right_shows_nothing_as_well(bench: Benc
             lambda shown: (
                 (shown["page"].level, shown["page"].what, shown["status"].level) == ("unknown", "no data", "ok")
             ),
-            SECONDS + ASKING_SECONDS,
+            SECONDS,
             "the page has no data, and the command line needs no token",
         )
     finally:
