@@ -22,6 +22,7 @@ from kctl_agent.storage.base import Advance
 from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.table import TableRefused
+from kctl_agent.storage.lake.vacuum import unused
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.acceptance.tables import later
@@ -45,7 +46,6 @@ SKIPPING = (
 FILES = 24
 OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
 REFUSED = {
-    "set tblproperties ('delta.enableDeletionVectors' = 'true')": "cannot write: deletionVectors",
     "set tblproperties ('delta.enableChangeDataFeed' = 'true')": "cannot write: changeDataFeed",
     "set tblproperties ('delta.columnMapping.mode' = 'name')": "cannot write: columnMapping",
     "set tblproperties ('delta.enableRowTracking' = 'true')": "cannot write: domainMetadata, rowTracking",
@@ -248,6 +248,33 @@ def drawn_files() -> list[tuple[Rows, list[Predicate]]]:
 
 def ids(found: Found) -> list[int]:
     return sorted(row[0] for row in found.rows)
+
+
+@pytest.mark.timeout(300)
+def test_a_table_with_deletion_vectors_is_appended_to_and_not_compacted(short_dir: Path) -> None:
+    """Nor do they get lost in the checkpoints that kctl has written."""
+    table = short_dir / "table"
+    with DeltaSpark(short_dir / "delta") as delta:
+        lake = opened(table)
+        delta.sql(
+            f"alter table {name_of(table)} set tblproperties "
+            "('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '2')"
+        )
+        for number in range(6):
+            batch = lake.begin([Advance("t", 0, 1, number, number + 1)])
+            batch.folder.make()
+            pq.write_table(arrow(HIDING, 10 * number), Path(batch.folder.uri) / "part-0.parquet")
+            batch.commit()
+            lake.table.checkpoints.wait()
+            delta.sql(f"delete from {name_of(table)} where id = {10 * number + 1}")
+
+        assert DeltaTable(table).deletion_vectors() is not None
+        assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
+        with pytest.raises(TableRefused, match="OPTIMIZE it by Spark"):
+            compact(lake.table)
+        assert ids(delta.sql(f"select id from {name_of(table)}")) == list(range(0, 60, 10))
+        assert lake.count().rows == 6
+    assert not unused(lake.table, 0)
 
 
 def backdate(table: Path) -> None:

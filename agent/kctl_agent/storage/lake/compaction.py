@@ -23,7 +23,7 @@ from kctl_agent.storage.lake.counts import is_small
 from kctl_agent.storage.lake.file_merge import merge_files, read_footer
 from kctl_agent.storage.lake.files import DataFile, TableFile, is_exact
 from kctl_agent.storage.lake.plans import BATCH, forget, has_plan_on, sweep
-from kctl_agent.storage.lake.table_checks import check_features
+from kctl_agent.storage.lake.table_checks import check_rewritable
 from kctl_agent.storage.room import readable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Compaction:
         """Begin from the newest version of the table. Raises StorageUnusable, TableRefused."""
         self._lake = lake
         with lake.state() as state:
-            check_features(lake.folder, state)
+            check_rewritable(lake.folder, state)
             self._basis = CompactionBasis.of(lake.folder, state)
         self._files = list(_files(lake))
 

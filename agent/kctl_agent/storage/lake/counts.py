@@ -9,7 +9,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,8 @@ def _count(table: Folder, target_file_bytes: int) -> TableCounts:
     """Files that entries after the checkpoint have added or, None, removed."""
     with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
         while True:
-            for added, action in _entry(table, version + 1):
+            # A deletion vector changes as its file is removed and added, in any order.
+            for added, action in sorted(_entry(table, version + 1), key=lambda each: each[0]):
                 since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
             version += 1
     if log.versions and version < log.versions[-1]:
@@ -115,25 +116,25 @@ def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
     path, size, stats = action["path"], action.get("size"), action.get("stats")
     if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
         raise ValueError(f"its `{kind}` has no path, or no size")
-    return {"path": path, "size": size, "rows": _rows(stats), "dataChange": action.get("dataChange", True)}
+    rows = _rows(stats, action.get("deletionVector"))
+    return {"path": path, "size": size, "rows": rows, "dataChange": action.get("dataChange", True)}
 
 
 def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, int | None]]:
-    wanted = ["add.path", "add.size", "add.stats"]
+    wanted = ["add.path", "add.size", "add.stats", "add.deletionVector.cardinality"]
     with checkpoint_opened(table, name) as file:
         for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
             for add in rows.column("add").drop_null().to_pylist():
                 if add["path"] is not None:
-                    yield add["path"], add["size"], _rows(add.get("stats"))
+                    yield add["path"], add["size"], _rows(add.get("stats"), add.get("deletionVector"))
 
 
-def _rows(stats: str | None) -> int | None:
+def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
     if stats is None:
         return None
-    if (found := NUM_RECORDS.match(stats)) is not None:
-        return int(found[1])
-    number = json.loads(stats).get("numRecords")
-    return None if number is None else int(number)
+    found = NUM_RECORDS.match(stats)
+    number = json.loads(stats).get("numRecords") if found is None else found[1]
+    return None if number is None else int(number) - int((deleted or {}).get("cardinality") or 0)
 
 
 class TableCounter:

@@ -26,7 +26,7 @@ from kctl_agent.storage.lake.log_reader import LogReader
 from kctl_agent.storage.lake.log_state import LogState, NoTable
 from kctl_agent.storage.lake.raced import read_again
 from kctl_agent.storage.lake.schema_merge import add_columns, new_columns, nullable
-from kctl_agent.storage.lake.table_checks import check_columns, check_features, check_schema
+from kctl_agent.storage.lake.table_checks import check_columns, check_features, check_rewritable, check_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -199,7 +199,7 @@ class LakeTable:
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
-                check_features(self.folder, self._log.newest())
+                check_rewritable(self.folder, self._log.newest())
                 table = self._opened()
                 before = table.version()
                 try:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
     from kctl_agent.storage.lake.log_state import LogState
 
-__all__ = ["check_columns", "check_features", "check_schema"]
+__all__ = ["check_columns", "check_features", "check_rewritable", "check_schema"]
 
-FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
+VECTORS = "deletionVectors"
+FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
 """What a column's name may not have without column mapping."""
@@ -35,6 +36,14 @@ def check_features(path: Folder, state: LogState) -> None:
             f"the table {path} has {RETENTION} set, so its stored offsets would expire and messages come twice: "
             "unset it"
         )
+
+
+def check_rewritable(path: Folder, state: LogState) -> None:
+    """Whether files may take the place of others: a file that is added has no deletion vector, one that is there may
+    have."""
+    check_features(path, state)
+    if VECTORS in state.features:
+        raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
 
 
 def check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake import LakeStorage, counts, table
@@ -104,6 +104,28 @@ def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
 
     assert counts is not None
     assert (counts.version, counts.files, counts.rows) == (3, 1, 10)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_rows_that_a_deletion_vector_has_are_not_counted(
+    storage: LakeStorage, path: Path, has_checkpoint: bool
+) -> None:
+    """Its file is added and removed in one entry, in any order."""
+    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    [add] = [action["add"] for action in actions(storage.folder, 2) if "add" in action]
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+    changed = [
+        {"add": {**add, "deletionVector": {**vector, "cardinality": 3}}},
+        {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}},
+    ]
+    assert write_entry(storage.folder, 4, changed)
+    if has_checkpoint:
+        DeltaTable(path).create_checkpoint()
+    begun(storage, 10, 20).commit()
+
+    counts = storage.count()
+
+    assert (counts.version, counts.files, counts.rows) == (5, 2, 17)
 
 
 def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(

@@ -293,8 +293,8 @@ def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, t
 @pytest.mark.parametrize(
     ("protocol", "configuration", "reason"),
     [
-        ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
-          "writerFeatures": ["deletionVectors"]}, {}, "features that kctl cannot write: deletionVectors"),
+        ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "columnMapping"],
+          "writerFeatures": ["deletionVectors", "columnMapping"]}, {}, "cannot write: columnMapping$"),
         ({"minReaderVersion": 2, "minWriterVersion": 5}, {}, "demands writers of version 5"),
         ({"minReaderVersion": 1, "minWriterVersion": 2},
          {"delta.setTransactionRetentionDuration": "interval 7 days"}, "stored offsets would expire"),
@@ -327,7 +327,7 @@ def with_property(path: Path) -> None:
 
 
 def with_feature(path: Path) -> None:
-    DeltaTable(path).alter.add_feature([TableFeatures.DeletionVectors], allow_protocol_versions_increase=True)
+    DeltaTable(path).alter.add_feature([TableFeatures.ChangeDataFeed], allow_protocol_versions_increase=True)
 
 
 ROW = pa.table(
@@ -351,7 +351,7 @@ ROW = pa.table(
         ),
         (lambda path: DeltaTable(path).alter.add_constraint({"small": "offset < 50"}), "demands writers of version 3"),
         (with_property, "stored offsets would expire"),
-        (with_feature, "features that kctl cannot write: deletionVectors"),
+        (with_feature, "features that kctl cannot write: changeDataFeed"),
     ],
 )
 @pytest.mark.parametrize("is_late", [False, True], ids=["before the commit", "in the commit"])
