@@ -93,7 +93,7 @@ def _vacuumed(lake: LakeStorage) -> list[str]:
 
 def _yield_to_others() -> None:
     """The lowest priority, one thread of delta-rs, and the first to be killed where memory is short."""
-    os.nice(19)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")
 

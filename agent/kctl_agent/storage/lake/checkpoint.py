@@ -139,7 +139,7 @@ def _yield_to_others() -> None:
     """The lowest priority, one thread of delta-rs, the first to be killed where memory is short; no longer than the
     process that has started it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.nice(19)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")
 
