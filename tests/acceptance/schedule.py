@@ -10,24 +10,28 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import psutil
+from deltalake import DeltaTable
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from kctl.testing.redis_server import RedisServer
+from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
-from tests.acceptance.tables import Lake, sent
+from tests.acceptance.tables import Lake, places_by_statistics, sent
 from tests.processes import command_line
 
 __all__ = ["OwnBroker", "Schedule"]
@@ -56,7 +60,10 @@ _KINDS = {
     "kctl_agent.worker.query.daemon": "an executor's Python",
 }
 """A word of the command line to what it is."""
-KINDS = ("broker", "master", "redis", *_KINDS.values())
+UPKEEP = "the upkeep"
+UPKEEP_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
+"""Of `kctl storage`, one after another all the time: no file that was replaced is kept."""
+KINDS = ("broker", "master", "redis", UPKEEP, *_KINDS.values())
 MARKING = "tests.acceptance.transforms:every_tenth_marked"
 SINKERS_TOML = f"""\
 count = 2
@@ -83,7 +90,7 @@ class Schedule:
     """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` returns what became of it.
 
     With a table there are no sinkers and no Python in the executors: workers store its rows themselves, and one message
-    in ten becomes a dead letter.
+    in ten becomes a dead letter. It is compacted and vacuumed all the time.
     """
 
     def __init__(
@@ -107,6 +114,8 @@ class Schedule:
         self._due: list[tuple[float, str]] = []
         self._frozen: dict[psutil.Process, float] = {}
         """Until when."""
+        self._upkeep: psutil.Popen | None = None
+        self._upkeep_commands: Iterator[Sequence[str]] = iter(())
         self.struck: Counter[str] = Counter()
         self.fleet = make_fleet(
             workers=2,
@@ -118,7 +127,11 @@ class Schedule:
             trigger="0.0",
         )
         self._names = {*WORKERS, *(() if lake else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
-        absent = {*([] if redis else ["redis"]), *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]])}
+        absent = {
+            *([] if redis else ["redis"]),
+            *([] if lake else [UPKEEP]),
+            *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]]),
+        }
         self._kinds = tuple(kind for kind in KINDS if kind not in absent)
         self.fleet.start()
         eventually(self.is_whole, START_SECONDS, "workers and sinkers run")
@@ -128,6 +141,17 @@ class Schedule:
 
     def run(self, strikes: int) -> None:
         """So many kills and freezes, each of a part that lives at that moment, after a pause that may be none."""
+        if self._lake is not None:
+            self._upkeep_commands = cycle(UPKEEP_COMMANDS)
+        try:
+            self._run(strikes)
+        finally:
+            self._upkeep_commands = iter(())
+            if self._upkeep is not None:
+                self._upkeep.kill()
+                self._upkeep.wait()
+
+    def _run(self, strikes: int) -> None:
         for number in range(strikes):
             if number % KILLS_IN_A_ROW == 0:
                 self._await_flow()
@@ -183,10 +207,12 @@ class Schedule:
         assert self.fleet.stop() == 0
         self._eventually(lambda: not list(self._marked()), 10, "every process has ended")
         assert self._files() == set()
+        if self._lake is not None:
+            self._count_by_statistics(self._lake)
 
     def _storage_toml(self) -> str:
         if self._lake is not None:
-            return self._lake.settings()
+            return self._lake.settings('target_file_bytes = "256k"')  # many files, of which a query leaves out most
         return "" if self._redis is None else f'mode = "redis"\nurl = "{self._redis.url}"'
 
     def _settle_table(self, lake: Lake) -> None:
@@ -195,6 +221,17 @@ class Schedule:
         marked = {place for place in produced if place[2] % 10 == 0}
         assert not [place for place, count in (rows + dead).items() if count > 1], "stored twice"
         assert (set(rows), set(dead)) == (produced - marked, marked)
+
+    def _count_by_statistics(self, lake: Lake) -> None:
+        """As Delta's own Spark finds rows in a table that was compacted meanwhile."""
+        assert any(entry.get("kctl") == "compaction" for entry in DeltaTable(lake.path).history())
+        ends = {tp.partition: count for tp, count in self.fleet.sent.items()}
+        with DeltaSpark(lake.path.with_name("delta")) as delta:
+            rows = places_by_statistics(delta, lake.path, ends)
+            dead = places_by_statistics(delta, lake.dead_letters_path, ends)
+        print(f"by statistics {rows.total()} rows, {dead.total()} dead letters")
+        assert rows + dead == sent(self.fleet)
+        assert not [place for place in dead if place[2] % 10]
 
     def _settle_storage(self, produced: set[Place]) -> None:
         with closing(self.fleet.open_storage()) as storage:
@@ -219,10 +256,10 @@ class Schedule:
         self._eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
 
     def _handled(self) -> int:
-        """Bytes that the handler has written down; of a table, its commits."""
+        """Bytes that the handler has written down; of a table, its rows."""
         self._keep_up()
         if self._lake is not None:
-            return self._lake.version()
+            return self._lake.rows()
         return sum(path.stat().st_size for path in self.fleet.ledger.glob("*.ledger"))
 
     def _ends(self) -> dict[int, int]:
@@ -262,6 +299,10 @@ class Schedule:
             if at <= time.monotonic():
                 self._due.remove((at, part))
                 self._start(part)
+        if self._upkeep is None or self._upkeep.poll() is not None:
+            for command in islice(self._upkeep_commands, 1):
+                kctl = ("nice", sys.executable, "-m", "kctl", "-c", str(self.fleet.config))
+                self._upkeep = psutil.Popen([*kctl, "storage", *command])
 
     def _absent(self, part: str, seconds: float) -> None:
         self._is_up[part] = False
@@ -298,6 +339,8 @@ class Schedule:
         return True
 
     def _one(self, kind: str) -> psutil.Process | None:
+        if kind == UPKEEP:
+            return self._upkeep if self._upkeep is not None and self._upkeep.poll() is None else None
         return next((each for each in self._marked() if _kind(each) == kind), None)
 
     def _marked(self) -> Iterator[psutil.Process]:

@@ -1,18 +1,22 @@
-"""Tables that fleets fill in the acceptance tests, read as other programs do: by delta-rs."""
+"""Tables that fleets fill in the acceptance tests, read as other programs do: by delta-rs, by Delta's own Spark."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.fleets import Fleet
 
-__all__ = ["Lake", "Places", "lake", "later", "places", "sent"]
+__all__ = ["Lake", "Places", "lake", "later", "places", "places_by_statistics", "sent"]
+
+STEP = 5000
+"""Offsets of a query."""
 
 Places = Counter[tuple[str, int, int]]
 """How often each topic, partition and offset is in a table."""
@@ -23,6 +27,7 @@ class Lake:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "orders"
+        self.dead_letters_path = folder / "orders_dead_letters"
 
     def settings(self, more: str = "") -> str:
         """Those of `[storage]`, as TOML."""
@@ -32,11 +37,11 @@ class Lake:
         return places(self.path)
 
     def dead_letters(self) -> Places:
-        return places(self.path.with_name("orders_dead_letters"))
+        return places(self.dead_letters_path)
 
-    def version(self) -> int:
-        """Larger with each commit."""
-        return DeltaTable(self.path).version()
+    def rows(self) -> int:
+        """By the statistics in the log."""
+        return DeltaTable(self.path).count()
 
 
 def lake(table: Path, more: str = "") -> str:
@@ -48,6 +53,18 @@ def places(table: Path | DeltaTable) -> Places:
     """Of a Delta table."""
     opened = table if isinstance(table, DeltaTable) else DeltaTable(table)
     return _counted(opened.to_pyarrow_table(columns=["topic", "partition", "offset"]))
+
+
+def places_by_statistics(delta: DeltaSpark, table: Path, ends: Mapping[int, int]) -> Places:
+    """What Delta's own Spark finds of these partitions, up to these offsets, by predicates on columns that have
+    statistics: many of them, for each of which it leaves out most of the files."""
+    found: Places = Counter()
+    for partition, end in ends.items():
+        for start in range(0, end, STEP):
+            condition = f"partition = {partition} and offset >= {start} and offset < {start + STEP}"
+            query = f"select topic, partition, offset from delta.`{table}` where {condition}"
+            found.update((topic, number, offset) for topic, number, offset in delta.sql(query).rows)
+    return found
 
 
 def _counted(rows: pa.Table) -> Places:

@@ -1,7 +1,7 @@
 """SIGKILL and SIGSTOP of anything at any time, under load, by a seeded schedule: afterwards all is whole.
 
 `KCTL_TEST_SEEDS="7 8"` makes other schedules, whose seed is in the test's name; `KCTL_TEST_PARTITIONS=100` more
-partitions.
+partitions, `KCTL_TEST_STRIKES=10` fewer strikes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.acceptance.tables import Lake
 pytestmark = [pytest.mark.real]
 
 ROOT = Path(__file__).parents[2]
-STRIKES = 50
+STRIKES = int(os.environ.get("KCTL_TEST_STRIKES", "50"))
 SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1").split()]
 
 
