@@ -6,21 +6,20 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kctl.cli.options import FileOption, Output, OutputOption, SetOption, config_file, overrides
-from kctl.cli.output import as_json, as_text
+from kctl.cli.output import as_json as json_text
+from kctl.cli.output import as_text
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, contexts, load
 from kctl.config.sections import SECTIONS
 from kctl.config.storage import storage_settings
-from kctl.config.values import shown
+from kctl.config.values import as_json, shown
 from kctl.errors import ConfigError
-from kctl.secrets import cluster_secret
 
 __all__ = ["register"]
 
@@ -42,7 +41,7 @@ def _show(
     loaded = load(config_file(context, config), os.environ, overrides(set_))
     values = {
         section: {
-            setting.name: _plain(shown(setting, getattr(getattr(loaded, section), setting.name)))
+            setting.name: as_json(shown(setting, getattr(getattr(loaded, section), setting.name)))
             for setting in fields(kind)
         }
         for section, kind in SECTIONS.items()
@@ -78,14 +77,13 @@ def _check(
         typer.echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
         return
     loaded = load(path, os.environ, overrides(set_))
-    cluster_secret(loaded)
     sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded)]
     for problem in problems(loaded, timeout):
         sentences.append(problem.sentence)
         if problem.details:
             sys.stderr.write(f"{problem.details}\n\n")
     if sentences:
-        raise ConfigError("; ".join(sentences))
+        raise ConfigError("\n".join(sentences))
     typer.echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
@@ -106,16 +104,8 @@ def _table_refusals(config: Config) -> Iterator[str]:
 
 def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:
     rows = [
-        (f"{section}.{key}", as_json(value, in_one_line=True), config.sources[f"{section}.{key}"])
+        (f"{section}.{key}", json_text(value, in_one_line=True), config.sources[f"{section}.{key}"])
         for section, keys in values.items()
         for key, value in keys.items()
     ]
     return render((Column("setting"), Column("value"), Column("from")), rows)
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -33,12 +33,12 @@ BROKEN_PIPE = 141
 
 def run_process() -> int:
     """Run this process's command line; returns the exit code, or ends the process with it if it must be fast."""
-    command = before_command(sys.argv[1:])[1][:1]
-    is_quick = command in QUICK
+    words = before_command(sys.argv[1:])[1]
+    is_quick = words[:1] in QUICK
     if is_quick:
         gc.set_threshold(_GARBAGE_THRESHOLD)
-    if is_quick and command != ["kafka"]:
-        _import_msgspec()
+        if not any(word.startswith(("-b", "--b")) for word in words):  # with -b `kctl kafka` reads no configuration
+            _import_msgspec()
     code = run()
     if is_quick:
         _leave(code)

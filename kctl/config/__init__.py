@@ -1,8 +1,10 @@
-"""The settings of a fleet: `sections` is the one table, `load` reads and checks, `reference` documents."""
+"""The settings of a fleet: `sections` declares them, `load` reads and checks, `reference` and `schema` document."""
 
 from __future__ import annotations
 
-from kctl.config.load import check_together, load, variable
+from kctl.config.findings import variable
+from kctl.config.load import load
+from kctl.config.rules import check_together
 from kctl.config.sections import Collect, Config, Fleet, Http, Kafka, Log, Spark, Storage, Workers
 
 __all__ = [

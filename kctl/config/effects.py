@@ -1,23 +1,16 @@
-"""When a changed setting takes effect: at once with `kctl reload`, with a process's next start, or the fleet's."""
+"""What differs between two configurations, and when it takes effect."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
+from kctl.config.declared import mark
+from kctl.config.forms import Effect, Section
 from kctl.config.sections import SECTIONS, Config
 from kctl.config.values import shown
 
-__all__ = ["Change", "Effect", "changes", "effect"]
-
-
-class Effect(StrEnum):
-    """In words for the page of settings and for the answer to `kctl reload`."""
-
-    NOW = "with `kctl reload`"
-    NEXT_START = "with the next start of a process"
-    FLEET = "with the next start of the fleet"
+__all__ = ["Change", "changes", "effect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,54 +23,9 @@ class Change:
     effect: Effect
 
 
-_NOW = frozenset(
-    {
-        "workers.count",
-        "workers.start_timeout_seconds",
-        "workers.stop_timeout_seconds",
-        "workers.backoff_min_seconds",
-        "workers.backoff_max_seconds",
-        "workers.stable_seconds",
-        "workers.on_fatal",
-        "workers.ping_interval_seconds",
-        "workers.ping_timeout_seconds",
-        "workers.memory_soft",
-        "workers.memory_hard",
-        "workers.memory_breaches",
-        "workers.memory_interval_seconds",
-        "workers.stalled_seconds",
-        "engine.memory_soft",
-        "engine.memory_hard",
-        "sinkers.count",
-        "http.token_file",
-        "http.read_token_file",
-        "http.allowed_hosts",
-        "log.level",
-        "storage.upkeep",
-    }
-)
-_NOW_SECTIONS = frozenset({"exporter"})
-_NEXT_START_SECTIONS = frozenset({"workers", "engine", "spark", "storage", "sinkers"})
-_FLEET = frozenset({"spark.jars", "workers.engine"})
-"""Which processes there are, and what is checked once, before anything is started."""
-_OF_WORKERS_ALONE = frozenset(
-    {
-        "kafka.auto_offset_reset",
-        "kafka.assignor",
-        "kafka.session_timeout_seconds",
-        "kafka.heartbeat_interval_seconds",
-        "kafka.max_poll_interval_seconds",
-        "kafka.static_membership",
-    }
-)
-
-
-def effect(name: str) -> Effect:
-    """Of a setting `section.key`; one that nobody has thought of here waits for the next start of the fleet."""
-    if name in _NOW or name.partition(".")[0] in _NOW_SECTIONS:
-        return Effect.NOW
-    is_given_at_start = name.partition(".")[0] in _NEXT_START_SECTIONS or name in _OF_WORKERS_ALONE
-    return Effect.NEXT_START if is_given_at_start and name not in _FLEET else Effect.FLEET
+def effect(kind: type[Section], setting: Field[Any]) -> Effect:
+    """That of the setting's type, or of its section."""
+    return mark(setting.type, Effect) or kind.effect
 
 
 def changes(before: Config, after: Config) -> list[Change]:
@@ -88,6 +36,6 @@ def changes(before: Config, after: Config) -> list[Change]:
         for setting in fields(kind):
             was, becomes = getattr(old, setting.name), getattr(new, setting.name)
             if was != becomes:
-                name = f"{section}.{setting.name}"
-                found.append(Change(name, shown(setting, was), shown(setting, becomes), effect(name)))
+                name, when = f"{section}.{setting.name}", effect(kind, setting)
+                found.append(Change(name, shown(setting, was), shown(setting, becomes), when))
     return found

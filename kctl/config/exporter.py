@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kctl.config.load import CLUSTERS, clusters, read, sections
-from kctl.config.sections import Cluster, Exporter, Http, Log, Status
+from kctl.config.clusters import Cluster
+from kctl.config.document import read_document
+from kctl.config.load import read
+from kctl.config.sections import SECTIONS, Exporter, Http, Log, Status
 from kctl.errors import ConfigError
 
 __all__ = ["PORT", "ExporterConfig", "load_exporter"]
 
 PORT = 9751
 """Where nothing else is set: a fleet's master on the same machine has the default of `http.port`."""
-_SECTIONS = ("exporter", "status", "http", "log")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,20 +43,19 @@ def load_exporter(
         ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those of the file.
     """
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
-    values, _, document = read(None if path is None else where, env, overrides)
-    values.setdefault("http.port", PORT)
-    built = sections(where, values, _SECTIONS)
+    found = read(where, {} if path is None else read_document(where), env, overrides)
+    found.refuse()
+    found.values.setdefault("http.port", PORT)
+    clusters, own = found.named("clusters", Cluster), found.values.get("kafka.cluster", "default")
     if servers is not None:
-        if given := list(document.get(CLUSTERS, {})):
+        if clusters:
             raise ConfigError(
-                f"{where} has [clusters.{given[0]}], and -b names a cluster too: leave one of the two out"
+                f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: leave one of the two out"
             )
-        name = values.get("kafka.cluster", "default")
-        return ExporterConfig(path=where, clusters={name: Cluster(bootstrap_servers=servers)}, **built)
-    named = clusters(document.get(CLUSTERS, {}), where)
-    if not named and "kafka.bootstrap_servers" in values:
-        own = {each.name: values[f"kafka.{each.name}"] for each in fields(Cluster) if f"kafka.{each.name}" in values}
-        named = {values.get("kafka.cluster", "default"): Cluster(**own)}
-    if not named:
+        clusters = {own: Cluster(bootstrap_servers=servers)}
+    elif not clusters and "kafka.bootstrap_servers" in found.values:
+        clusters = {own: found.built("kafka", Cluster)}
+    if not clusters:
         raise ConfigError(f"{where} names no cluster: add [clusters.NAME] with bootstrap_servers, or [kafka]")
-    return ExporterConfig(path=where, clusters=named, **built)
+    parts: dict[str, Any] = {each: found.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")}
+    return ExporterConfig(path=where, clusters=clusters, **parts)

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config
-from kctl.errors import ConfigError
 
-__all__ = ["check_lake", "uri_hint"]
+__all__ = ["lake_mistakes", "uri_hint"]
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """Of a table without a transform, as Spark's source of Kafka names them."""
 
 
-def check_lake(config: Config) -> None:
-    """Of a configuration whose mode is `lake`. Raises ConfigError."""
-    storage = config.storage
+def lake_mistakes(config: Config) -> Iterator[str]:
+    """Of a configuration whose mode is `lake`, as sentences."""
+    storage, sinkers = config.storage, config.sinkers
     if not storage.uri:
-        raise ConfigError(
-            f'{config.path}: storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
+        yield (
+            'storage.mode is "lake", but storage.uri is empty: name the folder of the table, as '
             "`file:///srv/lake/orders` or `s3://bucket/orders`"
         )
-    path = unquote(urlsplit(storage.uri).path)
-    if {".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path):
-        raise ConfigError(
-            f"{config.path}: storage.uri is {storage.uri}, which names no folder of its own: write its path from the "
-            "root on, without `.`, `..` and control characters"
+    elif not _is_folder(unquote(urlsplit(storage.uri).path)):
+        yield (
+            f"storage.uri is {storage.uri}, which names no folder of its own: write its path from the root on, without "
+            "`.`, `..` and control characters"
         )
-    _check_unused(config)
-    _check_partition_by(config)
-    if config.sinkers.count > 0 or config.sinkers.handler:
-        given = f"sinkers.count is {config.sinkers.count}" if config.sinkers.count else "sinkers.handler is set"
-        raise ConfigError(
-            f'{config.path}: storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits '
-            "for sinkers: leave them out, or use another mode"
+    yield from _unused(config)
+    yield from _of_columns(config)
+    if sinkers.count > 0 or sinkers.handler:
+        given = f"sinkers.count is {sinkers.count}" if sinkers.count else "sinkers.handler is set"
+        yield (
+            f'storage.mode is "lake" and {given}, but batches become rows of a table, and nothing waits for sinkers: '
+            "leave them out, or use another mode"
         )
 
 
@@ -54,29 +53,31 @@ def uri_hint(uri: str) -> str:
     return f"; tables cannot be in {scheme}://" if colon else ""
 
 
-def _check_unused(config: Config) -> None:
-    """Settings that nobody would read: to set one is a mistake that nothing else shows."""
+def _is_folder(path: str) -> bool:
+    """Whether a path names a folder of its own, and the same one for everybody."""
+    return not ({".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path))
+
+
+def _unused(config: Config) -> Iterator[str]:
+    """A setting that nobody would read: to set one is a mistake that nothing else shows."""
     storage = config.storage
-    of_store = _first(endpoint=storage.endpoint, region=storage.region, credentials_file=storage.credentials_file)
-    if of_store and not storage.uri.startswith("s3://"):
-        raise ConfigError(
-            f"{config.path}: storage.{of_store} is set and storage.uri is {storage.uri}, but only a table in an object "
-            f"store has one: write uri as s3://BUCKET/PREFIX, or leave {of_store} out"
-        )
+    if not storage.uri or storage.uri.startswith("s3://"):
+        return
+    for name in ("endpoint", "region", "credentials_file"):
+        if getattr(storage, name):
+            yield (
+                f"storage.{name} is set and storage.uri is {storage.uri}, but only a table in an object store has one: "
+                f"write uri as s3://BUCKET/PREFIX, or leave {name} out"
+            )
 
 
-def _first(**settings: object) -> str | None:
-    """The name of the first that is set."""
-    return next((name for name, value in settings.items() if value), None)
-
-
-def _check_partition_by(config: Config) -> None:
+def _of_columns(config: Config) -> Iterator[str]:
     columns = config.storage.partition_by
     if twice := [name for at, name in enumerate(columns) if name in columns[:at]]:
-        raise ConfigError(f"{config.path}: storage.partition_by names {twice[0]} twice: leave one out")
+        yield f"storage.partition_by names {twice[0]} twice: leave one out"
     unknown = [name for name in columns if name not in KAFKA_COLUMNS]
     if unknown and not config.workers.transform:
-        raise ConfigError(
-            f"{config.path}: storage.partition_by names {unknown[0]}, but without workers.transform the columns are "
+        yield (
+            f"storage.partition_by names {unknown[0]}, but without workers.transform the columns are "
             f"{', '.join(KAFKA_COLUMNS)}"
         )

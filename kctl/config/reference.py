@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from dataclasses import MISSING, Field, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import Field, fields
+from typing import Any, Literal
 
-from kctl.config import contexts
-from kctl.config.effects import Effect, effect
-from kctl.config.load import CLUSTERS
-from kctl.config.sections import SECTIONS, Cluster, Context
-from kctl.config.values import allowed, kind_words
+from kctl.config.clusters import NAMED
+from kctl.config.declared import allowed, default_of, kind_words, mark, plain
+from kctl.config.effects import effect
+from kctl.config.forms import Effect, Section, Unit
+from kctl.config.help import help_texts
+from kctl.config.sections import SECTIONS
+from kctl.config.values import as_json
 
 __all__ = ["reference"]
 
@@ -44,53 +46,34 @@ Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is
 jars), `KCTL_CACHE_DIR` (where they are kept).
 """
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
+_RANGED = (Literal, int, float)
+"""What texts look like is in their help text, and again only in errors."""
 
 
 def reference() -> str:
     """The whole page, ending with a newline."""
-    parts = [_INTRODUCTION]
-    for section, kind in SECTIONS.items():
-        rows = [_row(section, setting) for setting in fields(kind)]
-        parts.append(
-            f"\n## `[{section}]`\n\n{kind.__doc__}\n\n"
-            "| key | type | default | what it does | changes with |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
-        )
-    parts += [_named(contexts.SECTION, Context), _named(CLUSTERS, Cluster)]
-    return "".join(parts)
+    sections = [_section(section, kind, "changes with") for section, kind in SECTIONS.items()]
+    named = [_section(f"{section}.NAME", kind) for section, kind in NAMED.items()]
+    return "".join([_INTRODUCTION, *sections, *named])
 
 
-def _named(section: str, kind: type) -> str:
-    rows = [_row(f"{section}.NAME", setting) for setting in fields(kind)]
-    return (
-        f"\n## `[{section}.NAME]`\n\n{kind.__doc__}\n\n"
-        "| key | type | default | what it does |\n|---|---|---|---|\n"
-        + "\n".join(row.rsplit(" | ", 1)[0] + " |" for row in rows)
-        + "\n"
-    )
+def _section(title: str, kind: type[Section], *more: str) -> str:
+    texts = help_texts(kind)
+    columns = ("key", "type", "default", "what it does", *more)
+    rows = [columns, *(_cells(kind, each, texts[each.name])[: len(columns)] for each in fields(kind))]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|---" * len(columns) + "|")
+    return "\n".join([f"\n## `[{title}]`\n", f"{inspect.getdoc(kind)}\n", *lines, ""])
 
 
-def _row(section: str, setting: Field[Any]) -> str:
-    rule = setting.metadata
-    kind = kind_words(setting)
-    if rule["unit"]:
-        kind += f", {rule['unit']}"
-    sentence = rule["sentence"]
-    if rule["choices"] or rule["minimum"] is not None:
-        sentence += f" Takes {allowed(setting)}."
-    cells = [
+def _cells(kind: type[Section], setting: Field[Any], text: str) -> tuple[str, ...]:
+    words, takes, default = kind_words(setting.type), allowed(setting.type), default_of(setting)
+    unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
+    cells = (
         f"`{setting.name}`",
-        kind,
-        _default(setting),
-        sentence,
-        _EFFECTS[effect(f"{section}.{setting.name}")],
-    ]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _default(setting: Field[Any]) -> str:
-    if setting.metadata["required"]:
-        return "**required**"
-    value = {} if setting.default is MISSING else setting.default
-    if isinstance(value, Path):
-        value = str(value)
-    return f"`{json.dumps(value)}`"
+        f"{words}, {unit}" if unit else words,
+        "**required**" if default is None else f"`{json.dumps(as_json(default))}`",
+        f"{text} Takes {takes}." if takes != words and plain(setting.type) in _RANGED else text,
+        _EFFECTS[effect(kind, setting)],
+    )
+    return tuple(cell.replace("|", "\\|") for cell in cells)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kctl.config.sections import Config, size_bytes
+from kctl.config.forms import size_bytes
+from kctl.config.sections import Config
+from kctl.config.values import as_json
 
 __all__ = ["dead_letters_of", "storage_settings", "table_folder", "table_folders"]
+
+_NOT_SENT = ("format", "min_free", "upkeep")
 
 
 def table_folder(config: Config) -> Path | None:
@@ -35,28 +40,9 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 def storage_settings(config: Config) -> dict[str, Any]:
     """Ready for JSON. Without a namespace of their own, messages are kept under the name of the consumer group, so that
     two groups may share one Redis."""
-    storage = config.storage
-    return {
-        "mode": storage.mode,
-        "path": str(storage.path),
-        "url": storage.url,
-        "uri": storage.uri,
-        "endpoint": storage.endpoint,
-        "region": storage.region,
-        "credentials_file": str(config.path.parent / storage.credentials_file) if storage.credentials_file else "",
-        "partition_by": list(storage.partition_by),
-        "merge_schema": storage.merge_schema,
-        "target_file_bytes": size_bytes(storage.target_file_bytes),
-        "password_file": str(config.path.parent / storage.password_file) if storage.password_file else "",
-        "namespace": storage.namespace or config.kafka.group,
-        "block_messages": storage.block_messages,
-        "compression": storage.compression,
-        "block_bytes": size_bytes(storage.block_bytes),
-        "limit": storage.limit,
-        "limit_bytes": size_bytes(storage.limit_bytes) or 0,
-        "dead_limit": storage.dead_limit,
-        "dead_expire_seconds": storage.dead_expire_seconds,
-        "min_free_bytes": size_bytes(storage.min_free) or 0,
-        "on_lost_offsets": storage.on_lost_offsets,
-        "on_other_storage": storage.on_other_storage,
-    }
+    storage, folder = config.storage, config.path.parent
+    given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}
+    sizes = {name: size_bytes(given[name]) or 0 for name in ("block_bytes", "limit_bytes", "target_file_bytes")}
+    files = {name: str(folder / given[name]) for name in ("credentials_file", "password_file") if given[name]}
+    others = {"min_free_bytes": size_bytes(storage.min_free) or 0, "namespace": storage.namespace or config.kafka.group}
+    return given | sizes | files | others

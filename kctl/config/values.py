@@ -1,8 +1,6 @@
-"""One value of a setting: from TOML, or from the text of a variable or flag, to its Python type, checked.
+"""One value of a setting: from TOML, or from the text of a variable or flag, to its type, checked by msgspec.
 
-A value that is not allowed is a plain ValueError; `load.py` makes the sentence, with the words of `allowed`. The type
-of a setting is read as its annotation stands in `sections.py`, one of the eight of `_KIND_WORDS`: to have it evaluated
-(`typing.get_type_hints`) takes 1 ms, more than to read the file.
+A value that is not allowed is a plain ValueError; `findings` makes the sentence, with the words of `declared`.
 """
 
 from __future__ import annotations
@@ -14,43 +12,22 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from kctl.config.declared import items, mark, plain
+from kctl.config.forms import Form, Secrecy
 from kctl_agent.secrecy import SECRET_NAMES
 
-__all__ = ["allowed", "from_text", "from_toml", "kind_words", "shown", "shown_url"]
+__all__ = ["as_json", "from_text", "from_toml", "shown", "shown_url"]
 
-_KIND_WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "Path": "a path",
-    "tuple[str, ...]": "a list of texts",
-    "tuple[Path, ...]": "a list of paths",
-    "Mapping[str, str]": "a table of texts",
-}
 HIDDEN = "***"
-_TRUTH = {"true": True, "false": False}
 
 
-def kind_words(setting: Field[Any]) -> str:
-    """The type of a setting in words: `a list of texts`."""
-    return _KIND_WORDS[str(setting.type)]
-
-
-def allowed(setting: Field[Any]) -> str:
-    """What a setting takes, in words: `a whole number from 0 to 65535`."""
-    rule = setting.metadata
-    if rule["choices"]:
-        return " or ".join(f'"{choice}"' for choice in rule["choices"])
-    words = kind_words(setting)
-    if rule["pattern"]:
-        words = f"{words}: {rule['pattern'][1]}"
-    lowest, highest = rule["minimum"], rule["maximum"]
-    if lowest is not None and highest is not None:
-        return f"{words} from {lowest:.12g} to {highest:.12g}"
-    if lowest is not None:
-        return f"{words}, at least {lowest:.12g}"
-    return words
+def as_json(value: Any) -> Any:
+    """A value as JSON has it: paths as texts, tuples as lists."""
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
@@ -58,9 +35,7 @@ def shown(setting: Field[Any], value: Any) -> Any:
     declares secret."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
-    if setting.metadata["is_secret"] and isinstance(value, str):
-        return shown_url(value)
-    return value
+    return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
@@ -87,14 +62,20 @@ def shown_url(url: str) -> str:
     return f"{scheme}://{user}{':' + HIDDEN if colon else ''}{at}{host}{mark}{query}"
 
 
-def from_toml(setting: Field[Any], value: object) -> Any:
+def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
     """The checked value of a setting as TOML gave it: paths as Path, lists as tuples, an integer for a number as float.
 
     Raises:
         ValueError: wrong type, out of range, not one of the choices.
     """
-    converted = _of_kind(str(setting.type), value)
-    _check(setting, converted)
+    if isinstance(value, Mapping):
+        value = _flattened(value)
+    try:
+        converted = msgspec.convert(value, setting.type, strict=not is_text, dec_hook=_path)
+    except msgspec.ValidationError:
+        raise ValueError from None
+    if not _is_fit(setting.type, converted):
+        raise ValueError
     return converted
 
 
@@ -104,44 +85,16 @@ def from_text(setting: Field[Any], text: str) -> Any:
     Raises:
         ValueError: wrong type, out of range, not one of the choices.
     """
-    text = text.strip()
-    kind = str(setting.type)
-    value: object = text
-    if kind == "int":
-        value = int(text)
-    elif kind == "float":
-        value = float(text)
-    elif kind == "bool":
-        value = _TRUTH.get(text.lower())
-    elif kind.startswith("tuple"):
-        value = [item.strip() for item in text.split(",") if item.strip()]
-    elif kind.startswith("Mapping"):
-        pairs = [item.partition("=") for item in text.split(",") if item.strip()]
-        if not all(equals for _, equals, _ in pairs):
-            raise ValueError
-        value = {key.strip(): item.strip() for key, _, item in pairs}
-    return from_toml(setting, value)
-
-
-def _of_kind(kind: str, value: object) -> Any:
-    if kind in ("str", "Path") and isinstance(value, str) and "\0" not in value:
-        if kind == "str":
-            return value
-        if value:
-            return Path(value)
-    elif isinstance(value, bool):
-        if kind == "bool":
-            return value
-    elif kind == "int" and isinstance(value, int):
-        return value
-    elif kind == "float" and isinstance(value, int | float):
-        return float(value)
-    elif kind.startswith("tuple") and isinstance(value, list):
-        item_kind = "Path" if "Path" in kind else "str"
-        return tuple(_of_kind(item_kind, item) for item in value)
-    elif kind.startswith("Mapping") and isinstance(value, Mapping):
-        return _flattened(value)
-    raise ValueError
+    kind, text = plain(setting.type), text.strip()
+    given = [item.strip() for item in text.split(",") if item.strip()]
+    if kind is tuple:
+        return from_toml(setting, given)
+    if kind is not Mapping:
+        return from_toml(setting, text, is_text=True)
+    pairs = [item.partition("=") for item in given]
+    if not all(equals for _, equals, _ in pairs):
+        raise ValueError
+    return from_toml(setting, {key.strip(): item.strip() for key, _, item in pairs})
 
 
 def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
@@ -159,19 +112,17 @@ def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _check(setting: Field[Any], value: Any) -> None:
-    rule = setting.metadata
-    if rule["required"] and not value:
-        raise ValueError
-    if rule["choices"] and value not in rule["choices"]:
-        raise ValueError
-    if rule["pattern"]:
-        items = value if isinstance(value, tuple) else (value,)
-        if not all(re.fullmatch(rule["pattern"][0], item) for item in items):
-            raise ValueError
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
-    if rule["minimum"] is not None and value < rule["minimum"]:
-        raise ValueError
-    if rule["maximum"] is not None and value > rule["maximum"]:
-        raise ValueError
+def _is_fit(kind: Any, value: Any) -> bool:
+    """What msgspec does not check."""
+    if isinstance(value, tuple):
+        return all(_is_fit(items(kind)[0], item) for item in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    form = mark(kind, Form)
+    return "\0" not in str(value) and (form is None or re.fullmatch(form.pattern, value) is not None)
+
+
+def _path(kind: type, value: object) -> Path:
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise ValueError

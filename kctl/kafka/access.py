@@ -16,7 +16,7 @@ from kctl_agent.secrecy import check_private
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl.config.sections import Cluster, Security
+    from kctl.config.clusters import Cluster, Security
 
 __all__ = ["Access", "of_cluster", "of_context", "of_fleet", "plain"]
 

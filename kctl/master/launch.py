@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kctl.children import python_module
 from kctl.config import Config
-from kctl.config.sections import size_bytes
+from kctl.config.forms import size_bytes
 from kctl.config.storage import storage_settings
 from kctl.kafka.access import of_fleet
 from kctl.master.health import Rules

@@ -21,6 +21,7 @@ from kctl.kafka.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others
+from kctl.secrets import cluster_secret
 from kctl_agent.errors import PathError
 from kctl_agent.messages import number_of
 from kctl_agent.paths import (
@@ -113,6 +114,7 @@ def refusals(config: Config) -> Iterator[KctlError]:
     """All in a configuration and its secrets that `kctl start` refuses before it asks a broker. Changes nothing."""
     attempts: tuple[Callable[[], object], ...] = (
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
+        lambda: cluster_secret(config),
         lambda: of_fleet(config),
         lambda: access_of(config.http, config.path.parent),
         lambda: _check_jars(config),

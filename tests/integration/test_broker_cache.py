@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import pytest
@@ -42,7 +43,11 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
         yield running
 
 
-def settings(broker: KafkaBroker, topic: str = "orders", isolation_level: str = "read_uncommitted") -> Kafka:
+def settings(
+    broker: KafkaBroker,
+    topic: str = "orders",
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+) -> Kafka:
     return Kafka(
         bootstrap_servers=broker.bootstrap_servers, group="readers", topics=(topic,), isolation_level=isolation_level
     )

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kctl.config import Config, Http
-from kctl.config.effects import Effect, changes
+from kctl.config.effects import changes
+from kctl.config.forms import Effect
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.master.agents import Agents
 from kctl.master.launch import launches

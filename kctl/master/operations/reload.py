@@ -7,7 +7,8 @@ import logging
 from dataclasses import replace
 
 from kctl.config import Config
-from kctl.config.effects import Change, Effect, changes
+from kctl.config.effects import Change, changes
+from kctl.config.forms import Effect
 from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.launch import supervision_policies
 from kctl.master.operations.base import Caller, Report

@@ -128,18 +128,53 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
 
 
 @pytest.mark.shows("mistakes of a configuration are all reported at once, an unknown key with the nearest")
+def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_path: Path) -> None:
+    text = """
+        [kafka]
+        grup = "g"
+        topics = ["or/ders"]
+        heartbeat_interval_seconds = 10
+        [worker]
+        count = 2
+        [sinkers]
+        count = 1
+        handler = "no colon"
+        [contexts.prod]
+        bootstrap_servers = "one"
+        [clusters.main]
+        """
+    with pytest.raises(ConfigError) as caught:
+        written(text, {"KCTL_HTTP_PORT": "-1", "KCTL_LOG_LEVL": "INFO"}, {"log.level": "loud"})
+
+    lines = str(caught.value).replace(f"{tmp_path}/kctl.toml", "FILE").splitlines()
+    assert lines == [
+        "FILE: there is no key `grup` in [kafka]; the nearest is `group`",
+        'FILE: kafka.topics is ["or/ders"], but it takes a list of texts: topic names of letters, digits, `.`, `_` and '
+        "`-`",
+        "FILE: there is no section [worker]; the nearest is `workers`",
+        'FILE: sinkers.handler is "no colon", but it takes `package.module:function`',
+        'FILE: contexts.prod.bootstrap_servers is "one", but it takes `host:port`, several separated by commas',
+        "FILE: clusters.main.bootstrap_servers is missing: set `bootstrap_servers` in [clusters.main]",
+        'KCTL_HTTP_PORT: http.port is "-1", but it takes a whole number from 0 to 65535',
+        "the variable KCTL_LOG_LEVL is not a setting; the nearest is `KCTL_LOG_LEVEL`",
+        'the command line: log.level is "loud", but it takes "DEBUG" or "INFO" or "WARNING" or "ERROR"',
+        "FILE: kafka.bootstrap_servers is missing: set `bootstrap_servers` in [kafka], or KCTL_KAFKA_BOOTSTRAP_SERVERS",
+        "FILE: kafka.heartbeat_interval_seconds (10) must be less than kafka.session_timeout_seconds (10)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('[kafak]\ngroup = "a"', "{path}: there is no section [kafak]; the nearest is `kafka`"),
-        ('[kafka]\ngrup = "a"', "{path}: there is no key `grup` in [kafka]; the nearest is `group`"),
-        ("[kafka]\ncount = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers]"),
-        ("[log]\nxyzzy = 1", "{path}: there is no key `xyzzy` in [log]; its keys are level"),
+        (SMALLEST.replace("group", "grup"), "{path}: there is no key `grup` in [kafka]; the nearest is `group`"),
+        (SMALLEST + "count = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers]"),
+        (SMALLEST + "[log]\nxyzzy = 1", "{path}: there is no key `xyzzy` in [log]; its keys are level"),
         ("kafka = 1", "{path}: `kafka` is a section: write [kafka] and its keys below"),
         ("[kafka]\ngroup = \n", "{path}: line 2, column 9: Invalid value"),
         ("[kafka", "{path}: line 1: Expected ']' at the end of a table declaration"),
         (
-            '[kafka]\ngroup = "a"',
+            SMALLEST.replace("bootstrap_servers", "# "),
             "{path}: kafka.bootstrap_servers is missing: set `bootstrap_servers` in [kafka], "
             "or KCTL_KAFKA_BOOTSTRAP_SERVERS",
         ),
@@ -158,7 +193,7 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
         (SMALLEST + "[http]\nport = 65536", "{path}: http.port is 65536, but it takes a whole number from 0 to 65535"),
         (
             SMALLEST + "[collect]\ntimeout_seconds = nan",
-            "{path}: collect.timeout_seconds is nan, but it takes a number from 0.05 to 600",
+            "{path}: collect.timeout_seconds is NaN, but it takes a number from 0.05 to 600",
         ),
         (
             SMALLEST + '[log]\nlevel = "debug"',
@@ -166,12 +201,11 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
         ),
         (
             SMALLEST.replace("localhost:9092", "localhost"),
-            '{path}: kafka.bootstrap_servers is "localhost", but it takes text: `host:port`, several separated by '
-            "commas",
+            '{path}: kafka.bootstrap_servers is "localhost", but it takes `host:port`, several separated by commas',
         ),
         (
             SMALLEST.replace('["orders"]', '["or/ders"]'),
-            "{path}: kafka.topics is ['or/ders'], but it takes a list of texts: topic names of letters, digits, "
+            '{path}: kafka.topics is ["or/ders"], but it takes a list of texts: topic names of letters, digits, '
             "`.`, `_` and `-`",
         ),
         (
@@ -181,7 +215,7 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
         ),
         (
             SMALLEST + '[workers]\ntransform = "no colon"',
-            '{path}: workers.transform is "no colon", but it takes text: `module:function`',
+            '{path}: workers.transform is "no colon", but it takes `module:function`',
         ),
         (
             SMALLEST + "[workers]\nrevoke_timeout_seconds = 60",

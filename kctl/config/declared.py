@@ -1,0 +1,74 @@
+"""What the type of a setting declares, as values and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from msgspec import Meta
+
+from kctl.config.forms import Form
+
+__all__ = ["allowed", "default_of", "items", "kind_words", "mark", "plain"]
+
+T = TypeVar("T")
+_WORDS = {
+    str: "text",
+    Literal: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Path: "a path",
+    Mapping: "a table of texts",
+}
+
+
+def default_of(setting: Field[Any]) -> Any:
+    """As declared, so a relative path; None: the setting is required."""
+    if setting.default_factory is not MISSING:
+        return setting.default_factory()
+    return None if setting.default is MISSING else setting.default
+
+
+def mark(kind: Any, of: type[T]) -> T | None:
+    """What a type declares of this kind beside the type itself: its bounds, secrecy, effect or unit."""
+    return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
+
+
+def plain(kind: Any) -> Any:
+    """A type without what it declares and what is between its brackets: `tuple` of `tuple[Path, ...]`."""
+    return get_origin(_bare(kind)) or _bare(kind)
+
+
+def items(kind: Any) -> tuple[Any, ...]:
+    """What is between the brackets of a type."""
+    return get_args(_bare(kind))
+
+
+def kind_words(kind: Any) -> str:
+    """A type in words: `a list of texts`."""
+    if plain(kind) is tuple:
+        return f"a list of {kind_words(items(kind)[0]).removeprefix('a ')}s"
+    return _WORDS[plain(kind)]
+
+
+def allowed(kind: Any) -> str:
+    """What a type allows, in words: `a whole number from 0 to 65535`; those of `kind_words` where it allows all."""
+    words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
+    if plain(kind) is tuple:
+        item = allowed(items(kind)[0])
+        return words if item == "text" else f"{words}: {item}"
+    if plain(kind) is Literal:
+        return " or ".join(f'"{choice}"' for choice in items(kind))
+    if bounds.le is not None:
+        return f"{words} from {bounds.ge:.12g} to {bounds.le:.12g}"
+    if bounds.ge is not None:
+        return f"{words}, at least {bounds.ge:.12g}"
+    form = mark(kind, Form)
+    return form.words if form else words
+
+
+def _bare(kind: Any) -> Any:
+    return kind.__origin__ if get_origin(kind) is Annotated else kind

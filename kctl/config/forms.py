@@ -1,0 +1,105 @@
+"""What types of settings are made of: the forms of texts, bounds, secrecy, and when a change takes effect."""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Meta
+
+__all__ = [
+    "ANY_TEXTS",
+    "FLEET",
+    "MESSAGES",
+    "NAME",
+    "NEXT_START",
+    "NOW",
+    "PARTITIONS",
+    "RECORDS",
+    "SECRET",
+    "Effect",
+    "Form",
+    "Name",
+    "Pattern",
+    "RedisUrl",
+    "Seconds",
+    "Secrecy",
+    "Section",
+    "Servers",
+    "Size",
+    "SomeSize",
+    "Topic",
+    "Unit",
+    "number",
+    "size_bytes",
+]
+
+
+class Effect(StrEnum):
+    """When a changed setting takes effect, in words for the answer to `kctl reload`."""
+
+    NOW = "with `kctl reload`"
+    NEXT_START = "with the next start of a process"
+    FLEET = "with the next start of the fleet"
+
+
+class Form(NamedTuple):
+    """A regular expression that a text must match as a whole, and the words in which an error describes it. It is no
+    `Meta`, which would compile it at once: all of them are half of what the import of the settings costs."""
+
+    pattern: str
+    words: str
+
+
+class Secrecy(Enum):
+    """Whether a value may be shown as it is."""
+
+    SECRET = "it may hold a password"  # noqa: S105 - no password itself
+
+
+class Unit(StrEnum):
+    """What a number counts, where the name of the setting does not end with it."""
+
+    RECORDS = "records"
+    MESSAGES = "messages"
+    PARTITIONS = "partitions"
+
+
+NOW, NEXT_START, FLEET = Effect
+RECORDS, MESSAGES, PARTITIONS = Unit
+SECRET = Secrecy.SECRET
+ANY_TEXTS = Meta(extra_json_schema={"additionalProperties": True})
+"""A table whose values need no quotes, nor its keys: `values` makes texts of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A table of kctl.toml. `effect` is that of the settings whose type declares none."""
+
+    effect: ClassVar[Effect] = FLEET
+
+
+def number(least: float, most: float | None = None) -> Meta:
+    """Bounds, both allowed."""
+    return Meta(ge=least, le=most)
+
+
+def size_bytes(text: str) -> int | None:
+    """`512m` -> 536870912; None for the empty text."""
+    return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
+
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_SERVER = r"(\[[0-9A-Fa-f:]+\]|[^\s,:\[\]]+):\d{1,5}"
+
+Name = Annotated[str, Form(NAME, "letters, digits, `.`, `_` or `-`")]
+Topic = Annotated[str, Form(r"[A-Za-z0-9._-]{1,249}", "topic names of letters, digits, `.`, `_` and `-`")]
+"""Kafka's own rule (org.apache.kafka.common.internals.Topic)."""
+Servers = Annotated[str, Form(f"{_SERVER}(,{_SERVER})*", "`host:port`, several separated by commas")]
+RedisUrl = Annotated[
+    str, Form(r"(rediss?|unix)://\S+", "a URL that begins with `redis://`, `rediss://` or `unix://`"), SECRET
+]
+SomeSize = Annotated[str, Form(r"[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
+Size = Annotated[str, Form(r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
+"""As `SomeSize`, or empty."""
+Pattern = Annotated[str, Form(r"/.+/|[^/].*|/", "a glob, or a regular expression between slashes")]
+Seconds = Annotated[float, Meta(ge=0)]

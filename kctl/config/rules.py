@@ -1,0 +1,85 @@
+"""The rules that join settings; each sentence names all that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from kctl.config.forms import size_bytes
+from kctl.config.lake import lake_mistakes
+from kctl.config.sections import Config
+from kctl.errors import ConfigError
+
+__all__ = ["check_together", "mistakes"]
+
+
+def check_together(config: Config) -> None:
+    """Refuse settings that do not fit together. Raises ConfigError; each mistake is a line."""
+    if found := mistakes(config):
+        raise ConfigError("\n".join(found))
+
+
+def mistakes(config: Config) -> list[str]:
+    """What does not fit together, each as a sentence."""
+    found = chain(_of_times(config), _of_memory(config), _of_handler(config), _of_storage(config))
+    return [f"{config.path}: {each}" for each in found]
+
+
+def _of_times(config: Config) -> Iterator[str]:
+    kafka, workers = config.kafka, config.workers
+    heartbeat, session = kafka.heartbeat_interval_seconds, kafka.session_timeout_seconds
+    if heartbeat >= session:
+        yield (
+            f"kafka.heartbeat_interval_seconds ({heartbeat:g}) must be less than kafka.session_timeout_seconds "
+            f"({session:g})"
+        )
+    revoke, poll = workers.revoke_timeout_seconds, kafka.max_poll_interval_seconds
+    if revoke >= poll:
+        yield (
+            f"workers.revoke_timeout_seconds ({revoke:g}) must be less than kafka.max_poll_interval_seconds "
+            f"({poll:g}): the worker would be taken for one that hangs while its batch ends"
+        )
+    least, most = workers.backoff_min_seconds, workers.backoff_max_seconds
+    if least > most:
+        yield f"workers.backoff_min_seconds ({least:g}) must not be more than workers.backoff_max_seconds ({most:g})"
+
+
+def _of_memory(config: Config) -> Iterator[str]:
+    for name, section in (("workers", config.workers), ("engine", config.engine)):
+        soft, hard = size_bytes(section.memory_soft), size_bytes(section.memory_hard)
+        if soft is not None and hard is not None and soft > hard:
+            yield (
+                f"{name}.memory_soft ({section.memory_soft}) must not be more than {name}.memory_hard "
+                f"({section.memory_hard})"
+            )
+
+
+def _of_handler(config: Config) -> Iterator[str]:
+    count, is_direct = config.sinkers.count, config.storage.kind.is_handled_inside
+    if (count > 0 or is_direct) and not config.sinkers.handler:
+        why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {count}"
+        yield (
+            f"{why}, but sinkers.handler is empty: name the function that is given the messages, as "
+            "`package.module:function`"
+        )
+    if count > 0 and is_direct:
+        yield (
+            f'storage.mode is "directly" and sinkers.count is {count}, but then the workers call the handler and '
+            "nothing waits for sinkers: use 0, or another mode"
+        )
+
+
+def _of_storage(config: Config) -> Iterator[str]:
+    mode, master = config.storage.mode, config.spark.master
+    if config.storage.kind.is_table:
+        yield from lake_mistakes(config)
+    elif config.storage.uri:
+        yield (
+            f'storage.uri is set and storage.mode is "{mode}", but only mode "lake" fills a table: write '
+            'mode = "lake", or leave uri out'
+        )
+    if config.storage.kind.is_local and not master.startswith("local"):
+        yield (
+            f'storage.mode is "{mode}" and spark.master is "{master}", but executors on other machines cannot write to '
+            "a file of this one: use `local[k]`"
+        )
