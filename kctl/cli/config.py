@@ -1,4 +1,4 @@
-"""`kctl config show` and `kctl config check`"""
+"""`kctl config show`, `kctl config check` and `kctl config schema`"""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     config = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or check a configuration.")
     config.command("show")(_show)
     config.command("check")(_check)
+    config.command("schema")(_schema)
     app.add_typer(config, name="config")
 
 
@@ -87,6 +88,17 @@ def _check(
     typer.echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
+
+
+def _schema() -> None:
+    """Print the JSON Schema of kctl.toml, for editors.
+
+    They complete and check the file by it: those on taplo once it is saved beside that, whose first line is then
+    `#:schema ./kctl.schema.json`.
+    """
+    from kctl.config.schema import json_schema
+
+    typer.echo(json_text(json_schema()))
 
 
 def _table_refusals(config: Config) -> Iterator[str]:

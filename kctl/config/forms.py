@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, NamedTuple
 from msgspec import Meta
 
 __all__ = [
-    "ANY_TEXTS",
     "FLEET",
     "MESSAGES",
     "NAME",
@@ -67,8 +66,6 @@ class Unit(StrEnum):
 NOW, NEXT_START, FLEET = Effect
 RECORDS, MESSAGES, PARTITIONS = Unit
 SECRET = Secrecy.SECRET
-ANY_TEXTS = Meta(extra_json_schema={"additionalProperties": True})
-"""A table whose values need no quotes, nor its keys: `values` makes texts of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

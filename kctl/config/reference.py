@@ -40,6 +40,9 @@ topics = ["orders"]
   start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest. *Changes with*: that
   `reload`, the next start of a `process`, or that of the `fleet`.
 
+- Editors that build on taplo, such as VS Code with Even Better TOML, complete and check the file by its schema: `kctl
+  config schema > kctl.schema.json`, and `#:schema ./kctl.schema.json` as the first line of the file.
+
 Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
 (show tracebacks), `KCTL_CONTEXT` (`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET`
 (secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the

@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from kctl.config.clusters import Security
 from kctl.config.forms import (
-    ANY_TEXTS,
     FLEET,
     MESSAGES,
     NEXT_START,
@@ -191,7 +190,7 @@ class Spark(Section):
     """The heap of each driver's JVM; of an engine's see `engine.heap`."""
     jars: Annotated[tuple[Path, ...], FLEET] = ()
     """Jars to use instead of the locked connector jars, which are fetched when this is empty."""
-    conf: Annotated[Mapping[str, str], SECRET, ANY_TEXTS] = field(default_factory=dict)
+    conf: Annotated[Mapping[str, str], SECRET] = field(default_factory=dict)
     """Any further Spark properties, as they are. They reach the JVM by a file that this user alone can read, and `kctl
     config show` hides those that speak of a secret."""
     auth_secret_file: str = ""

@@ -1,0 +1,61 @@
+"""The JSON Schema of kctl.toml, by which editors complete and check it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from typing import Any
+
+import msgspec
+
+from kctl.config.clusters import NAMED
+from kctl.config.declared import default_of, items, mark, plain
+from kctl.config.forms import NAME, Form, Section
+from kctl.config.help import help_texts
+from kctl.config.sections import SECTIONS
+from kctl.config.values import as_json
+from kctl_agent.wire import JsonObject
+
+__all__ = ["json_schema"]
+
+
+def json_schema() -> JsonObject:
+    """Of a whole file. No section of a fleet is required, for variables can set what is."""
+    named = {section: _named(kind) for section, kind in NAMED.items()}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "kctl.toml",
+        **_table("Settings of kctl.", {section: _section(kind) for section, kind in SECTIONS.items()} | named),
+    }
+
+
+def _named(kind: type[Section]) -> JsonObject:
+    required = [each.name for each in fields(kind) if default_of(each) is None]
+    table = _section(kind) | {"required": required}
+    return {"type": "object", "patternProperties": {f"^{NAME}$": table}, "additionalProperties": False}
+
+
+def _section(kind: type[Section]) -> JsonObject:
+    texts = help_texts(kind)
+    return _table(inspect.getdoc(kind) or "", {each.name: _setting(each, texts[each.name]) for each in fields(kind)})
+
+
+def _table(text: str, properties: JsonObject) -> JsonObject:
+    return {"type": "object", "description": text, "properties": properties, "additionalProperties": False}
+
+
+def _setting(setting: Field[Any], text: str) -> JsonObject:
+    default = default_of(setting)
+    return _value(setting.type) | {"description": text} | ({} if default is None else {"default": as_json(default)})
+
+
+def _value(kind: Any) -> JsonObject:
+    if plain(kind) is tuple:
+        bounds = mark(kind, msgspec.Meta) or msgspec.Meta()
+        return {"type": "array", "items": _value(items(kind)[0]), "minItems": bounds.min_length or 0}
+    if plain(kind) is Mapping:
+        return {"type": "object"}  # values need no quotes, nor its keys
+    form = mark(kind, Form)
+    found = msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string", "minLength": 1})
+    return found | ({"pattern": f"^(?:{form.pattern})$"} if form else {})

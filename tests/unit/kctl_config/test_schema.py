@@ -1,0 +1,58 @@
+"""The JSON Schema of kctl.toml allows what `load` allows, as far as one value can show it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from kctl.config import load
+from kctl.config.schema import json_schema
+from kctl.errors import ConfigError
+
+SMALLEST = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
+ROOT = Path(__file__).parents[3]
+VALIDATOR = jsonschema_rs.Draft7Validator(json_schema())
+
+
+@pytest.mark.parametrize("path", ["examples/kctl.toml", "deploy/compose/kctl.toml", "deploy/kubernetes/kctl.toml"])
+def test_files_of_the_repository_are_valid(path: str) -> None:
+    VALIDATOR.validate(tomllib.loads((ROOT / path).read_text(encoding="utf-8")))
+
+
+@pytest.mark.shows("`kctl config schema` prints a JSON Schema by which editors complete and check kctl.toml")
+@pytest.mark.parametrize(
+    ("more", "is_allowed"),
+    [
+        ("", True),
+        ("static_membership = true", True),
+        ('[spark.conf]\n"spark.ui.enabled" = false\nspark.sql.shuffle.partitions = 4', True),
+        ('[spark]\njars = ["a.jar"]', True),
+        ('[contexts.prod]\nbootstrap_servers = "b:1"\n[clusters.main]\nbootstrap_servers = "c:1,d:2"', True),
+        ("[collect]\ninterval_seconds = 2", True),
+        ("count = 1", False),
+        ("[kafak]", False),
+        ("[http]\nport = 65536", False),
+        ("[http]\nport = true", False),
+        ('[collect]\ninterval_seconds = "2"', False),
+        ('[log]\nlevel = "debug"', False),
+        ('[workers]\nmemory_soft = "2 GB"', False),
+        ('[exporter]\ncompatible_names = ["burrow"]', False),
+        ('[exporter]\ngroups = ["/a"]', False),
+        ('[fleet]\nrun_dir = ""', False),
+        ('[contexts."a b"]\nbootstrap_servers = "b:1"', False),
+        ("[contexts.prod]\ntls_check_hostname = false", False),
+    ],
+)
+def test_a_value_is_valid_when_it_can_be_used(tmp_path: Path, more: str, is_allowed: bool) -> None:
+    path = tmp_path / "kctl.toml"
+    path.write_text(SMALLEST + more)
+    try:
+        load(path, {})
+        is_loaded = True
+    except ConfigError:
+        is_loaded = False
+
+    assert (VALIDATOR.is_valid(tomllib.loads(SMALLEST + more)), is_loaded) == (is_allowed, is_allowed)
