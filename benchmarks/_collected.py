@@ -19,7 +19,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.reduce import Answer, BrokerSnapshot, Freshness, GroupStats, PartitionRow
 from kctl.rpc.fan_out import FanOut
-from kctl_agent.wire import JsonObject, json_text
+from kctl_agent.rpc.wire import JsonObject, json_text
 
 __all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over"]
 

@@ -22,7 +22,7 @@ from kctl.jars import jar_paths
 from kctl.master import launch
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "GROUP",

@@ -21,8 +21,8 @@ from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionM
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 
 PARTITIONS = 8
 PUBLISH_SECONDS = 0.5

@@ -27,8 +27,8 @@ import psutil
 from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, progress, running_broker, until
 from kctl.rpc.reply import Reply, reply_of
 from kctl.testing.topics import create_topic
-from kctl_agent.messages import Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, FrameDecoder, encode
+from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder, encode
 
 PARTITIONS = 4
 RECORD_BYTES = 200

@@ -43,8 +43,8 @@ RECORD_BYTES = 200
 RESAMPLES = 2000
 MASTER = """
 import itertools, socket, sys, time
-from kctl_agent.messages import Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
 COMMANDS = ("ping", "workers", "offset_checker", "member_leader", "block_size")
 with socket.socket(socket.AF_UNIX) as agent:
     agent.connect(sys.argv[1])

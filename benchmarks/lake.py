@@ -39,11 +39,11 @@ from kafka import TopicPartition
 from benchmarks._fleet import GROUP, TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._orders import ORDER, orders
 from kctl.testing.topics import create_topic
+from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.base import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake import storage as storage_module
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.wire import JsonObject
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan

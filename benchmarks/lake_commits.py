@@ -36,13 +36,14 @@ from threading import Event
 from time import perf_counter, time
 
 from benchmarks._fleet import progress
+from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
-from kctl_agent.storage.lake.commit_actions import append_actions
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.delta.commit_actions import append_actions
+from kctl_agent.storage.lake.delta.files import DataFile
+from kctl_agent.storage.lake.delta.log import write_entry
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.log import write_entry
-from kctl_agent.wire import JsonObject
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
 
 PARTITIONS = 8
 WORKERS = (1, 2, 5, 10)

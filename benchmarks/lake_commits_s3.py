@@ -36,12 +36,12 @@ from typing import Any
 
 from benchmarks._fleet import progress
 from benchmarks.lake_commits import PARTITIONS, SCHEMA, made
+from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.kinds import open_lake
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, checkpoint_name, entry_name
 from kctl_agent.storage.lake.folder import s3
-from kctl_agent.storage.lake.log import LAST_CHECKPOINT, LOG, checkpoint_name, entry_name
-from kctl_agent.wire import JsonObject
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.object_store_server import ObjectStoreServer
 from tests.unconditional_proxy import UnconditionalProxy
 

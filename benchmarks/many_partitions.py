@@ -38,8 +38,8 @@ from benchmarks._storages import redis_server
 from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Advance, Binding, OffsetStore, StoredOffset
 from kctl_agent.storage.kinds import open_storage
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.kafka_source import Source
 from kctl_agent.worker.settings import WorkerSettings, parse

@@ -20,7 +20,7 @@ from benchmarks._fleet import TOPIC, running_broker
 from benchmarks.master_at_rest import measured
 from kctl.rpc.client import call
 from kctl.testing import topics
-from kctl_agent.messages import Request, Role, reducer_method
+from kctl_agent.rpc.messages import Request, Role, reducer_method
 
 LOAD = 'KCTL_BENCHMARK_LOAD = "1"'
 

@@ -32,13 +32,13 @@ from time import monotonic, perf_counter_ns
 from timeit import Timer
 
 from kctl.rpc.reply import reply_of
-from kctl_agent.commands.base import Command
-from kctl_agent.dispatch import Dispatcher, FaultCounters
-from kctl_agent.messages import Request, Role
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
-from kctl_agent.wire import (
+from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import (
     HEADER_BYTES,
     MAX_REPLY_BYTES,
     MAX_REQUEST_BYTES,

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from kctl.rpc.reply import Reply, reply_of
-from kctl_agent.messages import Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode, json_text
+from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode, json_text
 
 __all__ = ["Caller", "question"]
 

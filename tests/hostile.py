@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kctl_agent.wire import MAX_REQUEST_BYTES
+from kctl_agent.rpc.wire import MAX_REQUEST_BYTES
 
 __all__ = ["attack", "framed"]
 

@@ -24,8 +24,8 @@ from obstore.store import S3Store
 
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl.testing.kafka_broker import free_ports
-from kctl_agent.object_store import Keys, ObjectStore
 from kctl_agent.storage.lake.folder.s3 import S3Folder
+from kctl_agent.storage.object_store import Keys, ObjectStore
 
 __all__ = ["BUCKET", "ObjectStoreServer"]
 

@@ -13,7 +13,7 @@ from kctl.reduce import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject, parse_object
+from kctl_agent.rpc.wire import JsonObject, parse_object
 
 __all__ = ["outcome_of", "parsed", "plain", "raw", "reduced_json", "status_json"]
 

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from kctl_agent.storage.base import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.files import OWN_FOOTER
+from kctl_agent.storage.lake.delta.files import OWN_FOOTER
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = [
     "COLUMNS",

@@ -23,7 +23,7 @@ os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 
 _IMPORT_ALL = """
 import importlib, os, pkgutil, socket, sys
-import kctl, kctl_agent.messages, kctl_agent.wire
+import kctl, kctl_agent.rpc.messages, kctl_agent.rpc.wire
 for module in pkgutil.walk_packages(kctl.__path__, "kctl."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)

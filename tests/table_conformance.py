@@ -18,12 +18,12 @@ from kctl_agent.storage.base import Advance, Binding, Chunk, Put, StoredOffset, 
 from kctl_agent.storage.conformance import Dead, Offsets
 from kctl_agent.storage.conformance.dead import ERROR
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.compaction import Compacted, Compaction
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters.selection import READING
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import Folder
-from kctl_agent.storage.lake.selection import READING
-from kctl_agent.storage.lake.table import LakeTable
+from kctl_agent.storage.lake.maintenance.compaction import Compacted, Compaction
+from kctl_agent.storage.lake.table_storage import TableStorage
 
 __all__ = ["OpenTable", "TableDead", "TableOffsets", "compact", "opened", "write"]
 
@@ -70,7 +70,7 @@ HEADERS = {
     "containsNull": True,
 }
 
-OpenTable = Callable[[], LakeStorage]
+OpenTable = Callable[[], TableStorage]
 
 
 def compact(
@@ -91,7 +91,7 @@ def spark_schema(columns: pa.Schema, **more: Any) -> str:
 DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER, headers=HEADERS)
 
 
-def opened(storage: LakeStorage) -> LakeStorage:
+def opened(storage: TableStorage) -> TableStorage:
     """As a worker does it."""
     storage.prepare()
     storage.fit(spark_schema(ROW))
@@ -126,7 +126,7 @@ def write(folder: Folder, rows: pa.Table) -> None:
     folder.write("part-0.parquet", content.getvalue())
 
 
-def read(storage: LakeStorage) -> pa.Table:
+def read(storage: TableStorage) -> pa.Table:
     """The rows, as others read them."""
     return DeltaTable(storage.folder.uri, storage_options=storage.folder.options).to_pyarrow_table()
 
@@ -137,15 +137,15 @@ class OfTable:
         self._open_table = open_table
 
     @pytest.fixture
-    def storage(self, open_table: OpenTable) -> LakeStorage:
+    def storage(self, open_table: OpenTable) -> TableStorage:
         return open_table()
 
-    def reopened(self, _: LakeStorage) -> LakeStorage:
+    def reopened(self, _: TableStorage) -> TableStorage:
         return self._open_table()
 
 
-class TableOffsets(OfTable, Offsets[LakeStorage]):
-    def plan(self, storage: LakeStorage, chunk: Chunk) -> Callable[[], Put]:
+class TableOffsets(OfTable, Offsets[TableStorage]):
+    def plan(self, storage: TableStorage, chunk: Chunk) -> Callable[[], Put]:
         batch = storage.begin([Advance(*chunk.tp, chunk.version, chunk.start, chunk.end)])
         offsets = [int(each) for each in chunk.columns.offsets]
         new = [each for each in offsets if each >= batch.below[chunk.tp]]
@@ -159,10 +159,10 @@ class TableOffsets(OfTable, Offsets[LakeStorage]):
 
         return commit
 
-    def stored(self, storage: LakeStorage) -> list[int]:
+    def stored(self, storage: TableStorage) -> list[int]:
         return sorted(read(storage)["offset"].to_pylist())
 
-    def test_groups_and_clusters_have_stored_offsets_of_their_own(self, storage: LakeStorage) -> None:
+    def test_groups_and_clusters_have_stored_offsets_of_their_own(self, storage: TableStorage) -> None:
         """Which takes the place of a binding to one group: several may fill a table."""
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         owners = [Binding("payments", "cluster-1"), Binding(GROUP.group, "cluster-2")]
@@ -179,11 +179,11 @@ class TableOffsets(OfTable, Offsets[LakeStorage]):
         assert storage.group_offsets("payments") == [(owners[0], StoredOffset("t", 0, None, 7, 1))]
 
 
-class TableDead(OfTable, Dead[LakeStorage]):
-    def dead_letters(self, storage: LakeStorage) -> DeadLetterTable:
+class TableDead(OfTable, Dead[TableStorage]):
+    def dead_letters(self, storage: TableStorage) -> DeadLetterTable:
         return DeadLetterTable(storage, GROUP.group)
 
-    def kill(self, storage: LakeStorage, count: int, partition: int = 0) -> None:
+    def kill(self, storage: TableStorage, count: int, partition: int = 0) -> None:
         tp, table = ("t", partition), self.dead_letters(storage)
         storage.init_offsets([StoredOffset(*tp, TOPIC_ID, 0)])
         batch = storage.begin([Advance(*tp, 1, 0, count)])
@@ -194,7 +194,7 @@ class TableDead(OfTable, Dead[LakeStorage]):
         batch.folder.make()  # without rows
         batch.commit()
 
-    def again(self, storage: LakeStorage) -> list[tuple[int, bytes | None]]:
+    def again(self, storage: TableStorage) -> list[tuple[int, bytes | None]]:
         """What the next worker makes of them: rows."""
         table = self.dead_letters(self.reopened(storage))
         batch = table.requeues.next()

@@ -3,7 +3,7 @@
 The rules (design, section 5): `run_dir` is a real directory of ours that nobody else can enter; a socket path has at
 most 107 bytes (unix(7): sun_path, with its final NUL); a socket appears under its name only when it is ready; a file
 left behind is removed only when its recorded owner is gone; a peer is known by SO_PEERCRED. Linux only (/proc,
-SO_PEERCRED). Accepting and reading is for `kctl_agent.server`.
+SO_PEERCRED). Accepting and reading is for `kctl_agent.rpc.server`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kctl.config.forms import NAME, Form, Section
 from kctl.config.help import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["json_schema"]
 

@@ -19,10 +19,10 @@ from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl_agent.errors import AgentError
-from kctl_agent.messages import Request, Role, reducer_method
+from kctl_agent.rpc.messages import Request, Role, reducer_method
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = ["GROUP", "DemoFleet", "lay_out"]
 

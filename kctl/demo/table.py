@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient
 
 from kctl.demo.audit import Audit, Place, audit_places
 from kctl_agent.storage.base import Binding
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = ["audit_table", "cluster_of"]
 

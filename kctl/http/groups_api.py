@@ -17,7 +17,7 @@ from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.groups import Group
 from kctl.status import Status
 from kctl_agent.errors import Busy, NotReady
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["GroupsView", "Latest", "reason_not_ready", "router"]
 

@@ -19,7 +19,7 @@ from kctl.http.guard import Guard
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.kafka.groups import Group
 from kctl_agent.errors import NotReady
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["GroupsApp", "GroupsSource"]
 

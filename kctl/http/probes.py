@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from kctl.http.errors import error_response
 from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["ProbeSource", "healthz", "metrics", "readyz"]
 

@@ -13,8 +13,8 @@ from kctl.master.operations import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl_agent.errors import NotReady
-from kctl_agent.messages import Request
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Source"]
 

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from kctl.http.errors import UnsupportedMediaType
 from kctl_agent.errors import BadParams, BadPayload
-from kctl_agent.wire import JsonObject, parse_object
+from kctl_agent.rpc.wire import JsonObject, parse_object
 
 __all__ = ["JsonRoute"]
 

@@ -62,7 +62,7 @@ class Access(NamedTuple):
         from functools import partial
 
         from kctl.kafka.token import read_token
-        from kctl_agent.kafka_security import client_settings
+        from kctl_agent.kafka.security import client_settings
 
         return servers | client_settings(
             self.security_protocol,

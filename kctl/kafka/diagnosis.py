@@ -16,7 +16,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kctl.errors import AuthenticationFailed, BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.access import Access
 from kctl.kafka.reasons import failure, name_of
-from kctl_agent.kafka_errors import without_class_names
+from kctl_agent.kafka.errors import without_class_names
 
 __all__ = ["diagnose"]
 

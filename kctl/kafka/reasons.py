@@ -1,6 +1,6 @@
 """What a client's exception means to `kctl kafka`: our own error with its exit code, and what to do.
 
-The words for it are `kctl_agent.kafka_errors`'.
+The words for it are `kctl_agent.kafka.errors`'.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kctl.errors import (
     TopicMissing,
     WrongProtocol,
 )
-from kctl_agent.kafka_errors import name_of, reason
+from kctl_agent.kafka.errors import name_of, reason
 
 __all__ = ["code_failure", "failure", "name_of", "name_of_code"]
 

@@ -11,7 +11,7 @@ from kctl.rpc.fan_out import AgentPool, fan_out, typed
 from kctl_agent.errors import AgentTimeout
 from kctl_agent.paths import socket_path
 from kctl_agent.replies.ping import PingReply
-from kctl_agent.wire import JsonObject, parse_object
+from kctl_agent.rpc.wire import JsonObject, parse_object
 
 __all__ = ["Agents", "heartbeat"]
 

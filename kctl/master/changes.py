@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Level
 from kctl.status import Status
-from kctl_agent.messages import number_of
 from kctl_agent.replies.workers import Event
+from kctl_agent.rpc.messages import number_of
 
 __all__ = ["Changes"]
 

@@ -18,7 +18,7 @@ from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.secrets import cluster_secret
 from kctl_agent.paths import ENGINE_NAME, socket_path
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "ENGINE_COMMAND",

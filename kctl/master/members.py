@@ -12,9 +12,9 @@ from msgspec import Raw
 from kctl.master.snapshot import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import printable_name
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import printable_name
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Members"]
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from kctl.errors import OperationRefused
 from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.replies.workers import Scope
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Pause", "Pauses"]
 

@@ -38,7 +38,7 @@ from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "BLOCK_SIZE",

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcStats
 from kctl_agent.errors import UnknownMethod
-from kctl_agent.messages import Request
+from kctl_agent.rpc.messages import Request
 
 __all__ = ["Outcome", "RpcCounts", "counted"]
 

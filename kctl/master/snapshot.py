@@ -21,7 +21,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["RPC_BUCKETS_SECONDS", "FleetSnapshot", "Reduced", "RpcStats", "WorkerStatus"]
 

@@ -14,8 +14,8 @@ from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, Sup
 from kctl.master.restart import Cause
 from kctl.master.snapshot import WorkerStatus
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import printable_name
 from kctl_agent.replies.workers import Scope
+from kctl_agent.rpc.messages import printable_name
 
 __all__ = ["Supervisor"]
 

@@ -1,5 +1,6 @@
 """Has the fleet's table (mode `lake`) looked after: when the workers report small files, at a quiet time, and once a
-day anyway. What is done is `kctl_agent.upkeep`'s business, in a child process of the lowest priority.
+day anyway. What is done is the business of `kctl_agent.table_maintenance`, in a child process of the lowest
+priority.
 
 The master does it, not a worker: a worker's memory limit would count it, each worker's end would kill it, and only the
 master knows how far the whole group is behind.
@@ -22,10 +23,10 @@ __all__ = ["UPKEEP_COMMAND", "Schedule", "Upkeep"]
 
 log = logging.getLogger(__name__)
 
-UPKEEP_COMMAND = python_module("kctl_agent.upkeep")
+UPKEEP_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""As `kctl_agent.upkeep` wants of a partition at least."""
+"""As `kctl_agent.table_maintenance` wants of a partition at least."""
 REST_SECONDS = 600.0
 """Between two times at least."""
 REST_FACTOR = 19

@@ -17,9 +17,9 @@ from kctl.master.snapshot import FleetSnapshot, WorkerStatus
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow
 from kctl.status import Status
-from kctl_agent.messages import number_of
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WaitingFor
+from kctl_agent.rpc.messages import number_of
 
 __all__ = ["Verdicts", "judge"]
 

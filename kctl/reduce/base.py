@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
 from kctl.rows.partitions import PartitionRow, ResetPolicy
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "Answer",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.reduce.partition_rows import partition_rows
 from kctl.rows.partitions import PartitionRow
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Partitions", "reduce"]
 

@@ -13,7 +13,7 @@ from kctl.rows.verdict import Verdict
 from kctl_agent.replies.encode import fields_of
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Scope, WorkerReply
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "NOT_GROUP_MEMBERS",

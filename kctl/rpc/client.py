@@ -10,8 +10,8 @@ from pathlib import Path
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted
 from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, BrokenFrame
-from kctl_agent.messages import Request
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, encode
+from kctl_agent.rpc.messages import Request
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, encode
 
 __all__ = ["call"]
 

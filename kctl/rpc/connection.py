@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
-from kctl_agent.wire import MAX_REPLY_BYTES, FrameDecoder
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder
 
 __all__ = ["Connection", "connect"]
 

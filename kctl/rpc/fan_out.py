@@ -17,8 +17,8 @@ from kctl.rpc.connection import Connection, connect
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.reply import Reply
 from kctl_agent.errors import AgentError, AgentTimeout
-from kctl_agent.messages import Request, Role, wire_method
-from kctl_agent.wire import MAX_REQUEST_BYTES, JsonObject, encode
+from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, JsonObject, encode
 
 __all__ = ["AgentPool", "Failed", "FanOut", "fan_out", "typed"]
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kctl_agent.errors import BadPayload
-from kctl_agent.wire import JsonObject, parse_object
+from kctl_agent.rpc.wire import JsonObject, parse_object
 
 __all__ = ["Failure", "Reply", "reply_of"]
 

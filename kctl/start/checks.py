@@ -23,7 +23,6 @@ from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others
 from kctl.secrets import cluster_secret
 from kctl_agent.errors import PathError
-from kctl_agent.messages import number_of
 from kctl_agent.paths import (
     MASTER_NAME,
     ProcessIdentity,
@@ -33,6 +32,7 @@ from kctl_agent.paths import (
     socket_owner,
     socket_path,
 )
+from kctl_agent.rpc.messages import number_of
 
 __all__ = [
     "ABOUT_NAME",

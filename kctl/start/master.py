@@ -23,7 +23,7 @@ from kctl.start.announcement import announced
 from kctl.start.signals import StopSignals
 from kctl.start.wiring import Parts
 from kctl_agent.errors import PathError
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 
 __all__ = ["Master"]
 

@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.spark.session import session
 from kctl_agent.spark.settings import SparkSettings
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.lake_put import LakePut
 from tests.acceptance.lone_spark import lone_session
 from tests.acceptance.marking_transforms import RECORDS, offsets, put

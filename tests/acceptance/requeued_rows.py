@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, when
 
 from kctl_agent.storage.base import Binding, StoredOffset
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.lake_put import COLUMNS, write
 from kctl_agent.worker.query.requeue_put import SCHEMA, RequeuePut
 from tests.acceptance.lone_spark import lone_session

@@ -17,9 +17,9 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.tables import lake, later, places, sent
 

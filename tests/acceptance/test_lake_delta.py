@@ -19,10 +19,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kctl_agent.storage.base import Advance
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.table import TableRefused
-from kctl_agent.storage.lake.vacuum import unused
+from kctl_agent.storage.lake.maintenance.vacuum import unused
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.acceptance.tables import later

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.messages import Request, Role, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

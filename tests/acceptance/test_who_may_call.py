@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.server import AgentServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.conftest import eventually
 from tests.stranger import NOBODY, needs_root, run_as_nobody
@@ -26,8 +26,8 @@ from tests.stranger import NOBODY, needs_root, run_as_nobody
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 _ASK = """
-from kctl_agent.messages import Request, Role
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, encode
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
 with socket.socket(socket.AF_UNIX) as peer:
     peer.settimeout(10)
     peer.connect(sys.argv[1])

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from tests.acceptance.lone_spark import lone_session

@@ -20,7 +20,7 @@ from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.messages import Request, Role, reducer_method, wire_method
+from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.conftest import eventually
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")

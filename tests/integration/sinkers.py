@@ -15,7 +15,7 @@ import pytest
 from kctl.errors import KctlError
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentError
-from kctl_agent.messages import Request, Role, wire_method
+from kctl_agent.rpc.messages import Request, Role, wire_method
 
 HANDLERS = Path(__file__).with_name("sinker_handlers.py")
 

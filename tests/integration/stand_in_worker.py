@@ -23,15 +23,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.commands import COMMANDS, operation_commands, ping_of, with_describe
-from kctl_agent.operations import Inbox, Operation, Outcome, is_paused, scope_of
 from kctl_agent.process import parent_watch
 from kctl_agent.process.stop import Stop
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.workers import Scope, WorkerReply
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.commands import COMMANDS, operation_commands, ping_of, with_describe
+from kctl_agent.rpc.operations import Inbox, Operation, Outcome, is_paused, scope_of
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 
 END = 100
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from kctl_agent.paths import prepare_run_dir
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.server import AgentServer
 from tests.caller import Caller, question
 
 Eventually = Callable[..., Any]
@@ -39,8 +39,8 @@ with Caller(Path(sys.argv[1])) as caller:
 SERVE = """
 import os, resource, signal, sys, warnings
 from pathlib import Path
-from kctl_agent.commands import COMMANDS, Command
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.commands import COMMANDS, Command
+from kctl_agent.rpc.server import AgentServer
 warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads; that is what is tested
 big = Command("big", lambda *_: {"text": "x" * 5_000_000}, "for this test", needs_snapshot=False)
 server = AgentServer(Path(sys.argv[1]), "worker-0", COMMANDS | {"big": big})
@@ -312,11 +312,11 @@ class SlowToClose(socket.socket):
             time.sleep(0.2)
             os.close(fd)
 
-import kctl_agent.server
-class Connection(kctl_agent.server.Connection):
+import kctl_agent.rpc.server
+class Connection(kctl_agent.rpc.server.Connection):
     def __init__(self, accepted, *rest):
         super().__init__(SlowToClose(fileno=accepted.detach()), *rest)
-kctl_agent.server.Connection = Connection
+kctl_agent.rpc.server.Connection = Connection
 """
 
 

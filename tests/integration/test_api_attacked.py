@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from kctl.rpc.client import call
-from kctl_agent.messages import Request, Role, reducer_method, wire_method
-from kctl_agent.wire import MAX_REPLY_BYTES, Decoder, JsonObject
+from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, JsonObject
 from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from kctl import fleets
-from kctl_agent.messages import reply_ok
-from kctl_agent.scripted import Answers, ScriptedAgent, SendsBytes, Stalls, Step
-from kctl_agent.wire import encode
+from kctl_agent.rpc.messages import reply_ok
+from kctl_agent.rpc.scripted import Answers, ScriptedAgent, SendsBytes, Stalls, Step
+from kctl_agent.rpc.wire import encode
 from tests.terminals import Terminal
 
 KCTL = [sys.executable, "-m", "kctl"]

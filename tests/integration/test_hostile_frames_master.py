@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from kctl.rpc.client import call
-from kctl_agent.messages import Request, Role
-from kctl_agent.wire import encode
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.wire import encode
 from tests.hostile import attack
 from tests.meanwhile import Meanwhile
 

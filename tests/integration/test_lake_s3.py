@@ -24,21 +24,21 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
 )
 from kctl_agent.storage.kinds import open_lake
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
-from kctl_agent.storage.lake.files import read_files
+from kctl_agent.storage.lake.dead_letters.numbered_rows import count, numbered
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta.batch_plans import sweep
+from kctl_agent.storage.lake.delta.files import read_files
+from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
-from kctl_agent.storage.lake.log import entry_name
-from kctl_agent.storage.lake.numbered import count, numbered
-from kctl_agent.storage.lake.plans import sweep
-from kctl_agent.storage.lake.vacuum import remove, unused
+from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.table_conformance import DEAD_LETTER_SCHEMA, compact, dead_rows, write
 from tests.unconditional_proxy import UnconditionalProxy
-from tests.unit.storage.lake.test_compaction import while_it_compacts
+from tests.unit.storage.lake.maintenance.test_compaction import while_it_compacts
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 
 DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}

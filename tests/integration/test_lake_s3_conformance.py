@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import s3
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.object_store_server import ObjectStoreServer
 from tests.table_conformance import OpenTable, TableDead, TableOffsets, opened
 

@@ -34,7 +34,7 @@ from kctl.errors import (
 )
 from kctl.master.process import session_members
 from kctl.start.main import run
-from kctl_agent.scripted import ScriptedAgent, Stalls
+from kctl_agent.rpc.scripted import ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.real
 

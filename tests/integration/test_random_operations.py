@@ -28,10 +28,10 @@ from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams, UnknownMethod
-from kctl_agent.messages import Request
 from kctl_agent.paths import socket_path
-from kctl_agent.scripted import Answers, ScriptedAgent
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request
+from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from kctl_agent.rpc.wire import JsonObject
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from kctl.kafka.connection import Connection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.scripted import Answers, ScriptedAgent
+from kctl_agent.rpc.scripted import Answers, ScriptedAgent
 from tests.browser import browser, require_browser
 
 pytestmark = pytest.mark.real

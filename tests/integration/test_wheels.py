@@ -20,8 +20,8 @@ for module in sys.argv[1:]:
     importlib.import_module(module)
 import kctl_agent
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 with AgentServer(Path("run"), "guest") as agent:
     agent.publish(Snapshot(time.monotonic(), WorkerReply.starting("guest", "worker")))
     assert Path("run/guest.sock").is_socket()

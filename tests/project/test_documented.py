@@ -19,8 +19,8 @@ from kctl.config.reference import reference
 from kctl.errors import KctlError
 from kctl.exporter.compatible import COMPATIBLE
 from kctl.master.reduction import COMMANDS
-from kctl_agent.commands import COMMANDS as OF_AGENTS
 from kctl_agent.errors import AgentError
+from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
 from tests.replies import reduced_json
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from kctl.master.control.server import Limits
-from kctl_agent.messages import MAX_ID_LENGTH
-from kctl_agent.server import AgentServer
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode
+from kctl_agent.rpc.messages import MAX_ID_LENGTH
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 

@@ -23,10 +23,10 @@ from typing import Any, Final, Self
 from kctl_agent.attached.brokers import EndOffsets, last_progress, servers_of
 from kctl_agent.attached.queries import Queries
 from kctl_agent.attached.shadow import ShadowGroup
-from kctl_agent.commands import COMMANDS, with_describe
-from kctl_agent.commands.stack_dump import STACK_DUMP
-from kctl_agent.kafka_errors import describe, is_of_kafka
-from kctl_agent.server import AgentServer
+from kctl_agent.kafka.errors import describe, is_of_kafka
+from kctl_agent.rpc.commands import COMMANDS, with_describe
+from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.callbacks import authenticate
 
 __all__ = ["Attached"]

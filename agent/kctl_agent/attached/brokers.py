@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from kctl_agent.attached.partition_offsets import answered_offsets
-from kctl_agent.kafka_clients import opened
+from kctl_agent.kafka.clients import opened
 
 __all__ = ["EndOffsets", "last_progress", "servers_of"]
 

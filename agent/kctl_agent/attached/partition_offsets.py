@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.kafka_errors import reason
+from kctl_agent.kafka.errors import reason
 from kctl_agent.process import deadline
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.partitions import PartitionReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.snapshot import Snapshot
 
 __all__ = ["Queries", "offsets_of", "sources_of"]
 

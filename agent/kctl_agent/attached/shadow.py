@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kctl_agent.kafka_clients import forget_coordinators, opened
+from kctl_agent.kafka.clients import forget_coordinators, opened
 
 __all__ = ["ShadowGroup"]
 

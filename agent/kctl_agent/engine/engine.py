@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kctl_agent.engine.guests import Guests
 from kctl_agent.engine.settings import EngineSettings
 from kctl_agent.engine.stats import EngineProcessStats
-from kctl_agent.operations import Inbox, Operation, Outcome, outcome_of
 from kctl_agent.paths import ProcessIdentity
+from kctl_agent.rpc.operations import Inbox, Operation, Outcome, outcome_of
 from kctl_agent.spark.session import session
 
 if TYPE_CHECKING:

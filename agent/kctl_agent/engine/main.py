@@ -12,18 +12,18 @@ import logging
 import os
 import threading
 
-from kctl_agent.commands import COMMANDS, Command, Param, ping_of
-from kctl_agent.commands.log_level import LOG_LEVEL
-from kctl_agent.commands.operations import OPERATION_ID, accepting, outcome_command
-from kctl_agent.commands.stack_dump import STACK_DUMP
 from kctl_agent.engine.engine import Engine
 from kctl_agent.engine.settings import EngineSettings, parse
 from kctl_agent.engine.stats import EngineProcessStats
-from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import begin, log_trace
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.commands import COMMANDS, Command, Param, ping_of
+from kctl_agent.rpc.commands.log_level import LOG_LEVEL
+from kctl_agent.rpc.commands.operations import OPERATION_ID, accepting, outcome_command
+from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kctl_agent.operations import Inbox
 from kctl_agent.process.stats import ProcessStats
 from kctl_agent.replies.workers import EngineStats
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 
 __all__ = ["EngineProcessStats"]
 

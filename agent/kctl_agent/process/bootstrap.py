@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kctl_agent.commands import Command, with_describe
 from kctl_agent.errors import AgentError, BadParams
-from kctl_agent.object_store import StoreMisconfigured
-from kctl_agent.operations import Inbox
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.replies.workers import Scope
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.commands import Command, with_describe
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.storage.object_store import StoreMisconfigured
 
 __all__ = [
     "EX_CONFIG",

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final, TypeVar
 
-from kctl_agent.kafka_errors import is_of_kafka
+from kctl_agent.kafka.errors import is_of_kafka
 from kctl_agent.process.stats import ProcessStats
 from kctl_agent.process.stop import Stop
 from kctl_agent.replies.workers import Outside

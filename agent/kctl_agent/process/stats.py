@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 from kctl_agent.errors import StorageError
-from kctl_agent.operations import Inbox
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.workers import CommitStats, Event, Outside, WorkerReply
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.room import TableCounts, TableStats, why_full
 

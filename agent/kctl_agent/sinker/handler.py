@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.message import Message
-from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.sinker.failures import HandlerError
 from kctl_agent.sinker.in_flight import Ack
 

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kctl_agent.commands import COMMANDS, Command, operation_commands
-from kctl_agent.operations import Inbox
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import Stop
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.commands import COMMANDS, Command, operation_commands
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import InFlightClaim, Part

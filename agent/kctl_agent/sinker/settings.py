@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.operations import scope_of
 from kctl_agent.process.bootstrap import fitting
 from kctl_agent.replies.workers import Scope
+from kctl_agent.rpc.operations import scope_of
 
 __all__ = ["SinkerSettings", "parse"]
 

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from kctl_agent.errors import StorageError
-from kctl_agent.messages import number_of
-from kctl_agent.operations import Inbox, Outcome, outcome_of
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import Stop
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, described

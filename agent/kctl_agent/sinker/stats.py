@@ -6,11 +6,11 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass, replace
 
-from kctl_agent.operations import Inbox
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.workers import Event, SinkerStats
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Call", "SinkerProcessStats"]

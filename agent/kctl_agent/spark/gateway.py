@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.client import ask
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
+from kctl_agent.rpc.client import ask
 from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.own_gateway import connected
 from kctl_agent.spark.own_jvm import talk_to_no_other

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.object_store import ObjectStore
+from kctl_agent.storage.object_store import ObjectStore
 
 __all__ = ["SparkSettings"]
 

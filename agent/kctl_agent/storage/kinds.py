@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import Storage
-    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = ["KINDS", "MODES", "Kind", "open_lake", "open_storage"]
 
@@ -74,8 +74,8 @@ def open_lake(settings: Settings) -> LakeStorage:
         TableRefused: a kind of table that cannot be there.
     """
     _need_packages(settings["uri"])
-    from kctl_agent.storage.lake import LakeStorage
     from kctl_agent.storage.lake.folder import folder_of
+    from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.room import Limits
 
     return LakeStorage(

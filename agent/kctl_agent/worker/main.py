@@ -13,19 +13,19 @@ import logging
 
 from kafka.errors import KafkaError
 
-from kctl_agent.commands import COMMANDS, Command, operation_commands, ping_of
-from kctl_agent.kafka_errors import describe
-from kctl_agent.operations import Inbox
+from kctl_agent.kafka.errors import describe
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.commands import COMMANDS, Command, operation_commands, ping_of
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
-from kctl_agent.storage.lake.table import TableRefused
+from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import Fenced
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats

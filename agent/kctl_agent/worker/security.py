@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.kafka_security import client_settings, is_authenticated, is_encrypted
+from kctl_agent.kafka.security import client_settings, is_authenticated, is_encrypted
 from kctl_agent.secrecy import read_private
 
 __all__ = ["Security"]

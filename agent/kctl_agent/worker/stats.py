@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-from kctl_agent.operations import Inbox, is_paused
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition as Assigned
 from kctl_agent.replies.workers import Event, UnreadPartition
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.operations import Inbox, is_paused
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView

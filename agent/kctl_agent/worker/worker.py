@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from kctl_agent.kafka_errors import describe
-from kctl_agent.operations import Inbox
+from kctl_agent.kafka.errors import describe
 from kctl_agent.process.outages import until_it_works
 from kctl_agent.process.stop import Stop
 from kctl_agent.process.tracebacks import first_line
+from kctl_agent.rpc.operations import Inbox
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.lifecycle.events import State
 from kctl_agent.worker.lifecycle.query_groups import Group

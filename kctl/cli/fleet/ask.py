@@ -12,8 +12,8 @@ from kctl.rpc.client import call
 from kctl.rpc.decode import answered
 from kctl.rpc.reply import Reply
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import Request, Role
 from kctl_agent.paths import MASTER_NAME, socket_path
+from kctl_agent.rpc.messages import Request, Role
 
 if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict

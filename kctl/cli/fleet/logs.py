@@ -20,7 +20,7 @@ from kctl.fleets import Fleet, find
 from kctl.rows.workers import Statuses
 from kctl.rpc.decode import answered
 from kctl_agent.errors import AgentError
-from kctl_agent.messages import wire_method
+from kctl_agent.rpc.messages import wire_method
 
 __all__ = ["register"]
 

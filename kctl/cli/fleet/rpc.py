@@ -18,7 +18,7 @@ from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import clean
 from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
-from kctl_agent.messages import reducer_method
+from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply

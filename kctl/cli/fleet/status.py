@@ -19,7 +19,7 @@ from kctl.cli.table import cell, clean
 from kctl.cli.times import duration, moment
 from kctl.errors import NotWell, UsageError
 from kctl.rpc.decode import answered
-from kctl_agent.messages import number_of, wire_method
+from kctl_agent.rpc.messages import number_of, wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagGlance

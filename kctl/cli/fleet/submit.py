@@ -18,7 +18,7 @@ from kctl.cli.table import clean
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fleets import Fleet, find
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
-from kctl_agent.messages import reducer_method, wire_method
+from kctl_agent.rpc.messages import reducer_method, wire_method
 
 __all__ = [
     "DeadlineOption",

@@ -30,8 +30,8 @@ from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, Workers
 from kctl.rpc.decode import answered
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
-from kctl_agent.messages import reducer_method
 from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -12,7 +12,7 @@ from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.storage.opened import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
 from kctl.errors import UsageError
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Selection

@@ -17,7 +17,7 @@ from kctl.fleets import find
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.base import DeadLetterStore, Storage
-    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.storage import LakeStorage
 
 __all__ = ["load_fleet", "opened", "opened_dead_letters", "opened_lake", "opened_table"]
 
@@ -76,7 +76,7 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
         with opened(config) as storage:
             yield storage
         return
-    from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+    from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     with opened_lake(config) as lake:
         yield DeadLetterTable(lake, config.kafka.group)

@@ -10,12 +10,12 @@ import typer
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
 from kctl.cli.storage.opened import load_fleet, opened_table
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl_agent.storage.lake import LakeStorage
-    from kctl_agent.storage.lake.compaction import Group
+    from kctl_agent.storage.lake.maintenance.compaction import Group
+    from kctl_agent.storage.lake.table_storage import TableStorage
 
 __all__ = ["optimize"]
 
@@ -40,9 +40,9 @@ def optimize(
             typer.echo(f"{'dead letters: ' if number else ''}{_optimized(fleet, table, dry_run=dry_run)}")
 
 
-def _optimized(fleet: Config, lake: LakeStorage, *, dry_run: bool) -> str:
+def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:
     """What was done, or would be."""
-    from kctl_agent.storage.lake.compaction import Compaction
+    from kctl_agent.storage.lake.maintenance.compaction import Compaction
 
     compaction = Compaction(lake.table)
     small = compaction.small_files(lake.target_file_bytes)

@@ -19,7 +19,7 @@ from kctl.cli.storage.selection import (
     selection_of,
 )
 from kctl.errors import UsageError
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -70,7 +70,7 @@ def requeue(
 
 
 def _cancelled(fleet: Config) -> str:
-    from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+    from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     if not fleet.storage.kind.is_table:
         raise UsageError(

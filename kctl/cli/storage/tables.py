@@ -14,7 +14,7 @@ from kctl.cli.times import duration, moment
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
-    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.room import TableStats
 
 __all__ = [
@@ -87,7 +87,7 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
     """Of a table, in which nothing waits: what it holds, and how far each partition of the group is stored. Raises
     StorageUnusable."""
-    from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+    from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
     return {

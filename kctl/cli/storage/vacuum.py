@@ -10,11 +10,11 @@ from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.storage.opened import load_fleet, opened_table
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl_agent.storage.lake import LakeStorage
+    from kctl_agent.storage.lake.table_storage import TableStorage
 
 __all__ = ["vacuum"]
 
@@ -46,9 +46,9 @@ def vacuum(
             typer.echo(f"{of}{_vacuumed(fleet, table, retention_hours, dry_run=dry_run, yes=yes)}")
 
 
-def _vacuumed(fleet: Config, lake: LakeStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
+def _vacuumed(fleet: Config, lake: TableStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
     """What was done, or would be."""
-    from kctl_agent.storage.lake.vacuum import remove, unused
+    from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
     from kctl_agent.storage.room import readable
 
     found = unused(lake.table, retention_hours)

@@ -13,7 +13,7 @@ from kctl.reduce.offset_checker import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "COMMANDS",

@@ -14,7 +14,7 @@ from kctl.http.source import Source
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.errors import NotReady
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Api", "api_of"]
 

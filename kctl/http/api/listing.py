@@ -12,7 +12,7 @@ from kctl.http.api.filters import chosen
 from kctl.http.api.paging import page
 from kctl.http.api.parameters import ListParams
 from kctl.master.snapshot import FleetSnapshot
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Read", "listed"]
 

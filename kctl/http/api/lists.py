@@ -14,7 +14,7 @@ from kctl.http.api.parameters import AfterName, AfterNode, AfterPartition, IfNon
 from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["brokers", "members", "storage", "topics", "workers"]
 

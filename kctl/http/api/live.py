@@ -7,7 +7,7 @@ from typing import Any
 from kctl.http.source import Source
 from kctl.master.snapshot import Reduced
 from kctl_agent.errors import Busy
-from kctl_agent.messages import Request, Role, reducer_method
+from kctl_agent.rpc.messages import Request, Role, reducer_method
 
 __all__ = ["Live"]
 

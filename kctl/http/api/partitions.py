@@ -17,7 +17,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import kafka_lag
 from kctl.status import Status
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["lag", "offsets"]
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import Request, reducer_method, reply_ok, wire_method
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request, reducer_method, reply_ok, wire_method
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Router"]
 

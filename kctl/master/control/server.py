@@ -27,9 +27,9 @@ from kctl_agent.errors import (
     PathError,
     WireError,
 )
-from kctl_agent.messages import Request, readable_id, reply_error
 from kctl_agent.paths import MASTER_NAME, BoundSocket, bind_socket, is_permitted, peer_credentials
-from kctl_agent.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
+from kctl_agent.rpc.messages import Request, readable_id, reply_error
+from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
 __all__ = ["ControlServer", "Limits"]
 

@@ -23,9 +23,9 @@ from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
-from kctl_agent.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.replies.encode import encoded
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Service"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import is_plain_number, printable_name
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import is_plain_number, printable_name
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "Caller",

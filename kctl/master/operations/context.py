@@ -26,7 +26,7 @@ from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import BadParams
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Context", "ended", "file_changed", "goes_on", "settled", "together"]
 

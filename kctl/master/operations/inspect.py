@@ -11,8 +11,8 @@ from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.process import session_members
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import number_of
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["log_level", "stack"]
 

@@ -24,8 +24,8 @@ from kctl.master.operations.base import (
     contradiction,
 )
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
-from kctl_agent.messages import printable_name
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import printable_name
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["OperationLog"]
 

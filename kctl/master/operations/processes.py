@@ -15,8 +15,8 @@ from kctl.master.process_supervisor import ProcessSupervisor
 from kctl.master.restart import State
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import PathError
-from kctl_agent.messages import number_of
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["ENGINE_RESTARTS", "drain", "restart", "restarted_by_all", "scale", "scaled", "start", "stop"]
 

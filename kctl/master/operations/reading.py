@@ -13,9 +13,9 @@ from kctl.master.operations.context import Context, ended, together
 from kctl.master.pauses import Pause
 from kctl.rpc.fan_out import typed
 from kctl_agent.errors import BadParams
-from kctl_agent.messages import number_of, printable_name
 from kctl_agent.replies.partitions import PartitionsReply
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import number_of, printable_name
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["check_read", "pause", "resume", "scope", "seek"]
 

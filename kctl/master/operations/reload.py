@@ -15,7 +15,7 @@ from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.processes import ENGINE_RESTARTS, restarted_by_all, scaled
 from kctl.master.restart import State
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["reload"]
 

@@ -13,7 +13,7 @@ from kctl.master.operations.inspect import log_level, stack
 from kctl.master.operations.processes import drain, restart, scale, start, stop
 from kctl.master.operations.reading import check_read, pause, resume, scope, seek
 from kctl.master.operations.reload import reload
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["operation_types"]
 

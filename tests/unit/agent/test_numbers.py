@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.commands import Param
-from kctl_agent.commands.base import Command, check_params
 from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
-from kctl_agent.messages import Request, is_plain_number
-from kctl_agent.operations import scope_of
-from kctl_agent.wire import Decoder, parse_object
+from kctl_agent.rpc.commands import Param
+from kctl_agent.rpc.commands.base import Command, check_params
+from kctl_agent.rpc.messages import Request, is_plain_number
+from kctl_agent.rpc.operations import scope_of
+from kctl_agent.rpc.wire import Decoder, parse_object
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.seek import plan
 

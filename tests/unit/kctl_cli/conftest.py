@@ -12,9 +12,9 @@ import pytest
 
 from kctl import fleets
 from kctl.cli.entry import run
-from kctl_agent.messages import reply_ok
-from kctl_agent.scripted import ScriptedAgent, SendsBytes, Step
-from kctl_agent.wire import JsonObject, encode
+from kctl_agent.rpc.messages import reply_ok
+from kctl_agent.rpc.scripted import ScriptedAgent, SendsBytes, Step
+from kctl_agent.rpc.wire import JsonObject, encode
 
 
 @dataclass(frozen=True)

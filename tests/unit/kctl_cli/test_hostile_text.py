@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kctl.cli.fleet.tables import TABLES
-from kctl_agent.scripted import Answers
+from kctl_agent.rpc.scripted import Answers
 from tests.replies import status_json
 
 if TYPE_CHECKING:

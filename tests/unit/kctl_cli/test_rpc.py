@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from kctl_agent.errors import BadParams, NotPermitted
-from kctl_agent.messages import Role, reply_ok
-from kctl_agent.scripted import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
-from kctl_agent.wire import encode
+from kctl_agent.rpc.messages import Role, reply_ok
+from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
+from kctl_agent.rpc.wire import encode
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master

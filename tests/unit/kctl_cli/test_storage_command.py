@@ -16,8 +16,8 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
-from tests.unit.storage.lake.test_dead_letters import written
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from tests.unit.storage.lake.dead_letters.test_table import written
 from tests.unit.storage.lake.test_storage import begun, opened
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.errors import CommandFailed
-from kctl_agent.messages import Request
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
+from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio

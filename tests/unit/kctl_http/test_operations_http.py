@@ -13,7 +13,7 @@ import pytest
 from kctl.http import Access
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Param, Report
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from kctl.http import Access, create_app
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Report
 from kctl.master.snapshot import Reduced
-from kctl_agent.messages import Request
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request
+from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, healthy, source_of
 
 

@@ -15,7 +15,7 @@ from kctl.config.storage import table_folders
 from kctl.errors import RunDirUnusable
 from kctl.start.checks import check_code, check_folders, make_folders
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.storage import dead_letter_folder
+from kctl_agent.storage.lake.storage import LakeStorage
 
 TOML = """
 [kafka]
@@ -177,7 +177,7 @@ def test_the_folder_of_dead_letters_is_the_one_that_is_checked(tmp_path: Path) -
     (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
     checked = [folder for _, folder in table_folders(load(tmp_path / "kctl.toml", {}))]
 
-    assert dead_letter_folder(LocalFolder(tmp_path / "lake" / "or ders")).local in checked
+    assert LakeStorage(LocalFolder(tmp_path / "lake" / "or ders")).beside().folder.local in checked
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")

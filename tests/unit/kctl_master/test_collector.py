@@ -22,10 +22,10 @@ from kctl.master.restart import RestartPolicy
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
-from kctl_agent.messages import Request
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
-from kctl_agent.scripted import Answers, ScriptedAgent
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request
+from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from kctl_agent.rpc.wire import JsonObject
 from tests.unit.kctl_master.test_members import NoBrokers
 
 pytestmark = pytest.mark.anyio

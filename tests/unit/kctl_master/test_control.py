@@ -16,8 +16,8 @@ from kctl.master.control.server import ControlServer, Limits
 from kctl.master.operations import base
 from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import BadParams, PathError
-from kctl_agent.messages import Request, Role, reply_ok
-from kctl_agent.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode, json_text
+from kctl_agent.rpc.messages import Request, Role, reply_ok
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode, json_text
 
 pytestmark = pytest.mark.anyio
 

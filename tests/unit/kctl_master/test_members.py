@@ -30,9 +30,9 @@ from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rows.verdict import Level, Verdict
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
-from kctl_agent.messages import Request, Role
-from kctl_agent.scripted import Answers, BreaksFrame, ScriptedAgent, Stalls
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.scripted import Answers, BreaksFrame, ScriptedAgent, Stalls
+from kctl_agent.rpc.wire import JsonObject
 from tests.guest import guest
 from tests.replies import outcome_of
 

@@ -15,7 +15,7 @@ from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationU
 from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Report
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams, UnknownMethod
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 
 pytestmark = pytest.mark.anyio
 

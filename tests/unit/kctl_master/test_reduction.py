@@ -12,15 +12,15 @@ import pytest
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.status import Assessor, Owner, Rules
-from kctl_agent.commands import COMMANDS as OF_AGENTS
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.snapshot import Snapshot
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import JsonObject
 from tests.replies import outcome_of, parsed
 
 FRESH = Freshness(0.0, 0.0, 2.0, None)

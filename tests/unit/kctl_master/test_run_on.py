@@ -17,11 +17,11 @@ from kctl.master.operations import context as module
 from kctl.master.operations.base import Report
 from kctl.master.operations.context import Context
 from kctl.rpc.fan_out import AgentPool
-from kctl_agent.commands import operation_commands
-from kctl_agent.operations import Inbox, Operation, Outcome
-from kctl_agent.scripted import Answers, ScriptedAgent, Stalls
-from kctl_agent.server import AgentServer
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.commands import operation_commands
+from kctl_agent.rpc.operations import Inbox, Operation, Outcome
+from kctl_agent.rpc.scripted import Answers, ScriptedAgent, Stalls
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.wire import JsonObject
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from kctl.master.supervised import with_supervisor
 from kctl.reduce import Answer, BrokerSnapshot
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 from tests.replies import parsed
 
 STATUS = WorkerStatus("worker-0", "worker", "running", "starting", 1, 0.5, {}, None, None, "worker-0.log")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kctl.reduce import Answer, BrokerSnapshot, PartitionRow, ResetPolicy
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 from tests.replies import reduced_json
 
 kafka_lag = partial(reduced_json, "kafka_lag")

@@ -18,7 +18,7 @@ from kctl.rpc.decode import answered
 from kctl_agent.replies.describe import Method, MethodsReply, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Scope
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 from tests.replies import outcome_of, raw
 from tests.unit.kctl_master.test_reduction import reply_of
 

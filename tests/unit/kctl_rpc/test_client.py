@@ -14,8 +14,8 @@ import pytest
 from kctl.errors import NobodyListening, NoMaster, NoSocketFile, SocketNotPermitted
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, NotReady, WireError
-from kctl_agent.messages import Request, Role
-from kctl_agent.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
 
 QUESTION = Request(id="1", role=Role.EXTERNAL, rpc="kafka_lag", method="onKafkaLag", params={"worker": "worker-0"})
 
@@ -66,7 +66,7 @@ def test_a_socket_in_a_folder_of_another_user_is_not_permitted(short_dir: Path) 
     os.chmod(short_dir, 0o700)
     ask_as_nobody = (
         "import os, sys; from pathlib import Path; from kctl.rpc.client import call; from kctl.errors import *;"
-        "from kctl_agent.messages import *; os.setuid(65534)\n"
+        "from kctl_agent.rpc.messages import *; os.setuid(65534)\n"
         "try: call(Path(sys.argv[1]), Request(Role.EXTERNAL, 'ping', 'getPing'), 1.0)\n"
         "except SocketNotPermitted as error: print(error)"
     )

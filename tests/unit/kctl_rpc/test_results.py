@@ -13,14 +13,14 @@ from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed
-from kctl_agent.commands import COMMANDS as AGENTS
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.encode import aged, encoded
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Event, Scope, SinkerStats, UnreadPartition, WorkerReply
-from kctl_agent.snapshot import Snapshot
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.commands import COMMANDS as AGENTS
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import JsonObject
 from tests.replies import outcome_of, parsed, raw
 from tests.unit.kctl_master.test_reduction import NOBODY, reply_of
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.operations import Inbox
 from kctl_agent.process.stop import Stop
 from kctl_agent.replies.workers import Scope
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
 from kctl_agent.sinker.in_flight import RETURNED_FALSE, Part

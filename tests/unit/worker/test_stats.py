@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.operations import Inbox
 from kctl_agent.process import stats as process_stats
-from kctl_agent.server import AgentServer
-from kctl_agent.snapshot import Snapshot
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Advance, StoredOffset
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import stats as module

@@ -18,8 +18,8 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
-from kctl_agent.kafka_clients import opened
-from kctl_agent.kafka_errors import reason
+from kctl_agent.kafka.clients import opened
+from kctl_agent.kafka.errors import reason
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
 from kctl_agent.worker.consumer_group.commit_errors import Commit, keep_partition_errors, refusal

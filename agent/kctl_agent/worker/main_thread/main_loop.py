@@ -16,16 +16,16 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.kafka_errors import describe
-from kctl_agent.operations import Inbox, is_paused
+from kctl_agent.kafka.errors import describe
 from kctl_agent.process import deadline
 from kctl_agent.process.outages import disk_error
 from kctl_agent.process.troubles import GRACE_SECONDS
 from kctl_agent.replies.workers import Outside
+from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.lake import LakeStorage, dead_letter_folder
-from kctl_agent.storage.lake.requeue import PutBack
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle import events
@@ -163,7 +163,7 @@ class MainLoop:
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
 
-        return Requeuing(dead_letter_folder(storage.folder), begin, self._stats)
+        return Requeuing(storage.beside().folder, begin, self._stats)
 
     def _poll(self) -> None:
         try:

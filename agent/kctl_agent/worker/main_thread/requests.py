@@ -10,7 +10,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
-from kctl_agent.operations import Inbox, Operation, Outcome, is_paused, outcome_of
+from kctl_agent.rpc.operations import Inbox, Operation, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import Lost, Membership
 from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueTaken
+from kctl_agent.storage.lake.delta.log import LOG
 from kctl_agent.storage.lake.folder import Folder
-from kctl_agent.storage.lake.log import LOG
-from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
 from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS
 from kctl_agent.worker.query.batch_failure import failure
 from kctl_agent.worker.stats import WorkerStats

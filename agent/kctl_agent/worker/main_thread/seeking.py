@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.kafka_errors import reason
+from kctl_agent.kafka.errors import reason
 from kctl_agent.storage.base import OffsetStore, StorageError, StoredOffset
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership

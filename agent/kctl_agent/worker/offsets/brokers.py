@@ -27,8 +27,8 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.attached.partition_offsets import QUESTION_SECONDS, answered_offsets
-from kctl_agent.kafka_clients import forget_coordinators, opened
-from kctl_agent.kafka_errors import describe, name_of, reason
+from kctl_agent.kafka.clients import forget_coordinators, opened
+from kctl_agent.kafka.errors import describe, name_of, reason
 from kctl_agent.process import deadline
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.replies.metadata import BrokerMetadata, PartitionMetadata

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kctl_agent.errors import BadParams
-from kctl_agent.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.worker.offsets.positions import Found
 
 __all__ = ["Plan", "plan"]

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO
 
-from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Advance, StorageUnusable, TopicPartition
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable, EarlierTry
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
+from kctl_agent.storage.lake.delta.files import DataFile
+from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import Folder
-from kctl_agent.storage.lake.table import TableRefused
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.counted_rows import CountedRows
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking

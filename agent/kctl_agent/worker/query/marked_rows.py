@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.messages import number_of
 from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import StorageError
-from kctl_agent.storage.lake.numbered import NUMBER, TRIES
-from kctl_agent.storage.lake.selection import READING
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
+from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.worker.query.counted_rows import observed
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from kctl_agent.spark.conf import STOP_SECONDS
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.storage.lake import LakeStorage
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.batch_failure import Failure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
 from kctl_agent.worker.query.block_put import BlockPut

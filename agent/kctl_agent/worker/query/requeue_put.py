@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Binding, StorageUnusable
-from kctl_agent.storage.lake import LakeStorage
-from kctl_agent.storage.lake.dead_letters import DeadLetterTable
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueBatch, Requeues
+from kctl_agent.storage.lake.dead_letters.selection import READING
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
-from kctl_agent.storage.lake.numbered import NUMBER, TRIES
-from kctl_agent.storage.lake.requeue import PutBack, RequeueBatch, Requeues
-from kctl_agent.storage.lake.selection import READING
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.room import why_full
 from kctl_agent.worker.query.lake_put import LakePut, write
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.messages import number_of
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.worker.query.batch_failure import failure
 
 __all__ = ["stop_queries"]

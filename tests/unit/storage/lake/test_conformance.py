@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from tests.table_conformance import OpenTable, TableDead, TableOffsets, opened
 
 

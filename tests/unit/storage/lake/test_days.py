@@ -11,9 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, StoredOffset
-from kctl_agent.storage.lake import LakeBatch, LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused
-from kctl_agent.upkeep import looked_after
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.table_maintenance import looked_after
 from tests.unit.storage.lake.test_storage import GROUP, TOPIC_ID, TP, at, schema
 
 

@@ -22,15 +22,17 @@ from kctl_agent.storage.base import (
     StoredOffset,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.lake import LakeBatch, LakeStorage, table
-from kctl_agent.storage.lake.commit_actions import append_actions
-from kctl_agent.storage.lake.files import DataFile
+from kctl_agent.storage.lake.delta import table
+from kctl_agent.storage.lake.delta.batch_plans import sweep
+from kctl_agent.storage.lake.delta.commit_actions import append_actions
+from kctl_agent.storage.lake.delta.files import DataFile
+from kctl_agent.storage.lake.delta.log import actions, write_entry
+from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.folder.local import sync_file
-from kctl_agent.storage.lake.log import actions, write_entry
-from kctl_agent.storage.lake.plans import sweep
-from kctl_agent.storage.lake.table import TableRefused
-from kctl_agent.upkeep import VACUUMED, looked_after
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.table_maintenance import VACUUMED, looked_after
 from tests.table_conformance import write
 
 GROUP = Binding("payments/eu", "cluster-1")

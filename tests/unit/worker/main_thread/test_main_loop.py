@@ -15,14 +15,13 @@ from kafka import TopicPartition
 
 from kctl.testing.scripted_broker import Answers as Response
 from kctl.testing.scripted_broker import ScriptedBroker
-from kctl_agent.operations import Inbox, Operation
 from kctl_agent.replies.workers import Scope
-from kctl_agent.server import AgentServer
+from kctl_agent.rpc.operations import Inbox, Operation
+from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore, StorageError
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.lake import dead_letter_folder
-from kctl_agent.storage.lake.requeue import PutBack
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Fenced, Membership
 from kctl_agent.worker.lifecycle import query_groups
 from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
@@ -336,7 +335,7 @@ def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_p
     monkeypatch.setattr(worker.stats, "why_full", {1.0: "1000 dead letters", 0.8: "1000 dead letters"}.get)
     worker.until(lambda: worker.stats.state == "throttled")
 
-    log = Path(dead_letter_folder(lake.folder).uri, "_delta_log")
+    log = Path(lake.beside().folder.uri, "_delta_log")
     log.mkdir(parents=True)
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events() == ["throttled", "requeued"])
@@ -351,7 +350,7 @@ def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_par
     turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = opened(tmp_path / "orders")
-    Path(dead_letter_folder(lake.folder).uri, "_delta_log").mkdir(parents=True)
+    Path(lake.beside().folder.uri, "_delta_log").mkdir(parents=True)
     others = EVERYTHING - {ORDERS_0}
     monkeypatch.setattr(Membership, "partitions", property(lambda _: others))
     worker = turning(lake)

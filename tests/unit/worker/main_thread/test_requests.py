@@ -13,8 +13,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.errors import BadParams
-from kctl_agent.operations import Inbox, Operation
 from kctl_agent.replies.workers import Scope
+from kctl_agent.rpc.operations import Inbox, Operation
 from kctl_agent.worker.lifecycle.events import (
     Action,
     Commit,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueTaken
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.requeue import PutBack, RequeueTaken
 from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, RECHECK_SECONDS, Requeuing
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 

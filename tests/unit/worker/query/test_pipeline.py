@@ -14,8 +14,8 @@ from kafka import TopicPartition
 
 from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import next_offset, stored
-from kctl_agent.storage.lake import LakeStorage
 from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.kafka_source import Source

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
-from kctl_agent.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Store

@@ -1,0 +1,35 @@
+"""`describe`: every method an agent serves, with its parameters, deadline and whether it changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl_agent.replies.describe import Method, MethodsReply
+from kctl_agent.replies.encode import encoded
+from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = ["with_describe"]
+
+
+def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
+    """The table plus a `describe` that lists exactly this table, itself included."""
+    table = dict(commands)
+
+    def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
+        document: JsonObject = encoded(MethodsReply(tuple(_described(each) for _, each in sorted(table.items()))))
+        return document
+
+    table["describe"] = Command(
+        "describe",
+        answer,
+        "every method with its parameters, deadline and effect",
+        deadline_ms=1000,
+        needs_snapshot=False,
+    )
+    return table
+
+
+def _described(command: Command) -> Method:
+    return Method(command.method, command.name, command.summary, command.params, command.deadline_ms, command.changes)

@@ -1,0 +1,65 @@
+"""`ping`: the proof that an agent is there. A connect that succeeds proves nothing; this answer does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import JsonObject
+from kctl_agent.version import __version__
+
+__all__ = ["PING", "answer", "ping_of"]
+
+
+_OLD_SECONDS = 15.0
+"""Ends of the log older than this are too old for the lag of now."""
+
+
+def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
+    """Which process answers; `taken_at` is the last turn of its main thread."""
+    worker = snapshot.worker
+    document: JsonObject = encoded(
+        PingReply(
+            os.getpid(),
+            worker.name,
+            __version__,
+            worker.state,
+            worker.batches_total,
+            _lag(snapshot, now),
+            snapshot.progress,
+            None if taken_at is None else max(now - taken_at, 0.0),
+            worker.waiting_for,
+        )
+    )
+    return document
+
+
+def _lag(snapshot: Snapshot, now: float) -> int | None:
+    total, oldest = 0, _OLD_SECONDS - (now - snapshot.published_at)
+    for row in snapshot.partitions:
+        if (row.topic, row.partition) in snapshot.not_read:
+            continue
+        if row.age_seconds is None or row.age_seconds > oldest or row.lag is None:
+            return None
+        total += row.lag
+    return total if snapshot.partitions else None
+
+
+PING = Command(
+    "ping", answer, "who answers: name, pid, version, state, progress", deadline_ms=1000, needs_snapshot=False
+)
+
+
+def ping_of(inbox: Inbox) -> Command:
+    """A ping that also reports how long ago the thread which owns the work took its operations. Not from the snapshot,
+    which another thread publishes: that one may wait for a storage while the main thread does its turns."""
+
+    def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
+        return answer(snapshot, params, now, inbox.taken_at)
+
+    return replace(PING, answer=measured)

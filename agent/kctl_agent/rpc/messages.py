@@ -1,0 +1,176 @@
+"""What a frame means: `Request`, replies, and the names of methods on the wire.
+
+Pure: objects in, objects out. Bytes are `wire`, sockets are `server` and `kctl.rpc`. Fields that are not known are
+ignored, so that a newer peer is understood; a known field with a wrong value is refused by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, Final, Protocol
+
+from kctl_agent.errors import BadRequest
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = [
+    "MAX_ID_LENGTH",
+    "PROTOCOL_VERSION",
+    "PublicError",
+    "Request",
+    "Role",
+    "check_request",
+    "is_plain_number",
+    "number_of",
+    "printable_name",
+    "readable_id",
+    "reducer_method",
+    "reply_error",
+    "reply_ok",
+    "wire_method",
+]
+
+PROTOCOL_VERSION: Final = 1
+MAX_ID_LENGTH: Final = 128
+
+
+class Role(IntEnum):
+    """The side that asks: a caller from outside (CLI to master, a hand-written client), or the master."""
+
+    EXTERNAL = 0
+    MASTER = 1
+
+
+def wire_method(rpc: str) -> str:
+    """The agent's method of a command: `kafka_lag` -> `getKafkaLag`."""
+    return "get" + _camel(rpc)
+
+
+def reducer_method(rpc: str) -> str:
+    """The master's method of a command, which fans out and reduces: `kafka_lag` -> `onKafkaLag`."""
+    return "on" + _camel(rpc)
+
+
+def _camel(rpc: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in rpc.split("_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question. `deadline_ms` is what the caller will wait, counted from sending."""
+
+    role: Role
+    rpc: str
+    method: str
+    id: str | None = None
+    params: JsonObject = field(default_factory=dict)
+    deadline_ms: int | None = None
+
+    @classmethod
+    def parse(cls, frame: JsonObject) -> Request:
+        """Read a request; `role`, `rpc` and `method` are enough.
+
+        Raises:
+            BadRequest: a field is missing or wrong; the message names it.
+        """
+        check_request(frame)
+        get = frame.get
+        return cls(
+            _ROLES[frame["role"]], frame["rpc"], frame["method"], get("id"), get("params") or {}, get("deadline_ms")
+        )
+
+    def to_json(self) -> JsonObject:
+        """The object that goes on the wire; what is None is left out."""
+        frame: JsonObject = {"v": PROTOCOL_VERSION}
+        if self.id is not None:
+            frame["id"] = self.id
+        frame |= {"role": int(self.role), "rpc": self.rpc, "method": self.method, "params": self.params}
+        if self.deadline_ms is not None:
+            frame["deadline_ms"] = self.deadline_ms
+        return frame
+
+
+def check_request(frame: JsonObject) -> None:
+    """Refuse a frame that is not a request; what passes can be read by its keys. (The hot path: no object is made.)
+
+    Raises:
+        BadRequest: a field is missing or wrong; the message names it.
+    """
+    get = frame.get
+    version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
+    if version != PROTOCOL_VERSION or type(version) is not int:
+        raise BadRequest(f'"v" must be {PROTOCOL_VERSION}, the only version of the protocol that is spoken here')
+    if type(role) is not int or role not in _ROLES:
+        raise BadRequest('"role" must be 0 (an external caller) or 1 (the master)')
+    if type(get("rpc")) is not str or not frame["rpc"]:
+        raise BadRequest('"rpc" must be the name of a command, such as "kafka_lag"')
+    if type(get("method")) is not str or not frame["method"]:
+        raise BadRequest('"method" must be the name of a method, such as "getKafkaLag"')
+    if id_ is not None and (type(id_) is not str or len(id_) > MAX_ID_LENGTH):
+        raise BadRequest(f'"id" must be a string of at most {MAX_ID_LENGTH} characters')
+    params = get("params")
+    if params is not None and type(params) is not dict:
+        raise BadRequest('"params" must be an object')
+    if deadline_ms is not None and (type(deadline_ms) is not int or not 0 < deadline_ms < _LARGEST):
+        raise BadRequest('"deadline_ms" must be a whole number of milliseconds above 0')
+
+
+_LARGEST: Final = 2**63
+"""Kafka's numbers have 64 bits. JSON and Python have no such bound, and beyond 2**1024 a whole number is no float."""
+_ROLES: Final = {int(role): role for role in Role}
+
+
+def reply_ok(
+    id: str | None,  # noqa: A002 - the wire's own word
+    result: JsonObject,
+    sender: str,
+    age_seconds: float | None,
+    **completeness: Any,
+) -> JsonObject:
+    """A good reply as it goes on the wire; `completeness` is the master's complete, asked, answered, failed."""
+    frame = {
+        "v": PROTOCOL_VERSION,
+        "id": id,
+        "ok": True,
+        "result": result,
+        "from": sender,
+        "age_seconds": age_seconds,
+    }
+    if completeness:
+        frame |= completeness
+    return frame
+
+
+class PublicError(Protocol):
+    """What a reply holds of an error; those of both distributions have it."""
+
+    code: ClassVar[str]
+    retriable: ClassVar[bool]
+
+
+def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
+    """A refusal as it goes on the wire; the error's message must be fit to leave the process."""
+    failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
+    return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
+
+
+def readable_id(frame: JsonObject) -> str | None:
+    """The id of a frame that may not be a request, if it has a readable one."""
+    id_ = frame.get("id")
+    return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
+
+
+def is_plain_number(value: object) -> bool:
+    """Whether a number may be reckoned with: not NaN, not infinite, of 64 bits. What is no number is."""
+    return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
+
+
+def number_of(count: int, noun: str, plural: str = "") -> str:
+    """`1 worker`, `2 workers`; `plural` where it is not the noun and an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def printable_name(name: str) -> str:
+    """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
+    return kept + "..." if len(name) > 40 else kept

@@ -1,0 +1,172 @@
+"""Operations on a running worker or sinker: taken on the agent's thread, carried out by the thread that owns the work.
+
+The agent answers an operation at once with "accepted"; its outcome is asked for by its id (command `operation`). So the
+socket thread never touches a consumer, a Spark session or a storage, and an operation that takes long delays nobody.
+One that waits is dropped when its deadline has passed or when it is cancelled; one that has begun goes on to its end.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from kctl_agent.errors import BadParams
+from kctl_agent.replies.workers import Scope
+from kctl_agent.rpc.messages import is_plain_number
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = ["Inbox", "Operation", "OperationState", "Outcome", "is_paused", "outcome_of", "scope_of"]
+
+_KEPT_OUTCOMES: Final = 100
+
+OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unknown"]
+"""`waiting` changes nothing yet and can be dropped; `failed` changes nothing any more, `unknown` may."""
+
+
+def scope_of(value: object) -> Scope:
+    """What is to be paused, from JSON. Raises BadParams: it is none."""
+    if isinstance(value, dict):
+        topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
+        if (
+            (topic is None or isinstance(topic, str))
+            and (partition is None or (type(partition) is int and topic is not None))
+            and isinstance(by, str)
+            and isinstance(since, int | float)
+            and is_plain_number(since)
+            and is_plain_number(partition)
+        ):
+            return Scope(topic, partition, by, float(since))
+    raise BadParams('a scope is {"topic": text or null, "partition": number or null, "by": text, "since": seconds}')
+
+
+def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:
+    """Whether some scope covers this partition."""
+    return any(scope.covers(topic, partition) for scope in scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What was asked for, with the id under which its outcome is asked for."""
+
+    id: str
+    rpc: str
+    params: JsonObject
+    until: float = math.inf
+    """Not begun from then on; `time.monotonic()`, which is one clock for all processes of a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far an operation has come; `text` is one sentence for the operator."""
+
+    state: OperationState = "waiting"
+    text: str = ""
+    result: JsonObject = field(default_factory=dict)
+
+    def to_json(self) -> JsonObject:
+        return {"state": self.state, "text": self.text, "result": self.result}
+
+
+def outcome_of(operation: Operation, steps: Mapping[str, Callable[[Operation], Outcome]]) -> Outcome:
+    """What its step comes to; an operation without one is refused."""
+    step = steps.get(operation.rpc)
+    return Outcome("failed", f"{operation.rpc} is no operation of this process") if step is None else step(operation)
+
+
+_CANCELLED: Final = Outcome("failed", "was cancelled")
+_PENDING: Final = ("waiting", "running")
+
+
+class Inbox:
+    """Between the agent's thread, which accepts, and the owner's, which takes and reports. Every method is safe on any
+    thread and waits for nothing."""
+
+    def __init__(self, paused: Sequence[Scope] = ()) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Operation] = deque()
+        self._outcomes: dict[str, Outcome] = {}
+        self._paused = tuple(paused)
+        self.taken_at: float | None = None
+        """`time.monotonic()` at which the owning thread last came for operations; None before its first turn. One that
+        hangs comes no more, while the agent goes on answering."""
+
+    @property
+    def paused(self) -> tuple[Scope, ...]:
+        """What is not to be read from now on; replaced as a whole."""
+        return self._paused
+
+    def pause(self, scopes: Sequence[Scope]) -> None:
+        """Exactly these scopes from now on."""
+        self._paused = tuple(scopes)
+
+    def accept(self, operation: Operation, first: Callable[[], None] = lambda: None) -> None:
+        """Once, and `first` with it, whose error means that it was not: an operation of an id that is known already is
+        the same one, asked again over a new connection, or was cancelled before it came."""
+        with self._lock:
+            if operation.id in self._outcomes:
+                return
+            if time.monotonic() < operation.until:
+                first()
+                self._waiting.append(operation)
+            self._keep(operation.id, Outcome())
+            self._dropped(operation)
+
+    def take(self) -> list[Operation]:
+        """What was accepted since the last time, oldest first."""
+        self.taken_at = time.monotonic()
+        if not self._waiting:
+            return []
+        with self._lock:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+
+    def dropped(self, operation: Operation) -> Outcome | None:
+        """Its outcome, where it is not to be begun any more."""
+        with self._lock:
+            return self._dropped(operation)
+
+    def begin(self, operation: Operation) -> Outcome | None:
+        """The same; None: from here on it cannot be cancelled."""
+        with self._lock:
+            dropped = self._dropped(operation)
+            if dropped is None:
+                self._outcomes[operation.id] = Outcome("running", "is being carried out")
+            return dropped
+
+    def cancel(self, id_: str) -> Outcome:
+        """The outcome after that: `running` of one that has begun, `unknown` of one that was never accepted here, and
+        never will be."""
+        with self._lock:
+            outcome = self._outcomes.get(id_)
+            if outcome is None or outcome.state == "waiting":
+                self._keep(id_, _CANCELLED)
+            return Outcome("unknown", "was never accepted") if outcome is None else self._outcomes[id_]
+
+    def report(self, id_: str, outcome: Outcome) -> None:
+        """What became of an operation; nothing else becomes of one that has ended."""
+        with self._lock:
+            if self._outcomes.get(id_, _CANCELLED).state in _PENDING:
+                self._outcomes[id_] = outcome
+
+    def outcome(self, id_: str) -> Outcome | None:
+        """None of an operation that this process has never been given, or long ago."""
+        with self._lock:
+            return self._outcomes.get(id_)
+
+    def _dropped(self, operation: Operation) -> Outcome | None:
+        outcome = self._outcomes.get(operation.id, _CANCELLED)
+        if outcome.state == "waiting" and time.monotonic() >= operation.until:
+            outcome = self._outcomes[operation.id] = Outcome("failed", "was not begun in time")
+        return None if outcome.state in _PENDING else outcome
+
+    def _keep(self, id_: str, outcome: Outcome) -> None:
+        self._outcomes[id_] = outcome
+        ended = [each for each, of in self._outcomes.items() if of.state not in _PENDING]
+        for each in ended[: max(len(self._outcomes) - _KEPT_OUTCOMES, 0)]:
+            del self._outcomes[each]

@@ -1,0 +1,257 @@
+"""The agent's socket: one daemon thread, one epoll loop, bounded connections; it answers whatever its owner is doing.
+
+A guest in somebody else's process: standard library only, no signal handler, no umask, no log line that a peer has
+written, and after a fork the child holds nothing of it. One peer is `kctl_agent.rpc.connection`, what is answered
+`kctl_agent.rpc.dispatch`, where the socket lies and who may call `kctl_agent.paths`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import threading
+import weakref
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from kctl_agent.errors import Busy, NotPermitted
+from kctl_agent.paths import BoundSocket, bind_socket, is_permitted, peer_credentials, prepare_run_dir
+from kctl_agent.rpc.commands import COMMANDS, Command
+from kctl_agent.rpc.connection import IN, Connection, Service
+from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters, place_of
+from kctl_agent.rpc.snapshot import Snapshot
+
+__all__ = ["AgentServer"]
+
+_LOG: Final = logging.getLogger(__name__)
+_ACCEPT_BURST: Final = 64
+_LINGER_SLOTS: Final = 64
+_PAUSE_SECONDS: Final = 1.0
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class AgentServer:
+    """Serves `run_dir`/`name`.sock from the last published snapshot.
+
+    At most `max_connections` are served at once, others are answered `busy`. A request must be complete within
+    `frame_timeout_seconds` of its first byte, and a reply must make progress in that time; a silent connection is
+    closed after `idle_timeout_seconds`. For a peer that does not read, one reply (16 MiB) and 64 KiB are held at most.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        name: str,
+        commands: Mapping[str, Command] = COMMANDS,
+        *,
+        allowed_gid: int | None = None,
+        max_connections: int = 256,
+        frame_timeout_seconds: float = 5.0,
+        idle_timeout_seconds: float = 300.0,
+        backlog: int = 256,
+    ) -> None:
+        self.name = name
+        self._run_dir = run_dir
+        self._allowed_gid = allowed_gid
+        self._max_connections = max_connections
+        self._timeouts = (frame_timeout_seconds, idle_timeout_seconds)
+        self._backlog = backlog
+        self._faults = FaultCounters(_LOG, name)
+        self._dispatcher = Dispatcher(name, commands, self._faults)
+        self._connections: dict[int, Connection] = {}
+        self._sweep_at = inf  # never later than the earliest deadline; may be earlier
+        self._is_accepting = True
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self._bound: BoundSocket
+        self._epoll: select.epoll
+        self._service: Service
+        self._wake_fd: int
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What went wrong so far, by kind."""
+        return self._faults.counts
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Answer from this snapshot from now on. Any thread; a swap of one reference."""
+        self._dispatcher.snapshot = snapshot
+
+    def start(self) -> None:
+        """Bind, listen and start the thread. When it returns, a caller is answered.
+
+        Raises:
+            PathError: run_dir or the socket's path cannot be used, or somebody serves it already.
+            RuntimeError: it was started before.
+        """
+        if self._thread is not None:
+            raise RuntimeError(f"agent {self.name} was started before: make a new one")
+        prepare_run_dir(self._run_dir)
+        with _FORK_LOCK:
+            self._bound = bind_socket(self._run_dir, self.name, self._backlog)
+            self._epoll = select.epoll()
+            self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            _SERVERS.add(self)
+        self._service = Service(self._dispatcher.reply_to, self._faults, self._epoll, *self._timeouts)
+        self._epoll.register(self._bound.socket.fileno(), IN)
+        self._epoll.register(self._wake_fd, IN)
+        self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving, remove the socket if it is ours, wait for the thread. Any thread but that; idempotent."""
+        with _FORK_LOCK:
+            thread = self._thread
+            if thread is None:  # never started, or inherited by a fork
+                return
+            if self in _SERVERS and not self._is_closing:
+                self._is_closing = True
+                os.eventfd_write(self._wake_fd, 1)
+        thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        connections, poll, listener_fd = self._connections, self._epoll.poll, self._bound.socket.fileno()
+        try:
+            while True:
+                wait_seconds = self._sweep_at - monotonic()
+                events = poll(None if wait_seconds == inf else wait_seconds if wait_seconds > 0.0 else 0.0)
+                if self._is_closing:
+                    return
+                now = monotonic()
+                for fd, mask in events:
+                    connection = connections.get(fd)
+                    if connection is not None:
+                        self._serve(connection, mask, now)
+                    elif fd == listener_fd:
+                        self._accept(now)
+                if now >= self._sweep_at:
+                    self._sweep(now)
+        except Exception:
+            _LOG.exception("agent %s: its thread ends, nobody is answered any more", self.name)
+        finally:
+            with _FORK_LOCK:
+                self._release()
+
+    def _serve(self, connection: Connection, mask: int, now: float) -> None:
+        try:
+            is_there = connection.on_event(mask, now)
+        except BlockingIOError:
+            return
+        except OSError:
+            is_there = False
+        except Exception as error:  # a bug of ours costs this connection, not the others
+            self._faults.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
+            is_there = False
+        if not is_there:
+            self._drop(connection)
+        elif connection.deadline < self._sweep_at:
+            self._sweep_at = connection.deadline
+
+    def _accept(self, now: float) -> None:
+        for _ in range(_ACCEPT_BURST):
+            try:
+                with _FORK_LOCK:
+                    accepted, _ = self._bound.socket.accept()
+                    connection = Connection(accepted, self._service, now)
+                    self._connections[connection.fd] = connection
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause_accepting(now)
+                    return
+                continue  # that peer is gone before it was met
+            self._epoll.register(connection.fd, IN)
+            if not self._admit(connection, now):
+                self._drop(connection)
+            elif connection.deadline < self._sweep_at:
+                self._sweep_at = connection.deadline
+
+    def _admit(self, connection: Connection, now: float) -> bool:
+        _, uid, gid = peer_credentials(connection.socket)
+        if not is_permitted(uid, gid, self._allowed_gid):
+            self._faults.note("a peer of another user was refused")
+            is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
+        elif len(self._connections) > self._max_connections:
+            self._faults.note("a connection above the bound was refused")
+            text = f"{self._max_connections} connections are open, the bound of this agent: try again"
+            is_there = connection.refuse(Busy(text), now)
+        else:
+            return True
+        return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
+
+    def _pause_accepting(self, now: float) -> None:
+        """The listener stays readable when no descriptor is left for a peer: without a pause the loop would spin."""
+        self._faults.note("no descriptor or memory for another connection")
+        self._epoll.modify(self._bound.socket.fileno(), 0)
+        self._is_accepting = False
+        self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
+
+    def _sweep(self, now: float) -> None:
+        """Drop connections that are past the deadline, find the next deadline, and accept again after a pause."""
+        for connection in [each for each in self._connections.values() if each.deadline <= now]:
+            connection.note_deadline()
+            self._drop(connection)
+        if not self._is_accepting:
+            self._epoll.modify(self._bound.socket.fileno(), IN)
+            self._is_accepting = True
+        self._sweep_at = min((each.deadline for each in self._connections.values()), default=inf)
+
+    def _drop(self, connection: Connection) -> None:
+        # Unregister first: epoll watches the open file, not the descriptor, and a forked child may hold that file open.
+        self._epoll.unregister(connection.fd)
+        with _FORK_LOCK:
+            connection.socket.close()
+            del self._connections[connection.fd]
+
+    def _release(self) -> None:
+        self._bound.close()
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        self._epoll.close()
+        os.close(self._wake_fd)
+        _SERVERS.discard(self)  # last: until here a fork has something to forget
+
+    def _forget(self) -> None:
+        """In a forked child: close the inherited descriptors; the files and the epoll set stay the parent's."""
+        self._bound.socket.close()
+        for connection in self._connections.values():
+            connection.socket.close()
+        self._connections.clear()
+        self._epoll.close()
+        os.close(self._wake_fd)
+        self._thread = None
+
+
+# Held around every fork and wherever a descriptor is opened and put on record, or closed and struck off: one accepted
+# but not yet on record would stay open in the child, and its peer would never see an end. So would one that is being
+# closed: CPython's socket forgets its number first, and other threads run while the kernel closes it (sock_close in
+# socketmodule.c). Reentrant: a signal handler may fork inside close().
+_FORK_LOCK: Final = threading.RLock()
+_SERVERS: Final[weakref.WeakSet[AgentServer]] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    servers = list(_SERVERS)
+    _SERVERS.clear()
+    for server in servers:
+        server._forget()  # noqa: SLF001 - the same module
+    _FORK_LOCK.release()
+
+
+os.register_at_fork(before=_FORK_LOCK.acquire, after_in_parent=_FORK_LOCK.release, after_in_child=_forget_in_child)

@@ -1,0 +1,112 @@
+"""Numbers of requests to put dead letters back, as `txn` actions of both tables: how far each step has come.
+
+A request has one number for all clusters with a group of this name; how far it is carried out is known by the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from kctl_agent.storage.base import Binding, StorageError
+from kctl_agent.storage.lake.delta.log_state import LogState
+from kctl_agent.storage.lake.table_storage import TableStorage
+
+__all__ = ["CANCELLED", "RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
+
+PUT_BACK = "kctl/requeued/"
+CANCELLED = -1
+"""In place of a folder of what stayed dead: all of it did."""
+
+
+class RequeueTaken(StorageError):
+    """Another process has put these dead letters back, or cancelled that; nothing was written."""
+
+    code = "requeue_taken"
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueState:
+    """Where the numbers are; 0: none is there. `table` and `dead` are the tables' ids, `version` the main table's."""
+
+    table: str
+    version: int
+    stored: int
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, or is
+    CANCELLED."""
+    kept: int
+    above: int
+    """The request up to which rows were in the table before that."""
+    dead: str
+    dead_version: int
+    requested: int
+    finished: int
+    """The request up to which the table of dead letters has what stays dead."""
+
+
+class RequeueNumbers:
+    """Of one group of one cluster, in the main table and in that of its dead letters."""
+
+    def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
+        self._lake = lake
+        self._dead = dead
+        self._group = quote(owner.group, safe="")
+        self.asked = f"kctl/requeue/{self._group}"
+        """Of the newest request, in the table of dead letters."""
+        self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
+
+    def requested(self) -> int:
+        """The newest request."""
+        with self._dead.table.state() as table:
+            return table.transaction_version(self.asked) or 0
+
+    def state(self) -> RequeueState:
+        with self._lake.table.state() as table:
+            id_, version = table.id, table.version
+            stored, kept, above = (table.transaction_version(name) or 0 for name in _of_batch(self.put_back))
+        with self._dead.table.state() as table:
+            return RequeueState(
+                id_,
+                version,
+                stored,
+                kept,
+                above,
+                table.id,
+                table.version,
+                table.transaction_version(self.asked) or 0,
+                table.transaction_version(self.finished(id_)) or 0,
+            )
+
+    def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
+        """What the commit of a batch sets in the main table."""
+        return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
+
+    def finished(self, table_id: str) -> str:
+        """In the table of dead letters: one that replaced the main table begins anew here too."""
+        return f"{self.put_back}/{table_id}"
+
+    def highest_put_back(self) -> int:
+        """In whichever cluster; it is above the newest request only where the table of dead letters was replaced."""
+        with self._lake.table.state() as table:
+            names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
+            numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
+            return max(numbers, default=0)
+
+
+def _of_batch(name: str) -> tuple[str, str, str]:
+    """`stored`, `kept` and `above` of a `RequeueState`."""
+    return name, f"{name}/kept", f"{name}/above"
+
+
+def unmoved(name: str, before: int) -> Callable[[LogState], None]:
+    """The check of a commit that is decided on this number."""
+
+    def check(table: LogState) -> None:
+        if (table.transaction_version(name) or 0) != before:
+            raise RequeueTaken(
+                "another process has put these dead letters back, or cancelled that; nothing was written"
+            )
+
+    return check

@@ -1,0 +1,308 @@
+"""Dead letters of a table on their way back: what was asked for, and the batch that carries it out.
+
+Three steps, and after each commit of theirs every message is in one place, whatever is killed:
+
+1. *The request*, by the command line, on the table of dead letters: the chosen rows get the next number in the column
+   `requeue`. From then on they are no dead letters any more, and nothing but a worker removes them.
+2. *The batch*, by a worker, on the main table: what the transform has made of all rows with higher numbers than the
+   last batch's, and the number up to which it went. Whatever a second worker has made of them then is refused.
+3. *The rest*, by that worker or the next one, on the table of dead letters: what the transform has marked again is
+   added, then rows up to that number are removed. The files of the former were on the disk before the second commit,
+   which names their folder: so the transform, which may be another one by then, is not asked again.
+
+A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows.
+
+A batch whose own commit is still to come is waited for: it may be run again, and another transform may read its
+messages then. Any process may do each step, several at once too: each commit is fenced by the number that it moves. All
+numbers are `txn` actions, named by the group.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.base import Binding, StorageError, StorageUnusable
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, count, numbered, numbered_files, read
+from kctl_agent.storage.lake.dead_letters.request_numbers import (
+    CANCELLED,
+    RequeueNumbers,
+    RequeueState,
+    RequeueTaken,
+    unmoved,
+)
+from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, is_null, reading
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, Plan, forget
+from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, spark_schema, written_files
+from kctl_agent.storage.lake.delta.offsets import read_offset
+from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.table_storage import TableStorage
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["BatchNotStored", "PutBack", "RequeueBatch", "RequeueTaken", "Requeues"]
+
+KEPT = f"{BATCH}requeue-"
+"""How the folder of what stays dead begins; the rest of its name is a number of the second commit, in hexadecimal."""
+
+
+class BatchNotStored(StorageError):
+    """Dead letters are of a batch that has to be run again before they are put back."""
+
+    code = "batch_not_stored"
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """What became of a batch of dead letters: of so many messages so many rows; `kept` of them are dead again."""
+
+    messages: int
+    rows: int
+    kept: int
+
+    def __str__(self) -> str:
+        again = f"; {number_of(self.kept, 'message')} of them could not be read again" if self.kept else ""
+        return (
+            f"{number_of(self.messages, 'dead letter')} put back, {number_of(self.rows, 'row')} stored in the table"
+            f"{again}"
+        )
+
+
+class Requeues:
+    """The requests of one group of one cluster. For one thread at a time."""
+
+    def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
+        self._lake = lake
+        self._dead = dead
+        self.owner = owner
+        self._numbers = RequeueNumbers(lake, dead, owner)
+        self._settled: int | None = None
+        """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
+
+    def request(self, wanted: Condition) -> int:
+        """Ask for the rows of this condition, unless somebody has; returns how many. Raises StorageUnusable,
+        TableRefused."""
+        stored = self._numbers.highest_put_back()
+
+        def update(table: DeltaTable) -> int:
+            from deltalake import CommitProperties, Transaction
+
+            number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
+            properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
+            unasked = wanted & is_null(NUMBER)
+            metrics = table.update({NUMBER: str(number)}, predicate=unasked.sql, commit_properties=properties)
+            return int(metrics["num_updated_rows"])
+
+        return self._dead.table.rewrite(update)
+
+    def cancel(self) -> int:
+        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
+
+        A batch like any other, but for what its third step does. So the number in the main table comes first: a worker
+        that is at it is refused from then on, and the next one ends what is killed here.
+
+        Raises RequeueTaken: a worker has just put them back; StorageUnusable, TableRefused.
+        """
+        state = self._finished_state()
+        if state.requested <= state.stored:
+            return 0
+        with self._dead.table.latest() as table:
+            messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
+        self._commit(state, CANCELLED, state.requested)
+        with suppress(RequeueTaken):  # a worker has ended it
+            self._finish(self._numbers.state())
+        return messages
+
+    def next(self) -> RequeueBatch | None:
+        """What is to be put back now, or None. What a batch that was killed has left undone is done first.
+
+        Raises:
+            BatchNotStored, RequeueTaken: it may be put back later; another process was faster.
+            StorageUnusable, TableRefused: one of the two tables cannot be used.
+        """
+        if not self._dead.table.exists() or self._numbers.requested() == self._settled:
+            return None
+        state = self._finished_state()
+        if state.requested > state.stored:
+            return self._begin(state)
+        self._settled = state.requested
+        return None
+
+    def _finished_state(self) -> RequeueState:
+        """Once nothing is left undone of what is put back."""
+        state = self._numbers.state()
+        if state.finished < state.stored or 0 < state.requested <= state.stored:
+            self._finish(state)
+            state = self._numbers.state()
+        return state
+
+    def _finish(self, state: RequeueState) -> None:
+        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of
+        a cancellation all stays dead, and so does what earlier batches have put back where the table of dead letters
+        was restored from an older copy: what became of it is not known any more. Raises RequeueTaken, StorageUnusable,
+        TableRefused."""
+        if state.finished < state.stored:
+            self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
+            self._add_kept(state)
+        done = numbered(self.owner, 0, state.stored).sql
+        self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
+
+    def _unnumber(self, above: int, up_to: int) -> None:
+        """Have nobody ask for those of these requests. Raises StorageUnusable."""
+        if above >= up_to:
+            return
+        which = numbered(self.owner, above, up_to).sql
+        self._dead.table.rewrite(lambda table: int(table.update({NUMBER: "null"}, predicate=which)["num_updated_rows"]))
+
+    def _add_kept(self, state: RequeueState) -> None:
+        files: list[DataFile] = []
+        folder = self._kept_folder(state.kept) if state.kept > 0 else None
+        if folder is not None:
+            self._check_kept(folder, state.stored)
+            files = written_files(self._dead.folder, folder) or []
+            self._fit_kept(files)
+        name = self._numbers.finished(state.table)
+        self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
+        if folder is not None:
+            forget(self._dead.folder, folder.name)
+
+    def _fit_kept(self, files: Sequence[DataFile]) -> None:
+        """Others may have changed the table since they were written, perhaps by a process of before. Raises
+        StorageUnusable, TableRefused."""
+        if files:
+            with self._dead.table.errors():
+                schema = spark_schema(self._dead.folder, files[0].path)
+            if schema is not None:
+                self._dead.fit(schema)
+
+    def _check_kept(self, folder: Folder, stored: int) -> None:
+        """Refuse to go on where rows are gone that no version of the table has. Raises StorageUnusable: rows would be
+        removed some of which are in a folder that is gone. A table that was replaced has neither."""
+        with self._dead.table.errors():
+            if folder.exists():
+                return
+        with self._dead.table.latest() as table:
+            left, _ = count(table, numbered(self.owner, 0, stored))
+        if left:
+            raise StorageUnusable(
+                f"{folder} is gone, with those of {number_of(left, 'dead letter')} that could not be read again: "
+                "restore it from a copy; nothing was removed"
+            )
+
+    def _kept_folder(self, number: int) -> Folder:
+        return self._dead.folder.below(f"{KEPT}{number:016x}")
+
+    def commit(self, batch: RequeueBatch) -> PutBack:
+        """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
+        state = batch.state
+        files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
+        kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.is_keeping)
+        try:
+            self._commit(state, batch.kept_number if kept else 0, batch.number, files)
+        except DayRefused:
+            batch.discard()  # each try would leave its files
+            raise
+        forget(self._lake.folder, batch.folder.name)
+        self._finish(self._numbers.state())
+        forget(self._dead.folder, batch.kept_folder.name)
+        return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
+
+    def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
+        numbers = self._numbers.of_batch(number, kept, state.stored)
+        self._lake.commit_files(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
+
+    def _begin(self, state: RequeueState) -> RequeueBatch:
+        wanted = numbered(self.owner, state.stored, state.requested)
+        with self._dead.table.latest() as table:
+            self._check_stored(table, state.table, wanted)
+            messages, copies = count(table, wanted)
+            files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
+        kept_number = secrets.randbits(62) + 1
+        folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
+        finished = {self._numbers.finished(state.table): (state.finished or None, None)}
+        Plan(state.version, {self._numbers.put_back: (state.stored or None, None)}).write(
+            self._lake.folder, folder.name
+        )
+        Plan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
+        return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
+
+    def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
+        """Refuse rows of a batch that was not stored. Raises BatchNotStored: some lie above the stored offset of the
+        reading that they are of."""
+        columns = ["topic", "partition", READING]
+        found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
+        with self._lake.table.state() as table:
+            for row in found.to_pylist():
+                topic, partition = row["topic"], row["partition"]
+                stored = read_offset(table.transaction_version, self.owner, (topic, partition))
+                if stored is None or row[READING] != reading(table_id, stored.version):
+                    continue
+                if row["offset_max"] >= stored.next:
+                    raise BatchNotStored(
+                        f"dead letters of {topic}-{partition} from offset {stored.next} on are of a batch that is not "
+                        "stored yet; what was asked for is put back once it is"
+                    )
+
+
+class RequeueBatch:
+    """Dead letters that go through the transform once more.
+
+    `messages` of this `owner`, with numbers `above` and up to `number`, are in `files` of the table of dead letters,
+    among others. Of one that was read several times (after a seek, or from a topic that was recreated) there are so
+    many `copies` at the most. Rows go into `folder`, and what stays dead, as rows of the table of dead letters, into
+    `kept_folder`.
+    """
+
+    def __init__(
+        self,
+        requeues: Requeues,
+        state: RequeueState,
+        messages: int,
+        copies: int,
+        files: list[Folder],
+        folder: Folder,
+        kept_number: int,
+        kept_folder: Folder,
+    ) -> None:
+        self.state = state
+        self.owner = requeues.owner
+        self.above = state.stored
+        self.number = state.requested
+        self.messages = messages
+        self.copies = copies
+        self.files = files
+        self.folder = folder
+        self.kept_number = kept_number
+        self.kept_folder = kept_folder
+        self.is_keeping = False
+        """Something was written into `kept_folder`."""
+        self.rows: int | None = None
+        """So many were written into `folder`; None: nobody has counted them."""
+        self.kept: int | None = None
+        """So many were written into `kept_folder`."""
+        self._requeues = requeues
+
+    def commit(self) -> PutBack:
+        """What was written becomes part of both tables. Raises RequeueTaken: nothing of it is visible; StorageUnusable:
+        whether it is, shows the next batch."""
+        return self._requeues.commit(self)
+
+    def discard(self) -> None:
+        """Remove what was written before anything was committed. Tasks that were given up may still write: the plans
+        stay, by which the rest is found."""
+        self.folder.remove_all()
+        self.kept_folder.remove_all()
+
+
+def _written(table: Folder, folder: Folder, rows: int | None, *, is_needed: bool) -> list[DataFile]:
+    """The files that were made of dead letters. Raises StorageUnusable."""
+    files = written_files(table, folder, rows)
+    if files is None and is_needed:
+        raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
+    return files or []

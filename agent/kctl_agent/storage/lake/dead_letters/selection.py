@@ -1,0 +1,83 @@
+"""Which dead letters are meant: as SQL, by which delta-rs changes rows, and as expressions of pyarrow, by which they
+are read (`numbered_rows.read`). Pure but for the age, which is by this machine's clock."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.storage.claim import Selection
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+__all__ = ["READING", "Condition", "is_null", "of_cluster", "predicate", "quoted", "reading", "than"]
+
+READING = "reading"
+"""The column that holds in which reading of its partition a message became a dead letter."""
+OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    sql: str
+    rows: pc.Expression
+    files: pc.Expression
+    """What is asked of a file's statistics before its rows are read."""
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)
+
+
+def than(column: str, is_: str, value: str | int | datetime) -> Condition:
+    """That the column is equal to the value (`=`), or at most so large (`<=`), and so on."""
+    import pyarrow.compute as pc
+
+    text = value.isoformat() if isinstance(value, datetime) else value
+    sql = f'"{column}" {is_} {quoted(text) if isinstance(text, str) else text}'
+    expression = OPERATORS[is_](pc.field(column), value)
+    return Condition(sql, expression, expression)
+
+
+def is_null(column: str) -> Condition:
+    import pyarrow.compute as pc
+
+    # A file that lacks the column has no count of its nulls, which delta-rs takes for none.
+    return Condition(f'"{column}" is null', pc.field(column).is_null(), pc.scalar(True))
+
+
+def predicate(group: str, selection: Selection) -> Condition:
+    age = selection.older_than_seconds
+    wanted: list[tuple[str, str, Any]] = [
+        ("topic", "=", selection.topic),
+        ("partition", "=", selection.partition),
+        ("offset", ">=", selection.offset_from),
+        ("offset", "<=", selection.offset_to),
+        ("failed_at", "<=", None if age is None else _before(age)),
+    ]
+    condition = than("group", "=", group)
+    for column, is_, value in wanted:
+        if value is not None:
+            condition &= than(column, is_, value)
+    return condition
+
+
+def reading(table_id: str, version: int) -> str:
+    """One for each time that a stored offset of this table is set: after a seek messages come again, and where a topic
+    was recreated others have their offsets."""
+    return f"{table_id}/{version}"
+
+
+def of_cluster(cluster_id: str | None) -> Condition:
+    return is_null("cluster") if cluster_id is None else than("cluster", "=", cluster_id)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _before(seconds: float) -> datetime:
+    now = datetime.now(UTC)
+    return now - timedelta(seconds=min(seconds, now.timestamp()))

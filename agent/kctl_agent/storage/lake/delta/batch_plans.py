@@ -1,0 +1,176 @@
+"""Plans of batches: what finds the files of a batch that nobody commits or removes.
+
+A batch writes its plan before its first file and removes it after its commit: which stored offsets it was planned on,
+and on which version of the table: by the log's entries since then one knows whether it was committed, also where an
+OPTIMIZE has replaced its files. As long as there is a plan, its folder is left alone by `vacuum`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, parsed, reading_log
+from kctl_agent.storage.lake.folder import FOLDER
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.delta.table import LakeTable
+    from kctl_agent.storage.lake.folder import Folder, FolderFile
+
+__all__ = ["BATCH", "Plan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
+
+log = logging.getLogger(__name__)
+
+BATCH = "kctl-"
+"""How the folder of a batch begins."""
+SUFFIX = ".json"
+PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
+"""The plan of a batch. What else lies beside it names no folder: `_delta_log.json` would be the table's own log."""
+MOST_ENTRIES = 1000
+"""So many are searched for the end of a batch at the most."""
+GIVEN_UP_SECONDS = 86_400.0
+"""After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
+one with each try, and each has to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`version` is the table's at the beginning of the batch; `offsets` are the numbers of its `txn` actions then: of
+    each name its own and the one of `NAME/version`, None where there was none."""
+
+    version: int
+    offsets: Mapping[str, tuple[int | None, int | None]]
+
+    def write(self, table: Folder, batch: str) -> None:
+        """For the batch whose folder has this name. Raises StorageUnusable."""
+        content = json.dumps({"version": self.version, "offsets": self.offsets}).encode()
+        try:
+            table.write(plan_name(batch), content)
+        except OSError as error:
+            raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def parse(cls, content: bytes) -> Plan:
+        """The plan that a file holds. Raises ValueError: a power cut has damaged it."""
+        try:
+            found = json.loads(content)
+            return cls(int(found["version"]), {name: (at, of) for name, (at, of) in found["offsets"].items()})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError("this is no plan of a batch") from error
+
+    @property
+    def numbers(self) -> dict[str, int | None]:
+        """By their names."""
+        return {name: at for name, (at, _) in self.offsets.items()} | {
+            f"{name}/version": of for name, (_, of) in self.offsets.items()
+        }
+
+    def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
+        """Whether all stored offsets still are what they were; `read` answers the number of a name, as
+        `LogState.transaction_version` does."""
+        return all(read(name) == number for name, number in self.numbers.items())
+
+
+def plan_name(batch: str) -> str:
+    """Of the batch whose folder has this name."""
+    return f"{FOLDER}/{batch}{SUFFIX}"
+
+
+def planned(table: Folder) -> set[str]:
+    """The folders of all batches that have a plan. Raises OSError."""
+    return {batch for batch, _ in _plans(table)}
+
+
+def has_plan_on(table: Folder, name: str) -> bool:
+    """Whether there is a plan that was made on the number of this name. Raises OSError."""
+    return any(plan is not None and name in plan.offsets for _, plan in _read_all(table))
+
+
+def forget(table: Folder, batch: str) -> None:
+    """What this batch was planned on is of no use any more. Raises StorageUnusable."""
+    try:
+        table.remove([plan_name(batch)])
+    except OSError as error:
+        raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
+
+
+def sweep(table: LakeTable) -> None:
+    """Remove what batches have left that can never be committed any more: the stored offset of one of their partitions
+    is not the one that they were planned on. A frozen batch that can still be committed keeps its files.
+
+    Raises StorageUnusable.
+    """
+    with table.errors():  # first: none of them is newer than the table that is read
+        plans = dict(_read_all(table.folder))
+    if not plans:
+        return
+    with table.state() as newest:
+        read = newest.transaction_version
+        left = {file: plan for file, plan in plans.items() if plan is None or not plan.may_be_committed(read)}
+    # Of a batch that may still be committed nothing but the plan is removed: it may have begun to write by now.
+    left |= {file: None for file in plans if file not in left and _is_given_up(table.folder, file)}
+    for file, plan in left.items():
+        try:
+            _remove(table.folder, file, plan)
+        except OSError as error:  # no batch needs it
+            log.debug("what %s has left was not removed: %s", _batch(file), error)
+
+
+def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
+    """The folder of each batch, and its plan. Raises OSError."""
+    for file in table.below(FOLDER).files():
+        if (found := PLANNED.fullmatch(file.name)) is not None:
+            yield found[1], file
+
+
+def _batch(plan: FolderFile) -> str:
+    return plan.name.removesuffix(SUFFIX)
+
+
+def _read_all(table: Folder) -> Iterator[tuple[FolderFile, Plan | None]]:
+    """None: a power cut has damaged it. Raises OSError."""
+    for batch, file in _plans(table):
+        try:
+            yield file, Plan.parse(table.read(plan_name(batch)))
+        except FileNotFoundError as error:  # its batch has ended
+            log.debug("the plan of %s was not read: %s", batch, error)
+        except ValueError:
+            yield file, None
+
+
+def _is_given_up(table: Folder, plan: FolderFile) -> bool:
+    """Whether a batch has failed long ago, or was killed before its first file."""
+    return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
+
+
+def _remove(table: Folder, file: FolderFile, plan: Plan | None) -> None:
+    """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
+    versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
+    they are left to `vacuum`, which keeps what an older version may need."""
+    folder = table.below(_batch(file))
+    if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
+        folder.remove_all()
+    table.remove([plan_name(folder.name)])
+
+
+def _is_overtaken(table: Folder, batch: str, plan: Plan) -> bool:
+    """Whether the log shows that its stored offsets were moved on when it was not committed yet: it cannot be later.
+    False also where entries were cleaned up, or it would take too many to know, or the table has gone back."""
+    wanted = f"{batch}/".encode()
+    with suppress(FileNotFoundError, LogUnreadable):
+        for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):
+            content = table.read(name := entry_name(version))
+            if wanted in content:
+                return False
+            with reading_log(name):
+                moved = {txn["appId"]: txn["version"] for each in parsed(content) if (txn := each.get("txn"))}
+            if not plan.may_be_committed((plan.numbers | moved).get):
+                return True
+    return False

@@ -1,0 +1,149 @@
+"""Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
+
+It takes seconds and hundreds of megabytes where a table has 100,000 files, which is neither for the memory of a
+worker nor for the time of its batch. So the process has a session of its own: a worker's memory limits count what is in
+its session (`kctl.master.memory`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, EntryMissing, checkpoint_name, entry_name
+from kctl_agent.storage.lake.delta.log_state import LogState
+from kctl_agent.storage.lake.delta.raced import read_again
+from kctl_agent.storage.lake.folder import FOLDER, Folder, LocalFolder
+from kctl_agent.storage.lake.folder.local import sync_file
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["Checkpoints", "main"]
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 100
+"""Of commits, as for delta-rs, unless the table has `delta.checkpointInterval`."""
+DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
+SECONDS = 600.0
+"""After so long one is given up."""
+CLEAN_UP_SECONDS = 3600.0
+"""Between two clean-ups of the log by one process: each lists all of it."""
+UNFINISHED = "checkpoint-"
+"""How a folder begins in which one is written."""
+PR_SET_PDEATHSIG = 1
+
+
+class Checkpoints:
+    """Of one table. May be used by any thread, by one at a time."""
+
+    def __init__(self, table: Folder) -> None:
+        self._table = table
+        self._running: threading.Thread | None = None
+        self._clean_up_at = 0.0
+
+    def after(self, state: LogState, version: int) -> None:
+        """Have one written if it is due with this version, which this process has committed, and none is under way. The
+        state may be a newer one: others commit, too."""
+        interval = state.configuration.get("delta.checkpointInterval", "")
+        if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
+            return
+        if self._running is None or not self._running.is_alive():
+            cleans_up = time.monotonic() >= self._clean_up_at
+            if cleans_up:
+                self._clean_up_at = time.monotonic() + CLEAN_UP_SECONDS
+            args = self._table, cleans_up
+            self._running = threading.Thread(target=_run, args=args, name="kctl-checkpoint", daemon=True)
+            self._running.start()
+
+    def wait(self) -> None:
+        """For the one that is under way."""
+        if self._running is not None:
+            self._running.join()
+
+
+def _run(table: Folder, cleans_up: bool) -> None:
+    command = [sys.executable, "-P", "-m", __name__]
+    given = json.dumps([table.uri, table.options, cleans_up])  # which may hold keys, and arguments are open to all
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("no checkpoint of the log of %s was written: %s", table, error)
+        return
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        if done.returncode < 0:
+            reason = f"its process was killed by {signal.Signals(-done.returncode).name}"
+        log.warning("no checkpoint of the log of %s was written: %s", table, reason)
+
+
+def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
+    """Write one, and clean up the log as it is configured. `options` are those of a store, if the table is in one."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    def written() -> DeltaTable:
+        if options is None:
+            return _written_local(LocalFolder(Path(uri)))
+        table = DeltaTable(uri, storage_options=options)
+        table.create_checkpoint()  # an object is there as a whole, or not at all
+        return table
+
+    opened = read_again(written, DeltaError, FileNotFoundError, EntryMissing)
+    if cleans_up and opened.metadata().configuration.get("delta.enableExpiredLogCleanup", "").lower() != "false":
+        with suppress(FileNotFoundError):  # another process removes the same entries, and the next one what is left
+            DeltaTable(uri, storage_options=options).cleanup_metadata()
+
+
+def _written_local(table: LocalFolder) -> DeltaTable:
+    """It has its name when it is on the disk, and the pointer to it is moved there after it. delta-rs writes it in a
+    folder of its own, which has links to what the log consists of without a checkpoint that is damaged."""
+    from deltalake import DeltaTable
+
+    place = table.local / FOLDER
+    place.mkdir(exist_ok=True)
+    for left in place.glob(f"{UNFINISHED}*"):
+        if left.stat().st_mtime < time.time() - SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    log = LogState.read(table).log
+    with TemporaryDirectory(prefix=UNFINISHED, dir=place) as made:
+        Path(made, LOG).mkdir()
+        for name in (*log.checkpoint_files, *map(entry_name, log.versions)):
+            Path(made, name).symlink_to((table.local / name).absolute())
+        opened = DeltaTable(made)
+        opened.create_checkpoint()
+        for name in (checkpoint_name(opened.version()), LAST_CHECKPOINT):
+            sync_file(Path(made, name))
+            os.replace(Path(made, name), table.local / name)
+            sync_file(table.local / LOG)
+    return opened
+
+
+def _yield_to_others() -> None:
+    """The lowest priority, one thread of delta-rs, the first to be killed where memory is short; no longer than the
+    process that has started it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
+    os.environ["TOKIO_WORKER_THREADS"] = "1"
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    _yield_to_others()
+    main(*json.load(sys.stdin))  # the options of a store hold keys, and arguments are open to every user

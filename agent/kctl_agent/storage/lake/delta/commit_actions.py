@@ -1,0 +1,84 @@
+"""What a commit of a batch, or of a compaction, consists of, as actions of the Delta protocol. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from kctl_agent.storage.lake.delta.files import DataFile, TableFile
+
+__all__ = ["ENGINE", "append_actions", "compaction_actions"]
+
+ENGINE = "kctl"
+"""Who has written an entry, as its `commitInfo` has it: one that was synced before anybody could see it."""
+COMPACTION = {"kctl": "compaction"}
+"""In the `commitInfo` of one, by which the history of a table shows whose it is."""
+
+SAFE = "/!$&'()+,:;=@"
+"""What delta-rs does not escape in a path either: it finds by the escaped one what a compaction has removed."""
+
+
+def append_actions(
+    files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
+) -> Iterator[dict[str, Any]]:
+    """Add these files and set these transaction numbers: a blind append, which depends on no file of the table."""
+    yield {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": json.dumps(list(partition_by))},
+            "isBlindAppend": True,
+            "engineInfo": ENGINE,
+        }
+    }
+    for name, number in transactions.items():
+        yield {"txn": {"appId": name, "version": number}}
+    for file in files:
+        yield _add(file, is_change=True)
+
+
+def compaction_actions(
+    removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
+) -> Iterator[dict[str, Any]]:
+    """Let files take the place of others that hold the same rows. It is no blind append: by that an UPDATE or DELETE of
+    others, which has read the files that are removed, sees that it has to begin anew."""
+    yield {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "OPTIMIZE",
+            "operationParameters": {"predicate": "[]"},
+            "isBlindAppend": False,
+            "engineInfo": ENGINE,
+            **COMPACTION,
+        }
+    }
+    for name, number in transactions.items():
+        yield {"txn": {"appId": name, "version": number}}
+    for each in removed:
+        yield {
+            "remove": {
+                "path": each.path,
+                "deletionTimestamp": now_ms,
+                "dataChange": False,
+                "extendedFileMetadata": True,
+                "partitionValues": dict(each.partition_values),
+                "size": each.size,
+            }
+        }
+    for file in added:
+        yield _add(file, is_change=False)
+
+
+def _add(file: DataFile, *, is_change: bool) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": quote(file.path, safe=SAFE),
+            "partitionValues": dict(file.partition_values),
+            "size": file.size,
+            "modificationTime": file.modified_ms,
+            "dataChange": is_change,
+            "stats": file.stats,
+        }
+    }

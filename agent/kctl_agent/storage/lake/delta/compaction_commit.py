@@ -1,0 +1,85 @@
+"""What the commit of a compaction was decided on, and whether that still holds of the version that it is written upon.
+
+delta-rs and Delta's own for Spark check a commit against those that came first. Of two compactions of the same files
+delta-rs takes both, and each row is there twice: so a compaction of kctl's is written by kctl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.batch_plans import Plan
+from kctl_agent.storage.lake.delta.log import actions, committed_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kctl_agent.storage.lake.delta.log_state import LogState
+    from kctl_agent.storage.lake.folder import Folder
+
+__all__ = ["COMPACTIONS", "CompactionBasis", "Overtaken"]
+
+COMPACTIONS = "kctl/compactions"
+"""The `txn` action that each compaction of kctl's moves on: what an earlier one has left is known by it."""
+
+
+class Overtaken(StorageUnusable):
+    """Another writer came first, and nothing was committed."""
+
+    code = "compaction_overtaken"
+
+
+@dataclass(slots=True)
+class CompactionBasis:
+    """The table as it was before its files were listed, and which of them are gone since."""
+
+    version: int
+    """That was checked last."""
+    committed_at: float | None
+    metadata: Mapping[str, Any]
+    number: int | None
+    """Of COMPACTIONS."""
+    removed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, table: Folder, state: LogState) -> CompactionBasis:
+        """What a compaction of this version is decided on. Raises OSError."""
+        number = state.transaction_version(COMPACTIONS)
+        return cls(state.version, committed_at(table, state.version), state.metadata, number)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Those that are in the files."""
+        import pyarrow as pa
+        from deltalake import Schema
+
+        every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.version, {COMPACTIONS: (self.number, None)})
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        return {COMPACTIONS: (self.number or 0) + 1}
+
+    def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
+        """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable,
+        OSError."""
+        if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
+            raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
+        if committed_at(table, self.version) != self.committed_at:
+            raise Overtaken(f"the table {table} went back: nothing was compacted")
+        if state.transaction_version(COMPACTIONS) != self.number:
+            raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
+        for version in range(self.version + 1, state.version + 1):
+            # Each writer has escapes of its own in a path.
+            self.removed |= {unquote(each["remove"]["path"]) for each in actions(table, version) if "remove" in each}
+            self.version, self.committed_at = version, committed_at(table, version)
+        if not self.removed.isdisjoint(names):
+            raise Overtaken(f"another writer has changed the same files of {table}: nothing was compacted")

@@ -1,0 +1,207 @@
+"""What a version of a Delta table holds: files, bytes, rows, by the statistics in its log.
+
+Read from the log part by part: the list of all files, which delta-rs would take up, is not for the memory of a worker.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.log import (
+    EntryMissing,
+    checkpoint_opened,
+    committed_at,
+    entry_name,
+    log_files,
+    reading_log,
+)
+from kctl_agent.storage.lake.delta.log_state import NoTable
+from kctl_agent.storage.lake.delta.raced import read_again
+from kctl_agent.storage.room import TableCounts
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.delta.table import LakeTable
+    from kctl_agent.storage.lake.folder import Folder
+
+__all__ = ["TableCounter", "count", "is_small"]
+
+SMALL = 0.5
+"""Of the size that compaction aims at, as Delta's own auto compaction counts. What fills files is not cut to fit, so
+many that are as large as they will ever be are a little below their target."""
+COUNT_SECONDS = 10.0
+"""Between two counts at least."""
+COUNT_SHARE = 0.01
+"""Of the time is spent with counting at the most."""
+BATCH_ROWS = 4096
+"""Of a checkpoint that are in memory at a time."""
+NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
+"""As every writer that is known begins statistics."""
+
+
+def is_small(size: int, target_file_bytes: int) -> bool:
+    return size < target_file_bytes * SMALL
+
+
+def count(table: Folder, target_file_bytes: int) -> TableCounts:
+    """What the newest version holds. Raises NoTable, LogUnreadable, OSError."""
+    return read_again(lambda: _count(table, target_file_bytes), FileNotFoundError, EntryMissing)
+
+
+def _count(table: Folder, target_file_bytes: int) -> TableCounts:
+    log = log_files(table)
+    if not log.versions and log.checkpoint is None:
+        raise NoTable
+    version = -1 if log.checkpoint is None else log.checkpoint
+    since: dict[str, tuple[int, int | None] | None] = {}
+    """Files that entries after the checkpoint have added or, None, removed."""
+    with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
+        while True:
+            # A deletion vector changes as its file is removed and added, in any order.
+            for added, action in sorted(_entry(table, version + 1), key=lambda each: each[0]):
+                since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
+            version += 1
+    if log.versions and version < log.versions[-1]:
+        raise EntryMissing(version + 1)
+    total = _Total(target_file_bytes)
+    for checkpoint in log.checkpoint_files:
+        for name, size, rows in _of_checkpoint(table, checkpoint):
+            if unquote(name) not in since:
+                total.add(size, rows)
+    for file in since.values():
+        if file is not None:
+            total.add(*file)
+    return total.counts(table, version)
+
+
+@dataclass(slots=True)
+class _Total:
+    target_file_bytes: int
+    files: int = 0
+    bytes: int = 0
+    small: int = 0
+    rows: int | None = 0
+
+    def add(self, size: int, rows: int | None) -> None:
+        self.files += 1
+        self.bytes += size
+        self.small += is_small(size, self.target_file_bytes)
+        self.rows = None if rows is None or self.rows is None else self.rows + rows
+
+    def counts(self, table: Folder, version: int) -> TableCounts:
+        return TableCounts(version, self.files, self.bytes, self.rows, self.small, committed_at(table, version))
+
+
+def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """Files that it has added (True) or removed. Raises LogUnreadable, OSError."""
+    name = entry_name(version)
+    with reading_log(name), table.open(name) as lines:
+        for line in lines:
+            parsed = json.loads(line)
+            for kind in ("add", "remove"):
+                if (action := parsed.get(kind)) is not None:
+                    yield kind == "add", _checked(action, kind)
+
+
+def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
+    """What is read of it here, with `rows`. Raises ValueError, TypeError, KeyError, RecursionError: it is none."""
+    path, size, stats = action["path"], action.get("size"), action.get("stats")
+    if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
+        raise ValueError(f"its `{kind}` has no path, or no size")
+    rows = _rows(stats, action.get("deletionVector"))
+    return {"path": path, "size": size, "rows": rows, "dataChange": action.get("dataChange", True)}
+
+
+def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, int | None]]:
+    wanted = ["add.path", "add.size", "add.stats", "add.deletionVector.cardinality"]
+    with checkpoint_opened(table, name) as file:
+        for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+            for add in rows.column("add").drop_null().to_pylist():
+                if add["path"] is not None:
+                    yield add["path"], add["size"], _rows(add.get("stats"), add.get("deletionVector"))
+
+
+def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
+    if stats is None:
+        return None
+    found = NUM_RECORDS.match(stats)
+    number = json.loads(stats).get("numRecords") if found is None else found[1]
+    return None if number is None else int(number) - int((deleted or {}).get("cardinality") or 0)
+
+
+class TableCounter:
+    """Counts a table anew when it has another version: where that takes requests, in a thread of its own. For one
+    thread."""
+
+    def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
+        self._lake = lake
+        self._target_file_bytes = target_file_bytes
+        self._is_near = lake.folder.local is not None
+        self._last: TableCounts | None = None
+        self.is_absent = False
+        """There is no such table, as far as that is known."""
+        self._next_at = 0.0
+        self._counting: threading.Thread | None = None
+
+    def last(self) -> TableCounts | None:
+        """As last counted, which is done now where it is time; None of one that is not there yet, or cannot be read. No
+        commit waits for it, and it waits for none."""
+        is_counting = self._counting is not None and self._counting.is_alive()
+        began = time.monotonic()
+        if began < self._next_at or is_counting:
+            return self._last
+        if self._is_near:
+            self._count(began)
+        else:
+            self._counting = threading.Thread(target=self._count, args=(began,), name="kctl-count", daemon=True)
+            self._counting.start()
+        return self._last
+
+    def _count(self, began: float) -> None:
+        is_absent, counted = False, None
+        try:
+            with self._lake.errors():
+                try:
+                    counted = self._continued() or count(self._lake.folder, self._target_file_bytes)
+                except NoTable:
+                    is_absent = True
+        except StorageUnusable:  # the next batch reports it
+            pass
+        self._last, self.is_absent = counted, is_absent
+        now = time.monotonic()
+        if is_absent and self._is_near:  # which costs next to nothing to see
+            self._next_at = now
+        else:  # to wait for a store that is away takes no time of the processor
+            self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
+
+    def _continued(self) -> TableCounts | None:
+        """By the entries since the last count; None where files were removed meanwhile, such as by a compaction, or
+        added without other rows, perhaps a second time with new statistics, or where the log is not the one that was
+        counted."""
+        last = self._last
+        if (
+            last is None
+            or last.small_files is None
+            or last.committed_at is None
+            or committed_at(self._lake.folder, last.version) != last.committed_at
+        ):
+            return None
+        total = _Total(self._target_file_bytes, last.files, last.bytes, last.small_files, last.rows)
+        version = last.version
+        try:
+            while True:
+                for added, action in _entry(self._lake.folder, version + 1):
+                    if not added or not action["dataChange"]:
+                        return None
+                    total.add(action["size"], action["rows"])
+                version += 1
+        except FileNotFoundError:
+            return total.counts(self._lake.folder, version)

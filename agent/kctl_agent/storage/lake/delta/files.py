@@ -1,0 +1,275 @@
+"""The Parquet files of a batch as actions of a Delta table's log: sizes, partition values, and for data skipping the
+statistics of their footers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder.base import TableRefused
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+    from kctl_agent.storage.lake.folder import Folder, FolderFile
+
+__all__ = [
+    "OWN_FOOTER",
+    "DataFile",
+    "DayRefused",
+    "TableFile",
+    "check_days",
+    "is_exact",
+    "is_hidden",
+    "is_ordered",
+    "read_files",
+    "spark_schema",
+    "written_files",
+]
+
+OWN_FOOTER = {b"kctl": b"compaction"}
+"""In the footer of a file that kctl itself has written."""
+STATS_COLUMNS = 32
+"""`delta.dataSkippingNumIndexedCols` of Delta itself."""
+STATS_CHARACTERS = 32
+"""As Delta itself cuts strings; what is larger than any string that begins so is marked by the last code point."""
+LAST = "\U0010ffff"
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark keeps the schema, as its own JSON, in the footer of a file."""
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+"""Of a later year Spark writes `+12345-01-01`."""
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file. `path` is relative to the table's folder; `nulls`, `least` and `greatest` are by column, where the
+    footer has them."""
+
+    path: str
+    size: int
+    modified_ms: int
+    partition_values: Mapping[str, str | None]
+    rows: int
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, Any] = field(default_factory=dict)
+    greatest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> str:
+        """As the protocol of Delta has them, `tightBounds` included: what is cut off is still a bound."""
+        least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
+        greatest = {
+            name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
+        }
+        return (
+            f'{{"numRecords":{self.rows},"minValues":{_json(least)},"maxValues":{_json(greatest)},'
+            f'"nullCount":{_json(self.nulls)}}}'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One that a version of the table has; `path` is escaped as it is in its log."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+
+
+def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:
+    """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
+    folder; it is made also where there is no row.
+
+    `rows` is how many Spark has counted on their way into the files; None: nobody knows any more. Raises
+    StorageUnusable, also where the files hold more or less: then they are removed.
+    """
+    try:
+        files = read_files(table, folder) if folder.exists() else None
+    except OSError as error:
+        raise StorageUnusable(f"the files in {folder} cannot be read and synced: {error.strerror}") from error
+    if files is None or rows is None or (found := sum(file.rows for file in files)) == rows:
+        return files
+    folder.remove_all()
+    raise StorageUnusable(
+        f"Spark has written {number_of(rows, 'row')} into {folder}, and the files there have {found}: nothing was "
+        "stored; Spark and kctl must see the same folder, and nobody else may write there"
+    )
+
+
+def read_files(table: Folder, folder: Folder) -> list[DataFile]:
+    """The files with rows that Spark has written into the folder of a batch, synced to the disk; its checksum files,
+    and files without rows, are removed.
+
+    Raises OSError.
+    """
+    found: list[DataFile] = []
+    useless: list[str] = []
+    for file in folder.files():
+        *folders, name = file.name.split("/")
+        if any(map(is_hidden, folders)):
+            continue
+        if is_hidden(name):
+            useless.append(file.name)
+        elif (read := _read_file(folder, file)).rows:
+            found.append(read)
+        else:
+            useless.append(file.name)  # Spark writes one without rows where a batch has none
+    if useless:
+        folder.remove(useless)
+    table.sync(file.path for file in found)
+    return found
+
+
+class DayRefused(TableRefused):
+    """A row is of a day that readers of the table do not know. Nothing was committed, nor will be of this batch."""
+
+    code = "day_refused"
+
+
+def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
+    """Of partitions by these columns of dates. Raises DayRefused: delta-rs would read nothing of the table any more."""
+    for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
+        if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
+            raise DayRefused(
+                f"a row of the batch is of {value} in {name}, by which the table {table} is partitioned, and there are "
+                "only the years 1 to 9999: give it another date in the transform, or mark it by _kctl_error; nothing "
+                "was stored"
+            )
+
+
+def is_hidden(name: str) -> bool:
+    """Whether no engine looks into a file or folder of this name: what tasks that were given up have left, checksums.
+    A partition by a column `_day` is none: its folder has a `=`, which Delta's VACUUM and Spark look for too."""
+    return name.startswith(("_", ".")) and "=" not in name
+
+
+def is_exact(footer: FileMetaData) -> bool:
+    """Whether NaN counts in its statistics, or there are none of a column that has it: Spark and kctl wrote it so."""
+    return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
+
+
+def is_ordered(footer: FileMetaData, number: int) -> bool:
+    """Whether no value of this column is NaN, which is larger than all for Spark and neither larger nor smaller than
+    anything for Python. Others than Spark and kctl leave NaN out of a footer, so nobody knows."""
+    groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
+    if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
+        return True
+    return is_exact(footer) and all(_is_ordered(group.statistics, group) for group in groups)
+
+
+def _is_ordered(stats: Any, group: Any) -> bool:
+    if stats is None or not stats.has_null_count:
+        return False
+    if not _has_values(stats, group):
+        return True
+    return stats.has_min_max and not (math.isnan(stats.min) or math.isnan(stats.max))
+
+
+def spark_schema(table: Folder, path: str) -> str | None:
+    """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark. Raises
+    OSError."""
+    import pyarrow.parquet as pq
+
+    with table.open(path) as opened:
+        found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
+    return None if found is None else found.decode()
+
+
+def _read_file(folder: Folder, file: FolderFile) -> DataFile:
+    import pyarrow.parquet as pq
+
+    with folder.open(file.name) as opened:
+        metadata = pq.read_metadata(opened)
+    nulls: dict[str, int] = {}
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for number in list(_top_level(metadata))[:STATS_COLUMNS]:
+        groups = [metadata.row_group(i).column(number) for i in range(metadata.num_row_groups)]
+        name = metadata.schema.column(number).name
+        every = [group.statistics for group in groups]
+        if not every or any(stats is None or not stats.has_null_count for stats in every):
+            continue
+        nulls[name] = sum(stats.null_count for stats in every)
+        known = [stats for stats, group in zip(every, groups, strict=True) if _has_values(stats, group)]
+        if is_ordered(metadata, number) and (bounds := _bounds(known)) is not None:
+            least[name], greatest[name] = bounds
+    return DataFile(
+        f"{folder.name}/{file.name}",
+        file.size,
+        int(file.modified * 1000),
+        dict(_partition_values(file.name.split("/")[:-1])),
+        metadata.num_rows,
+        nulls,
+        least,
+        greatest,
+    )
+
+
+def _has_values(stats: Any, group: Any) -> bool:
+    return bool(stats.null_count < group.num_values)
+
+
+def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The smallest and the largest value by the statistics of row groups; None where there are none that hold:
+    Spark writes dates beyond year 9999 and strings that are no UTF-8, which Python cannot have."""
+    if not known or not all(stats.has_min_max for stats in known):
+        return None
+    try:
+        least, greatest = [stats.min for stats in known], [stats.max for stats in known]
+    except (ValueError, OverflowError):
+        return None
+    return min(least), max(greatest)
+
+
+def _top_level(metadata: Any) -> Iterator[int]:
+    """Columns that are no part of an array, map or struct."""
+    for number in range(metadata.num_columns):
+        column = metadata.schema.column(number)
+        if column.path == column.name and column.max_repetition_level == 0:
+            yield number
+
+
+def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    for folder in folders:
+        name, _, value = folder.partition("=")
+        yield unquote(name), None if value == NULL_PARTITION else unquote(value)
+
+
+def _json(values: Mapping[str, object]) -> str:
+    """With each digit of a decimal, which `json` has no way to write; no escapes, as in an entry of the log."""
+
+    def text(value: object) -> str:
+        return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+    return "{" + ",".join(f"{text(name)}:{text(value)}" for name, value in values.items()) + "}"
+
+
+def _bound(value: object, *, upper: bool = False) -> object:
+    """What is written; None: of this type there is none."""
+    if isinstance(value, str):
+        return _upper(value) if upper else value[:STATS_CHARACTERS]
+    if isinstance(value, datetime):
+        utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return utc.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")  # strftime cuts year 1 short
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int | Decimal):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _upper(value: str) -> str | None:
+    if len(value) <= STATS_CHARACTERS:
+        return value
+    # The last code point is no bound of what goes on with the same one.
+    return None if value[STATS_CHARACTERS] == LAST else value[:STATS_CHARACTERS] + LAST

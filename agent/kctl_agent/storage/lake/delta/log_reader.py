@@ -1,0 +1,163 @@
+"""The newest version of a table's log: read on from where it was last read to, as long as the log still is the one
+that was read, and from its newest checkpoint otherwise.
+
+A process may be frozen between any two steps, while others write checkpoints and clean up what lies below them, or
+replace the table. Both engines write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below
+it: while the pointer is the one that was there before, no entry above what was read is missing.
+
+Delta's own for Spark overwrites an entry that comes between its check and its rename, or its `PUT`. Nobody can prevent
+that here; the stamps of the newest entries show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.log import (
+    LAST_CHECKPOINT,
+    LOG,
+    EntryMissing,
+    LogFiles,
+    LogUnreadable,
+    entry_name,
+    log_files,
+)
+from kctl_agent.storage.lake.delta.log_state import LogState
+from kctl_agent.storage.lake.delta.raced import read_again
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder import Folder
+
+__all__ = ["LogReader"]
+
+MOST_ENTRIES = 200
+"""So many are read on: of more, a checkpoint has most."""
+
+
+class CheckpointMoved(LogUnreadable):
+    """The log may not be the one any more that was listed."""
+
+
+class LogReader:
+    """Of one table. For one thread at a time."""
+
+    def __init__(self, table: Folder) -> None:
+        self._table = table
+        self._state: LogState | None = None
+        self._newest: tuple[str, str | None] = "", None
+        """The entry of the version that was last read, and its stamp; None where it was cleaned up."""
+        self._pointer: str | None = None
+        """The stamp of the pointer to the newest checkpoint, which is not above the version that was last read."""
+
+    def is_there(self) -> bool:
+        """Whether the log has what was last read of it. By any thread. Raises OSError."""
+        name, stamp = self._newest
+        return stamp is not None and stamp == self._stamp(name)
+
+    def newest(self) -> LogState:
+        """What is read of the log is on the disk before anything is decided on it.
+
+        Raises StorageUnusable: another writer has overwritten what was read, which is read anew then; NoTable,
+        LogUnreadable, OSError.
+        """
+        state, self._state = self._state, None  # what is read in part is not gone on from
+        if state is None or not self._is_read_on(state):
+            try:
+                state = read_again(self._read, FileNotFoundError, EntryMissing, CheckpointMoved)
+            except FileNotFoundError as error:
+                raise LogUnreadable(f"{error.filename} is not there") from error
+        self._state = state
+        return state
+
+    def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
+        """False: the log is not the one that was read, or entries above that may have been removed, and one of them
+        written anew by a process that was frozen. With `is_upon` we have just written upon it: if its newest entry is
+        another one, somebody has overwritten that. Raises StorageUnusable, LogUnreadable, OSError."""
+        before, (name, stamp) = state.version, self._newest
+        if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
+            return False
+        read = {before: stamp} | {version: entry.stamp for version, entry in state.entries.items()}
+        found = self._table.stamps([*map(entry_name, read), LAST_CHECKPOINT])
+        if found.get(name) != stamp and not (is_upon and name in found):
+            return False  # the table went back
+        for version, stamp in read.items():
+            if found.get(entry_name(version), stamp) != stamp:  # where it is not there, it was cleaned up
+                raise self._overwritten(version)
+        if (pointer := found.get(LAST_CHECKPOINT)) != self._pointer:
+            log = log_files(self._table)
+            if log.newest_checkpoint > before:
+                return False
+            self._sync([LAST_CHECKPOINT, *log.checkpoint_files])
+            self._pointer = pointer
+        if state.version != before:
+            self._sync(map(entry_name, state.unsynced))
+            self._read_to(state)
+        return True
+
+    def _read(self) -> LogState:
+        """From the newest checkpoint on."""
+        pointer = self._stamp(LAST_CHECKPOINT)
+        state = LogState.read(self._table)
+        if pointer != self._stamp(LAST_CHECKPOINT):
+            raise CheckpointMoved("checkpoints of its log are written faster than it can be read")
+        entries = map(entry_name, {state.log.newest_checkpoint, *state.unsynced} - {-1})
+        self._sync([LAST_CHECKPOINT, *state.log.checkpoint_files, *entries])
+        self._table.below(LOG).sync_name()
+        self._table.sync_name()
+        self._pointer = pointer
+        self._read_to(state)
+        return state
+
+    def _read_to(self, state: LogState) -> None:
+        name = entry_name(state.version)
+        entry = state.entries.get(state.version)
+        self._newest = name, self._stamp(name) if entry is None else entry.stamp
+        state.unsynced.clear()
+
+    def _overwritten(self, version: int) -> StorageUnusable:
+        return StorageUnusable(
+            f"another writer has overwritten version {version} of the table {self._table}, so what that had stored is "
+            'lost or read again: see "Other writers" in docs/storage.md'
+        )
+
+    def confirm(self, version: int, written: bytes) -> LogState:
+        """That the entry which was just written upon the version that was last read is seen by every reader; the newest
+        version then.
+
+        Raises StorageUnusable: it is not, or nobody knows; LogUnreadable, OSError.
+        """
+        state, self._state = self._state, None
+        assert state is not None
+        if not self._is_read_on(state, is_upon=True):
+            self._refuse(version)
+        entry = state.entries.get(version)
+        if entry is not None and entry.content != hash(written):
+            raise self._overwritten(version)
+        self._state = state
+        return state
+
+    def _refuse(self, version: int) -> NoReturn:
+        if self._is_unseen(version, log_files(self._table)):
+            self._table.remove([entry_name(version)])
+        raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
+
+    def _is_unseen(self, version: int, log: LogFiles) -> bool:
+        """Whether an entry that we have written is certainly no part of the log: it lies below a checkpoint that is
+        older, or above a gap. Of a checkpoint that is newer it may be a part."""
+        if log.newest_checkpoint < version:
+            return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
+        entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
+        return entry is not None and checkpoint is not None and checkpoint.modified < entry.modified
+
+    def _stamp(self, name: str) -> str | None:
+        """None: there is no such file."""
+        found = self._table.find(name)
+        return None if found is None else found.stamp
+
+    def _sync(self, names: Iterable[str]) -> None:
+        """Entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the newest
+        one would make the whole table unreadable. What precedes a checkpoint was synced with it."""
+        if self._table.needs_sync:
+            self._table.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -1,0 +1,306 @@
+"""A Delta table: opened, checked, committed to.
+
+What another program may have done to the table meanwhile is the normal case: its log is read on before each use. The
+commit of a batch or a compaction is written here (`write_entry`), upon the newest version, which is checked anew as
+long as others come first; what needs the list of files (queries, vacuum) is done by delta-rs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
+from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
+from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
+from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days
+from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, write_entry
+from kctl_agent.storage.lake.delta.log_reader import LogReader
+from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
+from kctl_agent.storage.lake.delta.raced import read_again
+from kctl_agent.storage.lake.delta.schema_merge import add_columns, new_columns, nullable
+from kctl_agent.storage.lake.delta.table_checks import check_columns, check_features, check_rewritable, check_schema
+from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["LakeTable", "TableRefused"]
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
+CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
+"""Of a table that is made: Delta's own 30 days are of no use where files that were replaced are kept for seven."""
+COMMIT_SECONDS = 30.0
+"""For so long a commit is tried again where others come first."""
+
+
+class LakeTable:
+    """May be used by any thread, by one at a time."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._lock = threading.RLock()
+        self._log = LogReader(folder)
+        self._is_checked = False
+        self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
+        """The columns and partitions that the table was last found to take."""
+        self.commits_retried = 0
+        """How often others got ahead of a commit in a way that had it decided anew."""
+        self.checkpoints = Checkpoints(folder)
+
+    def prepare(self) -> None:
+        """Check what is there; the table itself is made by `fit`.
+
+        Raises:
+            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
+            TableRefused: a table, or a place, that cannot be written to.
+        """
+        if not self._is_checked:
+            self.folder.check()
+            self.folder.check_create()
+            self._is_checked = True
+        if self.exists():
+            with self.state() as state:
+                check_features(self.folder, state)
+            return
+        with self.errors():
+            is_taken = self.folder.holds_others({LOG, FOLDER})
+        if is_taken:
+            raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
+
+    def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON); one that does not exist is made, with
+        `merge_schema` columns that it lacks too. Raises TableRefused, StorageUnusable."""
+        wanted = json.loads(schema)["fields"]
+        check_columns(wanted, partition_by)
+        if not self.exists():
+            self._create(wanted, partition_by)
+        with self.state() as state:
+            check_features(self.folder, state)
+            if merge_schema and (new := new_columns(state.fields, wanted)):
+                check_schema(self.folder, state, [field for field in wanted if field not in new], partition_by)
+                self._add_columns(wanted)
+        with self.state() as state:
+            check_schema(self.folder, state, wanted, partition_by)
+            self._fitting = wanted, partition_by
+
+    @contextmanager
+    def state(self) -> Iterator[LogState]:
+        """The newest version without its files, which stays the one that is read until the end of the block. Raises
+        StorageUnusable."""
+        with self._lock, self.errors():
+            yield self._log.newest()
+
+    @contextmanager
+    def latest(self) -> Iterator[DeltaTable]:
+        """The newest version with its files, for a query of delta-rs. Raises StorageUnusable."""
+        with self._lock, self.errors():
+            self._log.newest()
+            yield self._opened()
+
+    def read(self, read: Callable[[DeltaTable], T]) -> T:
+        """As `latest`, for what reads the log once more. Raises StorageUnusable."""
+        from deltalake.exceptions import DeltaError
+
+        with self._lock, self.errors():
+            self._log.newest()
+            return read_again(lambda: read(self._open()), DeltaError)
+
+    def commit(
+        self,
+        id_: str,
+        check: Callable[[LogState], None],
+        transactions: Mapping[str, int],
+        files: Sequence[DataFile] = (),
+    ) -> None:
+        """Add these files and set these numbers, all or nothing. `check` is called with the version that is written
+        upon, and raises if it is not what the commit was decided on; nobody commits between the two.
+
+        Raises:
+            what `check` raises.
+            TableRefused: others have changed the table, and what was written does not fit it any more.
+            StorageUnusable: it is not known to be written, or the table is not `id_` any more.
+        """
+
+        def decided(state: LogState) -> Iterator[dict[str, Any]]:
+            if state.id != id_:
+                raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
+            self._check_unchanged(state, has_files=bool(files))
+            check_days(self.folder, files, state.partition_days)
+            check(state)
+            return append_actions(files, transactions, state.partition_columns, _now_ms())
+
+        with self._lock, self.errors():
+            self._write(decided)
+
+    def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
+        """Commit what is decided on the newest version, as often as another writer comes first; the version that is
+        made. The lock is held.
+
+        Raises what `decided` raises: nothing was committed then; StorageUnusable, NoTable, LogUnreadable, OSError:
+        whether it was, shows the log.
+        """
+        given_up_at = time.monotonic() + COMMIT_SECONDS
+        while True:
+            state = self._log.newest()
+            if written := write_entry(self.folder, state.version + 1, decided(state)):
+                break
+            self.commits_retried += 1
+            if time.monotonic() > given_up_at:
+                raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
+        version = state.version + 1
+        self.checkpoints.after(self._log.confirm(version, written), version)
+        return version
+
+    def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
+        """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
+        theirs.
+
+        Raises:
+            TableRefused: the table is of a kind that cannot be written; nothing was changed.
+            Overtaken: another writer has changed one of the files, or the table; nothing was changed.
+            StorageUnusable: whether it is committed, shows the log.
+        """
+        names = {unquote(file.path) for file in removed}
+
+        def decided(state: LogState) -> Iterator[dict[str, Any]]:
+            check_features(self.folder, state)
+            basis.check(self.folder, state, names)
+            return compaction_actions(removed, added, basis.transactions, _now_ms())
+
+        with self._lock, self.errors():
+            version = self._write(decided)
+        basis.number = basis.transactions[COMPACTIONS]
+        return version
+
+    def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
+        """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
+        check_features(self.folder, state)
+        if has_files and self._fitting is not None:
+            check_schema(self.folder, state, *self._fitting)
+
+    def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
+        """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
+        It is called anew with the newest version where other writers came first.
+
+        Raises what `change` raises; StorageUnusable, TableRefused.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        refused: Exception | None = None
+        with self._lock, self.errors():
+            for _ in range(ATTEMPTS):
+                check_rewritable(self.folder, self._log.newest())
+                table = self._opened()
+                before = table.version()
+                try:
+                    count = change(table)
+                except CommitFailedError as error:
+                    refused = error
+                    self.commits_retried += 1
+                    continue
+                for version in range(before + 1, table.version() + 1):
+                    self._sync_files(version)
+                self._log.newest()
+                return count
+        raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
+
+    def exists(self) -> bool:
+        """By the names in its log: delta-rs would hold the interpreter for as long as a store does not answer, and the
+        whole process would stand still. Raises StorageUnusable: that cannot be known."""
+        with self.errors():
+            if self._log.is_there():
+                return True
+            log = log_files(self.folder)
+            return bool(log.versions) or log.checkpoint is not None
+
+    def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
+        from deltalake import DeltaTable, Schema
+        from deltalake.exceptions import DeltaError
+
+        text = json.dumps(nullable({"type": "struct", "fields": fields}))
+        try:
+            schema = Schema.from_json(text)
+        except Exception as error:  # whatever delta-rs raises of a type that it does not know
+            raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
+        with self._lock, self.errors():
+            for is_last in (False, True):
+                try:
+                    DeltaTable.create(
+                        self.folder.uri,
+                        schema,
+                        partition_by=list(partition_by),
+                        name=self.folder.name,
+                        configuration=CONFIGURATION,
+                        storage_options=self.folder.options,
+                    )
+                except DeltaError as error:
+                    if self.exists():
+                        return  # another worker was first
+                    if is_last:  # else it may be a conflict (409) that nobody has won
+                        raise StorageUnusable(
+                            f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
+                        ) from error
+                else:
+                    return
+
+    def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+        """The lock is held. Raises TableRefused, StorageUnusable."""
+        from deltalake.exceptions import CommitFailedError
+
+        for _ in range(ATTEMPTS):
+            new = new_columns(self._log.newest().fields, wanted)
+            if not new:
+                return
+            try:
+                add_columns(self._opened(), new)
+            except CommitFailedError:  # another worker may have added the same
+                continue
+            except Exception as error:  # whatever delta-rs raises of a type that the table cannot have
+                names = ", ".join(field["name"] for field in new)
+                raise TableRefused(f"the table {self.folder} cannot be given the columns {names}: {error}") from error
+        raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")
+
+    def _opened(self) -> DeltaTable:
+        from deltalake.exceptions import DeltaError
+
+        return read_again(self._open, DeltaError)
+
+    def _open(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.folder.uri, storage_options=self.folder.options)
+
+    def _sync_files(self, version: int) -> None:
+        """Those that a commit has added, which delta-rs has not synced."""
+        if self.folder.needs_sync:
+            self.folder.sync(added(self.folder, version))
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Where something of the table is used. Raises StorageUnusable."""
+        import pyarrow as pa
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            yield
+        except (TableNotFoundError, NoTable) as error:
+            raise StorageUnusable(
+                f"there is no Delta table in {self.folder} (storage.uri): nothing was stored yet, or another folder is "
+                "meant"
+            ) from error
+        except (DeltaError, LogUnreadable, OSError, pa.ArrowException) as error:
+            raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

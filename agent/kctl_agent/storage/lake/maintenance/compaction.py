@@ -1,0 +1,167 @@
+"""Compaction: the rows of many small files in few large ones, in commits of its own.
+
+Nothing else changes: older versions keep their files until `vacuum` removes them. A commit of a batch meanwhile is no
+conflict; an UPDATE, DELETE, MERGE or another OPTIMIZE of the same files is, and then the compaction has done nothing.
+
+delta-rs' own writes footers and statistics that hide rows (`file_merge`), and takes a commit for good that another
+OPTIMIZE got ahead of, so that each row is there twice; it syncs nothing. So the file is kctl's, in a folder like that
+of a batch, with a plan, by which `vacuum` leaves it alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, forget, has_plan_on, sweep
+from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
+from kctl_agent.storage.lake.delta.counts import is_small
+from kctl_agent.storage.lake.delta.files import DataFile, TableFile, is_exact
+from kctl_agent.storage.lake.delta.table_checks import check_rewritable
+from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_footer
+from kctl_agent.storage.room import readable
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.delta.table import LakeTable
+    from kctl_agent.storage.lake.folder import Folder
+
+__all__ = ["Compacted", "Compaction", "Group"]
+
+MOST_FILES = 10_000
+"""Of one that is made of others."""
+AT_ONCE = 8
+"""So many footers are read at a time: in an object store each is a request."""
+
+Group = list[TableFile]
+"""Files of one partition, of which one is made."""
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a compaction has replaced by what."""
+
+    version: int
+    """Of the table afterwards."""
+    removed: list[TableFile] = field(default_factory=list)
+    added: list[DataFile] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        removed, added = (
+            f"{number_of(len(files), 'file')} ({readable(sum(file.size for file in files))})"
+            for files in (self.removed, self.added)
+        )
+        return f"{removed} became {added}: version {self.version}"
+
+
+class Compaction:
+    """Of the files that a table has when this is made. For one thread."""
+
+    def __init__(self, lake: LakeTable) -> None:
+        """Begin from the newest version of the table. Raises StorageUnusable, TableRefused."""
+        self._lake = lake
+        with lake.state() as state:
+            check_rewritable(lake.folder, state)
+            self._basis = CompactionBasis.of(lake.folder, state)
+        self._files = list(_files(lake))
+
+    def small_files(self, target_file_bytes: int, least: int = 2) -> list[Group]:
+        """Of partitions with several; none where no partition has so many."""
+        by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
+        for file in self._files:
+            if is_small(file.size, target_file_bytes):
+                by_partition.setdefault(tuple(file.partition_values.values()), []).append(file)
+        if not any(len(files) >= least for files in by_partition.values()):
+            return []
+        groups = (group for files in by_partition.values() for group in _groups(files, target_file_bytes))
+        return [group for group in groups if len(group) > 1]
+
+    def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
+        """Each a group of its own: those that others than Spark have written, who leave NaN out of footers, such as
+        delta-rs, and kctl until it wrote its own. Raises StorageUnusable."""
+        taken = {file.path for group in besides for file in group}
+        files = [file for file in self._files if file.path not in taken]
+        with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
+            footers = threads.map(partial(read_footer, self._lake.folder), files)
+            return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
+
+    def run(self, groups: Iterable[Group], progress: Callable[[int], None] = lambda _version: None) -> Compacted:
+        """Make one file of each group and commit it; `progress` is called with each version that is made. What another
+        process compacts at that time is not committed any more.
+
+        Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
+        """
+        self._fence()
+        total = Compacted(self._basis.version)
+        for files in groups:
+            added, total.version = self._replace(files)
+            progress(total.version)
+            total.removed += files
+            total.added += added
+        self._lake.checkpoints.wait()
+        return total
+
+    def _fence(self) -> None:
+        """See that no earlier compaction is committed any more, and remove what it has left: it was killed, or stands
+        still, or is at work in another process."""
+        with self._lake.errors():
+            is_left = has_plan_on(self._lake.folder, COMPACTIONS)
+        if is_left:
+            self._lake.replace((), (), self._basis)
+            sweep(self._lake)
+
+    def _replace(self, files: Group) -> tuple[list[DataFile], int]:
+        """What was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
+        folder = self._lake.folder
+        made = folder.below(f"{BATCH}{uuid.uuid4().hex}")
+        self._basis.plan.write(folder, made.name)
+        try:
+            with self._lake.errors():
+                added = merge_files(folder, made, files, self._basis.columns)
+        except BaseException:
+            _discard(folder, made)
+            raise
+        try:
+            version = self._lake.replace(files, added, self._basis)
+        except Overtaken:
+            _discard(folder, made)
+            raise
+        forget(folder, made.name)
+        return added, version
+
+
+def _groups(files: Iterable[TableFile], target_file_bytes: int) -> Iterator[Group]:
+    group: Group = []
+    size = 0
+    for file in files:
+        if size >= target_file_bytes or len(group) == MOST_FILES:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    yield group
+
+
+def _discard(table: Folder, made: Folder) -> None:
+    made.remove_all()
+    forget(table, made.name)
+
+
+def _files(lake: LakeTable) -> Iterator[TableFile]:
+    with lake.latest() as table:
+        columns = table.get_add_actions(flatten=True)
+        partitions = table.metadata().partition_columns
+    names = ("path", "size_bytes", *(f"partition.{name}" for name in partitions))
+    for path, size, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
+        yield TableFile(path, size, dict(zip(partitions, map(_text, values), strict=True)))
+
+
+def _text(value: object) -> str | None:
+    """Of a partition, as the protocol of Delta writes it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,135 @@
+"""Files of a table made one, by pyarrow: the same rows, and a footer that hides none of them.
+
+Readers leave out files by the statistics of the log and parts of a file by those of its footer. Spark takes NaN for
+larger than all numbers; writers other than Spark's leave it out of both: of a column that may have NaN there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.files import OWN_FOOTER, DataFile, TableFile, is_ordered, read_files
+from kctl_agent.storage.lake.delta.log import own_file
+from kctl_agent.storage.lake.folder import TableRefused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import FileMetaData
+
+    from kctl_agent.storage.lake.folder import Folder
+
+__all__ = ["merge_files", "read_footer"]
+
+NAME = "part-00000.zstd.parquet"
+CODEC = "zstd"
+READ_ROWS = 4096
+"""At a time."""
+ROW_GROUP_BYTES = 64 << 20
+"""Of rows in memory, which become one part of the file."""
+
+
+def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
+    """The one in the folder `to`, synced, that has the rows of these files of one partition; none where they have no
+    row. `columns` are the table's without those of its partitions.
+
+    Raises StorageUnusable, TableRefused, LogUnreadable, OSError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    footers = [read_footer(table, file) for file in files]
+    written = pa.BufferOutputStream()
+    try:
+        with pq.ParquetWriter(
+            written,
+            columns,
+            compression=CODEC,
+            write_statistics=_ordered(footers),
+            store_schema=False,
+            store_decimal_as_integer=True,
+        ) as writer:
+            writer.add_key_value_metadata(OWN_FOOTER)
+            for part in _parts(_fitted(table, file, columns) for file in files):
+                writer.write_table(part, row_group_size=part.num_rows)
+    except pa.ArrowException as error:
+        raise StorageUnusable(f"files of {table} cannot be compacted: {error}") from error
+    to.write(NAME, written.getvalue().to_pybytes())
+    merged = read_files(table, to)
+    rows, found = (sum(each) for each in ((footer.num_rows for footer in footers), (file.rows for file in merged)))
+    if rows != found:
+        raise StorageUnusable(f"of {rows} rows of {table} {found} were compacted: nothing was changed")
+    return [replace(file, partition_values=files[0].partition_values) for file in merged]
+
+
+def read_footer(table: Folder, file: TableFile) -> FileMetaData:
+    """The footer of a Parquet file of the table. Raises LogUnreadable, OSError."""
+    import pyarrow.parquet as pq
+
+    with table.open(own_file(file.path)) as opened:
+        return pq.read_metadata(opened)
+
+
+def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
+    """The columns, those inside of structs too, that have no value without an order in any of these files."""
+    known: set[str] = set()
+    unordered: set[str] = set()
+    for footer in footers:
+        for number in range(footer.num_columns):
+            column = footer.schema.column(number)
+            is_known = column.max_repetition_level == 0 and is_ordered(footer, number)
+            (known if is_known else unordered).add(column.path)
+    return sorted(known - unordered)
+
+
+def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file with the columns of the table: null where it has been given one since. Raises TableRefused."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with (
+        table.open(own_file(file.path)) as opened,
+        pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet,
+    ):
+        if unknown := set(_paths(parquet.schema_arrow)) - set(_paths(columns)) - file.partition_values.keys():
+            raise TableRefused(f"{file.path} of {table} has {min(unknown)}, and the table has no such column")
+        for batch in parquet.iter_batches(READ_ROWS, use_threads=False):
+            there = batch.schema.names
+            yield pa.RecordBatch.from_arrays(
+                [
+                    batch.column(name).cast(type_) if name in there else pa.nulls(batch.num_rows, type_)
+                    for name, type_ in zip(columns.names, columns.types, strict=True)
+                ],
+                schema=columns,
+            )
+
+
+def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
+    """Of all that a cast finds by its name: columns, and what is inside of structs."""
+    import pyarrow as pa
+
+    for field in fields:
+        yield (path := f"{parent}{field.name}")
+        inner = [field.type.field(number) for number in range(field.type.num_fields)]
+        if not pa.types.is_struct(field.type):  # elements of a list, keys and values of a map have any name
+            inner = [each.with_name(str(number)) for number, each in enumerate(inner)]
+        yield from _paths(inner, f"{path}.")
+
+
+def _parts(files: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
+    """Of about ROW_GROUP_BYTES."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in chain.from_iterable(files):
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -1,0 +1,78 @@
+"""Removal of files that no version of a table needs any more: replaced longer ago than the retention, or never
+committed and as old."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from kctl_agent.storage.lake.delta import batch_plans as plans
+from kctl_agent.storage.lake.delta.files import is_hidden
+from kctl_agent.storage.lake.delta.log import LOG
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.delta.table import LakeTable
+    from kctl_agent.storage.lake.folder import FolderFile
+
+__all__ = ["RETENTION_HOURS", "Unused", "remove", "unused"]
+
+RETENTION_HOURS = 168
+"""Delta's own default of `delta.deletedFileRetentionDuration`."""
+
+COMMIT_SECONDS = 86_400.0
+"""No entry of the log is written for so long: its process was killed. Nor does a file of delta-rs or another engine,
+which has no plan, wait longer for its commit; younger than that it stays, whatever the retention is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A file, relative to the table's folder, and its size."""
+
+    path: str
+    size: int
+
+
+def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
+    """What may be removed: what neither the newest version nor one that was newest in the last `hours` has (None: as
+    the table is configured, by default 7 days), and what is of no batch in flight. Raises StorageUnusable.
+
+    delta-rs lists it, by the log and by the age of files that the log does not know. A batch in flight, perhaps of a
+    process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
+    plan nor, after the plans were read, a place in the table, belongs to none. What others write, such as an UPDATE or
+    DELETE of delta-rs, has no plan: it is known by its age alone. Files are listed first, then the plans, then the
+    table: in another order a batch that ends in between would lose its files.
+    """
+    plans.sweep(lake)
+    listed = lake.read(
+        lambda table: set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
+    )
+    oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
+    with lake.errors():
+        found = [file for file in lake.folder.files() if _is_left(file, listed, oldest)]
+        in_flight = plans.planned(lake.folder)
+    with lake.latest() as table:
+        needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
+    left = sorted((file.name, file.size) for file in found if file.name.split("/")[0] not in in_flight)
+    return [Unused(name, size) for name, size in left if name not in needed]
+
+
+def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
+    """Whether a writer of the table may have left it, and nobody has put it beside them."""
+    *folders, name = file.name.split("/")
+    if file.name.startswith(plans.BATCH):
+        # What tasks of Spark have left there is where no engine looks for files of the table.
+        return file.name in listed or (file.modified < oldest and any(map(is_hidden, (*folders, name))))
+    if folders == [LOG]:
+        is_of_writer = name.startswith("_commit_") and name.endswith(".json.tmp")
+    else:
+        is_of_writer = file.name in listed and name.endswith(".parquet") and all("=" in folder for folder in folders)
+    return is_of_writer and file.modified < time.time() - COMMIT_SECONDS
+
+
+def remove(lake: LakeTable, files: Iterable[Unused]) -> int:
+    """Remove these, and folders of theirs that become empty; how many files were there. Raises StorageUnusable."""
+    with lake.errors():
+        return lake.folder.remove(file.path for file in files)

@@ -1,0 +1,307 @@
+"""A Delta table to which batches are added, and whose log holds how far each partition is stored.
+
+The files of a batch and the stored offsets of its partitions are one commit; there is no second truth, no checkpoint
+and no table beside it. A group's stored offsets stand under its own names (`offsets`), so several groups may fill
+one table. Nothing waits for sinkers here. Files are written by Spark (`worker.query.lake_put`), each batch's into a
+folder of its own, which nobody sees before the commit names them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    OffsetStore,
+    StorageUnusable,
+    StoredOffset,
+    StoredOffsetMoved,
+    TopicPartition,
+)
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, Plan, forget
+from kctl_agent.storage.lake.delta.counts import TableCounter, count
+from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, written_files
+from kctl_agent.storage.lake.delta.log_state import LogState
+from kctl_agent.storage.lake.delta.offsets import app_id, claim_id, owner_of, read_offset, transactions
+from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
+from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
+from kctl_agent.storage.room import Limits, TableCounts, TableStats
+
+__all__ = ["LakeBatch", "Move", "TableStorage"]
+
+Move = tuple[StoredOffset | None, StoredOffset]
+"""What a stored offset was (None: there was none), and what it becomes."""
+TARGET_FILE_BYTES = 128 << 20
+"""As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
+
+
+class TableStorage(OffsetStore):
+    """See `OffsetStore`. `partition_by` are the columns of a table that is made, `target_file_bytes` what files are to
+    be compacted to; with `merge_schema` new columns of a batch are added to the table."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        partition_by: Sequence[str] = (),
+        target_file_bytes: int = TARGET_FILE_BYTES,
+        merge_schema: bool = False,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.folder = folder
+        self.partition_by = tuple(partition_by)
+        self.target_file_bytes = target_file_bytes
+        self.merge_schema = merge_schema
+        self.limits = limits
+        self.table = LakeTable(folder)
+        self._owner: Binding | None = None
+        self._counter = TableCounter(self.table, target_file_bytes)
+        self._commits_failed = 0
+
+    @property
+    def identity(self) -> str:
+        return f"lake:{self.folder}"
+
+    def beside(self) -> TableStorage:
+        """The table of its dead letters, in the folder beside it."""
+        folder = self.folder.beside(f"{self.folder.name}_dead_letters")
+        return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
+
+    def check_folders(self) -> None:
+        """What is found of a table on this machine without writing. Raises StorageUnusable, TableRefused."""
+        if self.folder.local is not None:
+            self.folder.check()
+
+    def prepare(self) -> None:
+        self.table.prepare()
+
+    def fit(self, schema: str) -> None:
+        """Make sure that the table takes rows of this schema (Spark's JSON). Raises TableRefused, StorageUnusable."""
+        self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
+
+    def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
+        """The id of the table. Every group has names of its own in it, so none is refused."""
+        self._owner = owner.known_from(self._owner)
+        with self.table.state() as table:
+            return table.id
+
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        with self.table.state() as table:
+            return self._read(table, partitions)
+
+    def init_offsets(
+        self,
+        stored_offsets: Collection[StoredOffset],
+        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    ) -> None:
+        """A commit without files."""
+        self.commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
+
+    def advance_offsets(self, advances: Collection[Advance]) -> None:
+        with self.table.state() as table:
+            before = self._judged(table, advances)
+        after = {each.tp: replace(before[each.tp], next=max(before[each.tp].next, each.end)) for each in advances}
+        self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
+
+    def stats(self) -> TableStats:
+        """The room on the disk, and what the table held when it was last counted; cheap enough for twice a second, and
+        waits for no commit."""
+        free = self.folder.free()
+        return TableStats(
+            self.limits,
+            None if free is None else replace(free, minimum=self.limits.min_free_bytes),
+            self._counter.last(),
+            0,
+            self._commits_failed,
+            self.table.commits_retried,
+        )
+
+    def count(self) -> TableCounts:
+        """What the newest version holds. Raises StorageUnusable."""
+        with self.table.errors():
+            return count(self.folder, self.target_file_bytes)
+
+    def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
+        """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
+        with self.table.state() as table:
+            found = [
+                owned for name in table.transaction_names() if (owned := owner_of(name)) and owned[0].group == group
+            ]
+            stored = [(owner, read_offset(table.transaction_version, owner, tp)) for owner, tp in found]
+        return sorted(
+            ((owner, each) for owner, each in stored if each is not None),
+            key=lambda owned: (owned[0].cluster_id or "", owned[1].tp),
+        )
+
+    def begin(self, advances: Collection[Advance]) -> LakeBatch:
+        """A batch that is to store these ranges.
+
+        Raises:
+            GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: it may not.
+        """
+        with self.table.state() as table:
+            before, id_, version = self._judged(table, advances), table.id, table.version
+            claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
+        moves: dict[TopicPartition, Move] = {}
+        for each in advances:
+            stored = before[each.tp]
+            moves[each.tp] = stored, replace(stored, next=max(stored.next, each.end))
+        return self.plan(id_, version, moves, {tp: stored.next for tp, stored in before.items()}, claims)
+
+    def plan(
+        self,
+        id_: str,
+        version: int,
+        moves: Mapping[TopicPartition, Move],
+        below: Mapping[TopicPartition, int],
+        claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
+    ) -> LakeBatch:
+        """A batch that is to be committed to the table of this id, after this version, with these moves of stored
+        offsets. Raises StorageUnusable."""
+        batch = LakeBatch(self, id_, moves, below, claims)
+        batch.write_plan(version)
+        return batch
+
+    def commit(
+        self,
+        moves: Mapping[TopicPartition, Move],
+        files: Sequence[DataFile] = (),
+        id_: str | None = None,
+        claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
+    ) -> None:
+        """Write what each stored offset becomes, with these files, if each is what it was, and each claim. Raises
+        StorageError."""
+        if not moves and not files:
+            return
+        owner = self.owner
+        if id_ is None:
+            with self.table.state() as table:
+                id_ = table.id
+        written: dict[str, int] = {}
+        for before, after in moves.values():
+            written |= transactions(owner, before, after)
+        self.commit_files(id_, partial(self._check, moves, claims), written, files)
+
+    def claim(self, batch: LakeBatch) -> None:
+        """Have no other batch of these offsets committed that began before. Raises StoredOffsetMoved: this one may not
+        be either; StorageUnusable: whether it is, the next batch shows."""
+        claims = {tp: secrets.randbits(62) for tp in batch.moves}
+        written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
+        self.commit_files(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
+        batch.claims = claims
+
+    def commit_files(
+        self,
+        id_: str,
+        check: Callable[[LogState], None],
+        transactions: Mapping[str, int],
+        files: Sequence[DataFile] = (),
+    ) -> None:
+        """As `LakeTable.commit`, which is counted where it fails."""
+        try:
+            self.table.commit(id_, check, transactions, files)
+        except (StorageUnusable, TableRefused):
+            self._commits_failed += 1
+            raise
+
+    def _check(
+        self,
+        moves: Mapping[TopicPartition, Move],
+        claims: Mapping[TopicPartition, int | None],
+        table: LogState,
+    ) -> None:
+        for tp, (before, _) in moves.items():
+            refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
+        for tp, claim in claims.items():
+            if table.transaction_version(claim_id(self.owner, tp)) != claim:
+                raise StoredOffsetMoved(
+                    f"another process is about to store dead letters of {tp[0]}-{tp[1]}; nothing was written"
+                )
+
+    def _judged(self, table: LogState, advances: Collection[Advance]) -> dict[TopicPartition, StoredOffset]:
+        stored = self._read(table, [each.tp for each in advances])
+        return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
+
+    def _read(self, table: LogState, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        found = {tp: read_offset(table.transaction_version, self.owner, tp) for tp in partitions}
+        return {tp: stored for tp, stored in found.items() if stored is not None}
+
+    @property
+    def owner(self) -> Binding:
+        """Whose stored offsets they are. Raises StorageUnusable: nobody was bound yet."""
+        if self._owner is None:
+            raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
+        return self._owner
+
+    @property
+    def is_bound(self) -> bool:
+        return self._owner is not None
+
+    @property
+    def cluster_id(self) -> str | None:
+        """None also where nobody was bound."""
+        return self._owner.cluster_id if self._owner else None
+
+
+class LakeBatch:
+    """The files of one batch on their way into the table, and what becomes of stored offsets with them. `below`:
+    offsets under these are stored already, and must not be written. `claims`: who was last about to store dead letters
+    of its partitions (`TableStorage.claim`)."""
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        table_id: str,
+        moves: Mapping[TopicPartition, Move],
+        below: Mapping[TopicPartition, int],
+        claims: Mapping[TopicPartition, int | None],
+    ) -> None:
+        self.table_id = table_id
+        self.moves = moves
+        self.below = below
+        self.claims = claims
+        self._storage = storage
+        self.folder = storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
+        """Where its files are written, and stay."""
+
+    def write_plan(self, version: int) -> None:
+        """For those that find its files when nobody else knows of them; `version` is the table's, in which the batch is
+        not committed yet. Raises StorageUnusable."""
+        owner = self._storage.owner
+        offsets = {
+            app_id(owner, tp): (before.next, before.version) if before else (None, None)
+            for tp, (before, _) in self.moves.items()
+        }
+        Plan(version, offsets).write(self._storage.folder, self.folder.name)
+
+    def commit(self, rows: int | None = None) -> list[DataFile]:
+        """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is
+        how many were written.
+
+        Raises:
+            StoredOffsetMoved: another owner was faster; nothing of it is visible.
+            TableRefused: the table was changed, and does not take these files any more; nothing of it is visible.
+            StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows.
+        """
+        files = written_files(self._storage.folder, self.folder, rows)
+        if files is None:
+            raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
+        try:
+            self._storage.commit(self.moves, files, self.table_id, self.claims)
+        except DayRefused:
+            self.discard()  # each try would leave its files
+            raise
+        forget(self._storage.folder, self.folder.name)
+        return files
+
+    def discard(self) -> None:
+        """Remove what was written before anything was committed. Tasks that were given up may still write: the plan
+        stays, by which the rest is found."""
+        self.folder.remove_all()

@@ -1,0 +1,105 @@
+"""Looks after a lake's table, and that of its dead letters, once: removes what batches have left, compacts small files,
+and once a day removes files that are no longer needed.
+
+A process of its own, which the master starts at quiet times (`kctl.master.upkeep`): neither the memory of a worker nor
+its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one line of JSON
+on stdin, what was done is one line on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kctl_agent.errors import StorageError
+from kctl_agent.process import parent_watch
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.kinds import open_lake
+from kctl_agent.storage.lake.delta.batch_plans import sweep
+from kctl_agent.storage.lake.folder import FOLDER
+from kctl_agent.storage.lake.maintenance.compaction import Compaction
+from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import TableStorage
+
+__all__ = ["LEAST_FILES", "VACUUMED", "VACUUM_SECONDS", "looked_after", "main"]
+
+LEAST_FILES = 50
+"""So many small files of a partition are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
+write a file anew that is nearly as large as the target."""
+VACUUM_SECONDS = 86_400.0
+VACUUMED = f"{FOLDER}/vacuumed"
+"""Written after each time."""
+
+
+def main() -> int:
+    """The exit code."""
+    _yield_to_others()
+    settings = json.loads(sys.stdin.readline())
+    parent_watch.start(lambda: os._exit(1))
+    try:
+        done, failed = looked_after(open_lake(settings))
+    except StorageError as error:
+        done, failed = [], [str(error)]
+    sys.stdout.write("; ".join(done + failed))
+    return 1 if failed else 0
+
+
+def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
+    """Does what is due; what was done, and what failed: nothing keeps the rest from being done. Raises
+    StorageUnusable."""
+    done: list[str] = []
+    failed: list[str] = []
+    for table in lake.tables():
+        for step in (_swept, _compacted, _vacuumed):
+            with _noted(failed):
+                done += step(table)
+    return done, failed
+
+
+@contextmanager
+def _noted(failed: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (StorageError, OSError) as error:
+        failed.append(str(error))
+    except Exception as error:  # such as delta-rs raises of what another writer has put into a table
+        failed.append(f"{type(error).__name__}: {error}")
+
+
+def _swept(lake: TableStorage) -> list[str]:
+    sweep(lake.table)
+    return []
+
+
+def _compacted(lake: TableStorage) -> list[str]:
+    compaction = Compaction(lake.table)
+    groups = compaction.small_files(lake.target_file_bytes, LEAST_FILES)
+    return [str(compaction.run(groups))] if groups else []
+
+
+def _vacuumed(lake: TableStorage) -> list[str]:
+    last = lake.folder.find(VACUUMED)
+    if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
+        return []
+    removed = remove(lake.table, unused(lake.table))
+    lake.folder.write(VACUUMED, b"")
+    return [f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []
+
+
+def _yield_to_others() -> None:
+    """The lowest priority, one thread of delta-rs, and the first to be killed where memory is short."""
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
+    os.environ["TOKIO_WORKER_THREADS"] = "1"
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # a thread waits for the end of stdin

@@ -1,0 +1,201 @@
+"""The master has a lake's table looked after, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl.config import Config, load
+from kctl.config.storage import storage_settings
+from kctl.master import upkeep
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.upkeep import UPKEEP_COMMAND, Upkeep
+from kctl.rows.lag import LagTotals
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.storage.base import StoredOffset
+from kctl_agent.table_maintenance import LEAST_FILES
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offsets, opened
+
+QUIET = FleetSnapshot("main", "g", 0.0, 0.0, (), {}, {})
+QUIET = replace(
+    QUIET,
+    block_size=Reduced(StorageReply(table=TableReply(small_files=LEAST_FILES))),
+    kafka_lag=LagTotals(0),
+)
+DAY = 86_400.0
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    path = tmp_path / "kctl.toml"
+    table = (tmp_path / "orders").as_uri()
+    path.write_text(
+        f'[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[storage]\nmode = "lake"\nuri = "{table}"\n'
+    )
+    return load(path, {})
+
+
+@pytest.fixture
+def table(config: Config) -> Path:
+    """Filled, with one file of an abandoned batch."""
+    path = config.path.parent / "orders"
+    fill(path)
+    left = path / "kctl-left" / "part-0.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"x")
+    os.utime(left, (time.time() - 8 * DAY,) * 2)
+    return path
+
+
+def fill(path: Path) -> None:
+    """With as many small files as are worth a compaction."""
+    lake = opened(path)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(LEAST_FILES):
+        begun(lake, start, start + 1).commit()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(upkeep, "CHECK_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, logger=upkeep.__name__)
+
+
+def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str] = UPKEEP_COMMAND) -> None:
+    """The master's task, until then."""
+
+    async def life() -> None:
+        task = asyncio.create_task(Upkeep(lambda: config, lambda: QUIET, command).run())
+        async with asyncio.timeout(60):
+            while not is_over():  # noqa: ASYNC110 - a log and a file of another process have no event
+                await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(life())
+
+
+def test_small_files_are_compacted_and_what_was_abandoned_long_ago_is_removed(
+    config: Config, table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_until(config, lambda: bool(caplog.messages))
+
+    assert caplog.messages[0].startswith(f"action=upkeep table={config.storage.uri}: {LEAST_FILES} files (")
+    assert caplog.messages[0].endswith("1 file removed that no version of the last days has")
+    assert len(DeltaTable(table).file_uris()) == 1
+    assert not (table / "kctl-left").exists()
+    assert offsets(table) == list(range(LEAST_FILES))
+    assert at(opened(table)) == StoredOffset(*TP, TOPIC_ID, LEAST_FILES, 1)
+
+
+def test_the_table_of_dead_letters_is_looked_after_too(
+    config: Config, table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead_letters = table.with_name("orders_dead_letters")
+    fill(dead_letters)
+
+    run_until(config, lambda: bool(caplog.messages))
+
+    assert len(DeltaTable(dead_letters).file_uris()) == 1
+    assert offsets(dead_letters) == list(range(LEAST_FILES))
+
+
+def test_what_fails_keeps_nothing_else_from_being_done(config: Config, table: Path) -> None:
+    dead_letters = table.with_name("orders_dead_letters")
+    fill(dead_letters)
+    for file in table.glob("kctl-*/*.parquet"):
+        if file.parent.name != "kctl-left":
+            file.write_bytes(b"x")
+
+    code, output = ran_once(config)
+
+    assert code == 1
+    assert b"1 file removed" in output
+    assert b"cannot be used: " in output
+    assert len(DeltaTable(dead_letters).file_uris()) == 1
+
+
+def test_a_folder_in_the_place_of_the_table_of_dead_letters_is_none(config: Config, table: Path) -> None:
+    table.with_name("orders_dead_letters").mkdir()
+
+    assert ran_once(config)[0] == 0
+
+
+def test_with_the_setting_off_nothing_is_done(config: Config, table: Path) -> None:
+    turns = itertools.count()
+    off = replace(config, storage=replace(config.storage, upkeep=False))
+
+    run_until(off, lambda: next(turns) > 20)
+
+    assert len(DeltaTable(table).file_uris()) == LEAST_FILES
+
+
+def test_a_table_that_cannot_be_looked_after_is_a_warning_and_the_master_goes_on(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    (config.path.parent / "orders").mkdir()
+
+    run_until(config, lambda: bool(caplog.messages))
+    run_until(config, lambda: len(caplog.messages) > 1, ["/does/not/exist"])
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "there is no Delta table in" in caplog.messages[0]
+    assert caplog.messages[1].endswith("/does/not/exist cannot be run: No such file or directory")
+
+
+def test_what_is_under_way_when_the_master_stops_is_killed(config: Config, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    waits = f"import os, pathlib, sys; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); sys.stdin.read()"
+
+    run_until(config, lambda: pid.exists() and bool(pid.read_text()), [sys.executable, "-c", waits])
+
+    assert not Path("/proc", pid.read_text()).exists()
+
+
+def test_what_takes_longer_than_its_limit_is_killed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as where a store accepts a connection and never answers."""
+    monkeypatch.setattr(upkeep, "LIMIT_SECONDS", 1.0)
+    pid = tmp_path / "pid"
+    waits = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(1000)"
+
+    run_until(config, lambda: bool(caplog.messages), [sys.executable, "-c", waits])
+
+    assert caplog.messages[0].endswith("it was not done after 1 s and was killed; what it has committed stays")
+    assert not Path("/proc", pid.read_text()).exists()
+
+
+def test_it_runs_when_nobody_else_wants_the_processor_and_is_the_first_to_be_killed_where_memory_is_short() -> None:
+    shows = (
+        "import os; from kctl_agent import table_maintenance; table_maintenance._yield_to_others(); "
+        "print(os.nice(0), open('/proc/self/oom_score_adj').read().strip(), os.environ['TOKIO_WORKER_THREADS'])"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.split() == ["19", "1000", "1"]
+
+
+def ran_once(config: Config) -> tuple[int, bytes]:
+    """Exit code and output of the process alone, whose stdin stays open until it has ended."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(UPKEEP_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(storage_settings(config)).encode() + b"\n")
+        process.stdin.flush()
+        output = process.stdout.read()
+        return process.wait(60), output

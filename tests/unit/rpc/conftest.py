@@ -1,0 +1,115 @@
+"""Agents that are served and asked in one process, and a check that no descriptor is left over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import Event, WorkerReply
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
+from tests.caller import Caller
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Path], Caller]]:
+    callers: list[Caller] = []
+
+    def make(path: Path) -> Caller:
+        callers.append(Caller(path))
+        return callers[-1]
+
+    yield make
+    for caller in callers:
+        caller.socket.close()
+
+
+@pytest.fixture
+def serve(short_dir: Path) -> Iterator[Callable[..., AgentServer]]:
+    """Starts an agent on `short_dir`, with a snapshot published unless it is None."""
+    servers: list[AgentServer] = []
+
+    def start(name: str = "worker-0", snapshot: Snapshot | None = None, **settings: Any) -> AgentServer:
+        server = AgentServer(short_dir, name, **settings)
+        if snapshot is not None:
+            server.publish(snapshot)
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    """A worker in the middle of its work, published now."""
+    now = monotonic()
+    return Snapshot(
+        now,
+        replace(
+            WorkerReply.starting("worker-0", "worker"),
+            state="running",
+            state_seconds=30.0,
+            uptime_seconds=60.0,
+            rss_bytes=50_000_000,
+            query_id="q-1",
+            batch_id=3,
+            last_batch_seconds=1.5,
+            last_batch_rows=200,
+            rows_per_second=133.3,
+            batch_running_seconds=4.0,
+            rows_total=600,
+            batches_total=3,
+            events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
+        ),
+        member=MemberReply(
+            "m-1",
+            "worker-0",
+            7,
+            "m-1",
+            True,
+            group="orders-group",
+            assignor="range",
+            partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+        ),
+        partitions=(
+            PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0),
+            PartitionReply("orders", 1, generation=7),
+        ),
+        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+        topics=TopicsReply((PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),)),
+        storage=StorageReply("file:/data/storage.sqlite", 10, 3, None, 0, 4096, 1000, dead_limit=50, full="no room"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_left_behind(eventually: Callable[..., object]) -> Iterator[None]:
+    """A test ends with the sockets, pipes and epoll sets that it began with."""
+    before = _descriptors()
+    yield
+    eventually(lambda: not (_descriptors() - before), what="descriptors of the test are still open")
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:  # the one that was listing
+            continue
+        if target.startswith(("socket:", "pipe:", "anon_inode:")):
+            found.add(f"{fd} {target}")
+    return found

@@ -1,0 +1,603 @@
+"""The agent's loop: many peers, well and badly behaved, on one thread."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from kctl_agent.errors import PathError
+from kctl_agent.rpc.commands import COMMANDS, Command, Param
+from kctl_agent.rpc.connection import Connection
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject, encode
+from tests.caller import Caller, question
+
+Serve = Callable[..., AgentServer]
+Connect = Callable[[Path], Caller]
+Eventually = Callable[..., Any]
+
+BIG = Command(
+    "big",
+    lambda _snapshot, params, _now: {"text": "x" * params["size"]},
+    "for this test",
+    (Param("size", "integer", ""),),
+    needs_snapshot=False,
+)
+WITH_BIG = COMMANDS | {"big": BIG}
+SHORT_SECONDS = 0.2
+
+
+@pytest.fixture
+def socket_file(short_dir: Path) -> Path:
+    return short_dir / "worker-0.sock"
+
+
+# ---- what is asked is answered
+
+
+def test_a_question_is_answered_from_the_last_published_snapshot(
+    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
+) -> None:
+    server = serve()
+    caller = connect(socket_file)
+    assert caller.ask("ping").result["name"] == "worker-0"
+    reply = caller.ask("workers")
+    assert reply.error is not None
+    assert reply.error.code == "not_ready"
+
+    server.publish(snapshot)
+    assert caller.ask("workers").result["state"] == "running"
+    server.publish(replace(snapshot, worker=replace(snapshot.worker, state="stopping")))
+    assert caller.ask("workers").result["state"] == "stopping"
+
+
+def test_a_reply_carries_the_age_of_the_snapshot(
+    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
+) -> None:
+    serve(snapshot=replace(snapshot, published_at=monotonic() - 100))
+
+    age = connect(socket_file).ask("kafka_lag").age_seconds
+
+    assert age is not None
+    assert 100 <= age < 110
+
+
+@pytest.mark.shows("a caller that sends only `role`, `rpc`, `method` is served")
+def test_a_caller_that_sends_only_role_rpc_and_method_is_served(
+    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
+) -> None:
+    serve(snapshot=snapshot)
+    caller = connect(socket_file)
+
+    caller.send(encode({"role": 0, "rpc": "kafka_lag", "method": "getKafkaLag"}))
+
+    reply = caller.read()
+    assert reply.ok
+    assert reply.id is None
+
+
+def test_pipelined_requests_are_answered_in_order_with_their_ids(
+    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
+) -> None:
+    serve(snapshot=snapshot)
+    caller = connect(socket_file)
+    asked = [(str(number), "ping" if number % 3 else "offset_checker") for number in range(2000)]
+
+    sender = threading.Thread(target=caller.send, args=(b"".join(question(rpc, id_) for id_, rpc in asked),))
+    sender.start()
+    replies = [caller.read() for _ in asked]
+    sender.join()
+
+    assert [reply.id for reply in replies] == [id_ for id_, _ in asked]
+    assert all(
+        ("rows" in reply.result) == (rpc == "offset_checker") for reply, (_, rpc) in zip(replies, asked, strict=True)
+    )
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered(serve: Serve, connect: Connect, socket_file: Path) -> None:
+    serve()
+    caller = connect(socket_file)
+
+    for byte in question("ping", "7f"):
+        caller.send(bytes([byte]))
+
+    assert caller.read().id == "7f"
+
+
+def test_a_request_of_the_largest_size_is_answered_and_one_byte_more_is_not(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve()
+    head = b'{"role":0,"rpc":"ping","method":"getPing","note":"'
+    padded = head + b"x" * (MAX_REQUEST_BYTES - len(head) - 2) + b'"}'
+    caller = connect(socket_file)
+
+    caller.send(MAX_REQUEST_BYTES.to_bytes(HEADER_BYTES, "big") + padded)
+    assert caller.read().ok
+
+    caller.send((MAX_REQUEST_BYTES + 1).to_bytes(HEADER_BYTES, "big"))
+    reply = caller.read()
+    assert reply.error is not None
+    assert reply.error.code == "frame_too_large"
+    assert caller.is_ended()
+
+
+def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve(commands=WITH_BIG)
+    caller = connect(socket_file)
+
+    caller.send(b"".join(question("big", str(number), size=200_000) for number in range(20)))
+    caller.socket.shutdown(socket.SHUT_WR)
+
+    assert [caller.read().id for _ in range(20)] == [str(number) for number in range(20)]
+    assert caller.is_ended()
+
+
+# ---- what is refused
+
+
+def test_an_unknown_method_is_refused_and_the_connection_stays(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve()
+    caller = connect(socket_file)
+
+    reply = caller.ask("nothing_of_ours")
+
+    assert reply.error is not None
+    assert (reply.id, reply.error.code) == ("7f", "unknown_method")
+    assert caller.ask("ping").ok
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x00\x00\x00\x03abc", "bad_payload"),
+        (b"\x00\x00\x00\x00", "bad_payload"),
+        (b"\x00\x00\x00\x02[]", "bad_payload"),
+        (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large"),
+        (b"\xff\xff\xff\xff", "frame_too_large"),
+    ],
+)
+def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(
+    serve: Serve, connect: Connect, socket_file: Path, data: bytes, code: str
+) -> None:
+    server = serve()
+    bad, good = connect(socket_file), connect(socket_file)
+    assert good.ask("ping").ok
+
+    bad.send(data)
+
+    reply = bad.read()
+    assert reply.error is not None
+    assert (reply.id, reply.error.code) == (None, code)
+    assert bad.is_ended()
+    assert good.ask("ping").ok
+    assert server.counts == {f"a malformed frame ({code})": 1}
+
+
+def test_what_was_asked_before_a_malformed_frame_is_answered_and_what_comes_after_is_not(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve()
+    caller = connect(socket_file)
+
+    caller.send(question("ping", "1") + question("ping", "2") + b"\x00\x00\x00\x01!" + question("ping", "3"))
+
+    assert [caller.read().id, caller.read().id] == ["1", "2"]
+    assert caller.read().error is not None
+    assert caller.is_ended()
+
+
+def test_a_client_refused_while_still_sending_can_read_why(serve: Serve, connect: Connect, socket_file: Path) -> None:
+    serve()
+    caller = connect(socket_file)
+
+    caller.send(b"\xff\xff\xff\xff" + b"x" * 1_000_000)
+
+    reply = caller.read()
+    assert reply.error is not None
+    assert reply.error.code == "frame_too_large"
+
+
+def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    serve(max_connections=2)
+    first, second = connect(socket_file), connect(socket_file)
+    assert first.ask("ping").ok
+    assert second.ask("ping").ok
+
+    third = connect(socket_file)
+    refusal = third.read()
+    assert refusal.error is not None
+    assert (refusal.error.code, refusal.error.retriable) == ("busy", True)
+    assert "2 connections" in refusal.error.message
+    assert third.is_ended()
+    assert first.ask("ping").ok
+
+    second.socket.close()
+    third.socket.close()
+
+    def is_served() -> bool:
+        with Caller(socket_file) as caller:
+            return caller.ask("ping").ok
+
+    eventually(is_served)
+
+
+# ---- callers that are silent, slow or gone
+
+
+@pytest.mark.shows("half a frame is closed at the deadline; 200 callers are served, or refused by a stated bound")
+def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connect: Connect, socket_file: Path) -> None:
+    server = serve(frame_timeout_seconds=SHORT_SECONDS)
+    silent, idle = connect(socket_file), connect(socket_file)
+    began = monotonic()
+
+    silent.send(question("ping")[:-1])
+
+    assert silent.is_ended()
+    assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
+    assert server.counts == {"half a frame and silence": 1}
+    assert idle.ask("ping").ok
+
+
+def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    server = serve(frame_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+    pause, began = threading.Event(), monotonic()
+
+    caller.send(MAX_REQUEST_BYTES.to_bytes(HEADER_BYTES, "big"))
+    with suppress(BrokenPipeError):
+        while monotonic() - began < 10:
+            caller.send(b" ")
+            pause.wait(SHORT_SECONDS / 10)
+
+    assert monotonic() - began < 5
+    assert server.counts == {"half a frame and silence": 1}
+
+
+def test_half_a_frame_behind_a_whole_one_has_the_same_deadline(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    server = serve(frame_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+
+    caller.send(question("ping", "1") + question("ping", "2")[:9])
+
+    assert caller.read().id == "1"
+    assert caller.is_ended()
+    assert server.counts == {"half a frame and silence": 1}
+
+
+def test_half_a_frame_behind_a_reply_that_had_to_wait_has_the_same_deadline(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    server = serve(commands=WITH_BIG, frame_timeout_seconds=2.0)
+    caller = connect(socket_file)
+
+    caller.send(question("big", "1", size=5_000_000) + question("ping", "2")[:9])
+
+    assert caller.read().id == "1"
+    assert caller.is_ended()
+    assert server.counts == {"half a frame and silence": 1}
+
+
+def test_a_silent_connection_is_closed_at_the_idle_timeout(serve: Serve, connect: Connect, socket_file: Path) -> None:
+    server = serve(idle_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+    assert caller.ask("ping").ok
+    began = monotonic()
+
+    assert caller.is_ended()
+
+    assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
+    assert server.counts == {}
+
+
+def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve(idle_timeout_seconds=1.0)
+    caller, pause, began = connect(socket_file), threading.Event(), monotonic()
+
+    while monotonic() - began < 1.3:
+        assert caller.ask("ping").ok
+        pause.wait(0.05)
+
+
+def test_a_peer_that_closes_inside_a_frame_is_counted(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve()
+    caller = connect(socket_file)
+
+    caller.send(question("ping")[:7])
+    caller.socket.close()
+
+    eventually(lambda: server.counts == {"a peer closed inside a frame": 1})
+
+
+def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    deaf, good = connect(socket_file), connect(socket_file)
+
+    deaf.send(b"".join(question("big", str(number), size=1_000_000) for number in range(50)))
+
+    eventually(lambda: good.ask("ping").ok and server.counts == {"a peer did not read its reply": 1})
+
+
+def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_them(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    made: list[int] = []
+
+    def make(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
+        made.append(1)
+        return {"text": "x" * 1_000_000}
+
+    serve(commands=COMMANDS | {"big": Command("big", make, "", needs_snapshot=False)})
+    deaf, good = connect(socket_file), connect(socket_file)
+
+    deaf.send(b"".join(question("big") for _ in range(50)))
+    assert good.ask("ping").ok
+
+    assert len(made) == 1
+
+
+def test_a_slow_reader_gets_everything_in_order_in_the_end(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    serve(commands=WITH_BIG)
+    slow, good = connect(socket_file), connect(socket_file)
+    asked = [str(number) for number in range(30)]
+
+    slow.send(b"".join(question("big", id_, size=1_000_000) for id_ in asked))
+    for _ in range(100):
+        assert good.ask("ping").ok
+
+    assert [slow.read().id for _ in asked] == asked
+    assert slow.ask("ping").ok
+
+
+def test_a_connection_that_was_slow_once_may_be_idle_afterwards_like_any_other(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    caller = connect(socket_file)
+    assert caller.ask("big", size=5_000_000).ok
+
+    threading.Event().wait(SHORT_SECONDS * 2)
+
+    assert caller.ask("ping").ok
+
+
+def test_a_peer_that_hangs_up_while_its_reply_waits_is_dropped_at_once(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve(commands=WITH_BIG)
+    for closes in (True, False):
+        caller = connect(socket_file)
+        caller.send(question("big", size=5_000_000))
+        assert connect(socket_file).ask("ping").ok
+
+        if closes:
+            caller.socket.close()
+        else:
+            caller.socket.shutdown(socket.SHUT_RDWR)
+
+        eventually(lambda: all(not each._out for each in list(server._connections.values())), 3)
+
+
+def test_a_connection_whose_file_is_held_open_elsewhere_is_no_longer_watched(
+    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve()
+    caller = connect(socket_file)
+    assert caller.ask("ping").ok
+    (fd,) = server._connections
+    duplicate = os.dup(fd)  # as a child does that was forked by C code
+    watched = Path(f"/proc/self/fdinfo/{server._epoll.fileno()}")
+    count = watched.read_text().count("tfd:")
+
+    caller.socket.close()
+
+    eventually(lambda: watched.read_text().count("tfd:") == count - 1, what="the loop spins on a connection it forgot")
+    os.close(duplicate)
+
+
+def test_callers_that_come_and_go_leave_no_connection_behind(
+    serve: Serve, socket_file: Path, eventually: Eventually
+) -> None:
+    server = serve()
+    for _ in range(200):
+        with Caller(socket_file) as caller:
+            assert caller.ask("ping").ok
+
+    eventually(lambda: not server._connections)
+
+
+def test_two_hundred_callers_at_once_are_all_served(serve: Serve, socket_file: Path, snapshot: Snapshot) -> None:
+    serve(snapshot=snapshot)
+
+    outcomes = ask_at_once(socket_file, 200)
+
+    assert outcomes == ["ok"] * 200
+
+
+def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
+    serve: Serve, socket_file: Path, snapshot: Snapshot
+) -> None:
+    serve(snapshot=snapshot, max_connections=50)
+
+    outcomes = ask_at_once(socket_file, 200)
+
+    assert set(outcomes) <= {"ok", "busy"}
+    assert outcomes.count("ok") >= 50
+
+
+def ask_at_once(path: Path, count: int) -> list[str]:
+    """What each of so many callers got, which connect, wait for each other, and ask."""
+    start, outcomes = threading.Barrier(count), []
+
+    def ask() -> None:
+        start.wait()
+        with Caller(path) as caller:
+            try:
+                reply = caller.ask("kafka_lag")
+            except BrokenPipeError:  # refused before the question was sent; the reason can be read
+                reply = caller.read()
+            outcomes.append("ok" if reply.ok else reply.error.code if reply.error else "?")
+
+    callers = [threading.Thread(target=ask) for _ in range(count)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    return outcomes
+
+
+# ---- bugs of ours
+
+
+def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
+    serve: Serve, connect: Connect, socket_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    unlucky, lucky = connect(socket_file), connect(socket_file)
+    assert lucky.ask("ping").ok
+    on_event = Connection.on_event
+
+    def fail_once(self: Connection, mask: int, now: float) -> bool:
+        monkeypatch.setattr(Connection, "on_event", on_event)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Connection, "on_event", fail_once)
+    unlucky.send(question("ping"))
+
+    assert unlucky.is_ended()
+    assert lucky.ask("ping").ok
+    assert [what.split(" at ")[0] for what in server.counts] == ["a connection failed: ZeroDivisionError"]
+
+
+# ---- its life
+
+
+@pytest.mark.alone
+def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(
+    serve: Serve, connect: Connect, short_dir: Path, socket_file: Path
+) -> None:
+    server = serve()
+    callers = [connect(socket_file) for _ in range(20)]
+    assert all(caller.ask("ping").ok for caller in callers)
+    began = monotonic()
+
+    server.close()
+    server.close()
+
+    assert monotonic() - began < 1
+    assert all(caller.is_ended() for caller in callers)
+    assert os.listdir(short_dir) == []
+
+
+def test_closing_while_callers_ask_ends_them_between_two_frames(serve: Serve, socket_file: Path) -> None:
+    server = serve()
+    has_begun, ended = threading.Barrier(9), []
+
+    def ask_until_the_end() -> None:
+        with Caller(socket_file) as caller:
+            assert caller.ask("ping").ok
+            has_begun.wait()
+            try:
+                while True:
+                    caller.send(question("ping"))
+                    if caller.read_frame() is None:
+                        break
+            except BrokenPipeError:
+                pass
+            ended.append(True)
+
+    callers = [threading.Thread(target=ask_until_the_end) for _ in range(8)]
+    for each in callers:
+        each.start()
+    has_begun.wait()
+
+    server.close()
+
+    for each in callers:
+        each.join()
+    assert ended == [True] * 8
+
+
+@pytest.mark.shows("50 opened and closed agents in one process leave nothing behind")
+def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path) -> None:
+    def one_life() -> None:
+        with AgentServer(short_dir, "worker-0"), Caller(short_dir / "worker-0.sock") as caller:
+            assert caller.ask("ping").ok
+
+    one_life()
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    for _ in range(50):
+        one_life()
+
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (descriptors, threads)
+    assert os.listdir(short_dir) == []
+
+
+def test_an_agent_that_was_never_started_can_be_closed(short_dir: Path) -> None:
+    AgentServer(short_dir, "worker-0").close()
+
+
+def test_an_agent_lives_only_once(serve: Serve) -> None:
+    server = serve()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        server.start()
+    server.close()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        server.start()
+
+
+def test_a_second_agent_of_the_same_name_is_refused_and_the_first_goes_on(
+    serve: Serve, connect: Connect, socket_file: Path
+) -> None:
+    serve()
+
+    with pytest.raises(PathError, match=f"already served by pid {os.getpid()}"):
+        serve()
+
+    assert connect(socket_file).ask("ping").ok
+
+
+def test_a_run_dir_that_is_open_to_others_stops_the_start(short_dir: Path) -> None:
+    short_dir.chmod(0o755)
+
+    with pytest.raises(PathError, match="chmod 700"):
+        AgentServer(short_dir, "worker-0").start()
+
+    assert os.listdir(short_dir) == []
+
+
+def test_two_agents_share_a_run_dir(serve: Serve, connect: Connect, short_dir: Path) -> None:
+    serve("worker-0")
+    serve("worker-1")
+
+    for name in ("worker-0", "worker-1"):
+        assert connect(short_dir / f"{name}.sock").ask("ping").result["name"] == name

@@ -1,0 +1,205 @@
+"""Frames: the same whatever the bytes are split into, and refused for what they are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kctl_agent.errors import BadPayload, BrokenFrame, FrameTooLarge, WireError
+from kctl_agent.rpc.wire import (
+    HEADER_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
+    Decoder,
+    JsonObject,
+    encode,
+    frame_of,
+    json_text,
+    quote,
+)
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+)
+objects = st.dictionaries(st.text(), values, max_size=4)
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def decoded(
+    data: bytes, cuts: list[int], limit_bytes: int = MAX_REQUEST_BYTES
+) -> tuple[list[JsonObject], WireError | None]:
+    """What comes out of the bytes when they arrive cut at these places."""
+    decoder = Decoder(limit_bytes)
+    frames: list[JsonObject] = []
+    edges = [0, *sorted(cuts), len(data), len(data)]
+    try:
+        for begin, end in itertools.pairwise(edges):
+            frames += decoder.feed(data[begin:end])
+    except WireError as error:
+        return frames, error
+    return frames, None
+
+
+def test_the_example_of_the_design_is_encoded_byte_for_byte() -> None:
+    assert encode({"id": 1}) == bytes.fromhex("00 00 00 08 7b 22 69 64 22 3a 31 7d")
+    assert Decoder(MAX_REQUEST_BYTES).feed(bytes.fromhex("00 00 00 08 7b 22 69 64 22 3a 31 7d")) == [{"id": 1}]
+
+
+@pytest.mark.shows("every split of the bytes gives the same frames")
+@given(st.lists(objects, max_size=4), st.data())
+def test_every_split_of_the_bytes_gives_the_same_frames(messages: list[JsonObject], data: st.DataObject) -> None:
+    stream = b"".join(encode(message) for message in messages)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
+
+    assert decoded(stream, cuts) == (messages, None)
+
+
+def test_one_byte_at_a_time_gives_the_same_frames() -> None:
+    messages: list[JsonObject] = [{"id": "7f", "text": "è"}, {}, {"rows": [1, 2.5, None]}]
+    stream = b"".join(encode(message) for message in messages)
+
+    assert decoded(stream, list(range(len(stream)))) == (messages, None)
+
+
+@given(st.lists(objects, max_size=3), st.binary(min_size=4, max_size=40), st.data())
+def test_every_split_gives_the_same_frames_before_a_bad_one_and_the_same_error(
+    messages: list[JsonObject], junk: bytes, data: st.DataObject
+) -> None:
+    stream = b"".join(encode(message) for message in messages) + framed(b"\xff" + junk) + encode({"never": "read"})
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
+
+    frames, error = decoded(stream, cuts)
+
+    assert frames == messages
+    assert isinstance(error, BadPayload)
+
+
+def test_a_bad_frame_behind_good_ones_is_kept_and_raised_by_every_later_feed() -> None:
+    decoder = Decoder(MAX_REQUEST_BYTES)
+
+    assert decoder.feed(encode({"id": 1}) + framed(b"nonsense")) == [{"id": 1}]
+
+    assert isinstance(decoder.error, BadPayload)
+    for data in (b"", encode({"id": 2})):
+        with pytest.raises(BadPayload):
+            decoder.feed(data)
+
+
+@given(objects)
+def test_an_object_survives_the_wire(message: JsonObject) -> None:
+    assert Decoder(MAX_REPLY_BYTES).feed(encode(message)) == [message]
+
+
+def test_a_lone_surrogate_survives_the_wire_as_an_escape() -> None:
+    message = {"path": "bad-\udcff-name"}
+
+    assert b"\\udcff" in encode(message)
+    assert Decoder(MAX_REPLY_BYTES).feed(encode(message)) == [message]
+
+
+@pytest.mark.parametrize("limit_bytes", [8, MAX_REQUEST_BYTES, MAX_REPLY_BYTES])
+def test_a_frame_larger_than_the_limit_is_refused_before_its_body_is_read(limit_bytes: int) -> None:
+    decoder = Decoder(limit_bytes)
+
+    with pytest.raises(FrameTooLarge, match=str(limit_bytes)):
+        decoder.feed((limit_bytes + 1).to_bytes(HEADER_BYTES, "big"))
+
+
+def test_a_frame_of_exactly_the_limit_is_read_in_one_piece_and_in_two() -> None:
+    body = b'{"a":1}'
+
+    assert Decoder(len(body)).feed(framed(body)) == [{"a": 1}]
+    assert decoded(framed(body), [3], limit_bytes=len(body)) == ([{"a": 1}], None)
+    with pytest.raises(FrameTooLarge):
+        Decoder(len(body) - 1).feed(framed(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"text"',
+        b"17",
+        b"null",
+        b'{"a":1}x',
+        b'{"a":1}{"b":2}',
+        b'{"a":NaN}',
+        b'{"a":Infinity}',
+        b'{"a":-Infinity}',
+        b'{"a":1e999}',
+        b'{"a":-1e999}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b"\xff\xfe",
+        b'{"a":"\xff"}',
+        b'\xef\xbb\xbf{"a":1}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        json.dumps({"a": 1}).encode("utf-16"),
+    ],
+    ids=lambda body: repr(body[:12]),
+)
+def test_a_body_that_is_not_a_json_object_in_utf_8_is_refused(body: bytes) -> None:
+    with pytest.raises(BadPayload) as caught:
+        Decoder(MAX_REQUEST_BYTES).feed(framed(body))
+
+    assert len(str(caught.value)) < 60, "what came in is not echoed"
+
+
+def test_white_space_around_the_object_is_json_too() -> None:
+    assert Decoder(100).feed(framed(b' \n\t\r{"a" : 1} \n')) == [{"a": 1}]
+
+
+def test_a_clean_end_and_a_break_inside_a_frame_are_distinguished() -> None:
+    frame = encode({"id": 1})
+    for size in range(1, len(frame)):
+        broken = Decoder(MAX_REQUEST_BYTES)
+        broken.feed(frame[:size])
+        assert not broken.at_boundary
+        with pytest.raises(BrokenFrame):
+            broken.end()
+
+    whole = Decoder(MAX_REQUEST_BYTES)
+    assert whole.at_boundary
+    whole.feed(frame)
+    assert whole.at_boundary
+    whole.end()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_has_no_word_for_is_not_sent(value: float) -> None:
+    with pytest.raises(BadPayload):
+        encode({"lag": value})
+
+
+def test_something_that_json_has_no_word_for_is_a_bug_of_the_caller() -> None:
+    with pytest.raises(TypeError):
+        encode({"lag": object()})
+
+
+def test_a_message_above_the_limit_is_not_sent() -> None:
+    with pytest.raises(FrameTooLarge, match="limit is 10"):
+        encode({"text": "x" * 10}, limit_bytes=10)
+
+
+@given(objects)
+@settings(max_examples=50)
+def test_our_encoder_writes_what_the_standard_one_does(message: JsonObject) -> None:
+    assert json_text(message) == json.dumps(message, separators=(",", ":"))
+    assert encode(message) == frame_of(json_text(message))
+
+
+@given(st.text())
+def test_a_quoted_text_is_a_json_string_of_ascii(text: str) -> None:
+    assert json.loads(quote(text)) == text
+    assert quote(text).isascii()

@@ -1,0 +1,733 @@
+"""Dead letters of a table on their way back, without Spark: what a transform makes of them is written by pyarrow."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+
+from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
+from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta.batch_plans import Plan, sweep
+from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.maintenance import vacuum
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.room import Limits
+from tests.table_conformance import compact
+from tests.unit.storage.lake.dead_letters.test_table import FIELDS, HEADERS, NOW, dead, written
+from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
+
+DEAD = [100, 101, 102, 103, 104]
+
+ROW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+DEAD_LETTER = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("group", pa.string()),
+        *ROW,
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+        ("error", pa.string()),
+        ("failed_at", pa.timestamp("us", "UTC")),
+        ("tries", pa.int32()),
+        ("requeue", pa.int64()),
+        ("reading", pa.string()),
+    ]
+)
+
+Marks = Callable[[int], bool]
+"""Whether the transform cannot read the message at this offset."""
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, None, 100)])
+    return made
+
+
+@pytest.fixture
+def table(storage: LakeStorage) -> DeadLetterTable:
+    made = DeadLetterTable(storage, GROUP.group)
+    die(made, storage, DEAD, 110)
+    return made
+
+
+def die(table: DeadLetterTable, storage: LakeStorage, offsets: list[int], end: int, **more: Any) -> None:
+    """A batch that ends there, all of whose messages are dead letters, and other offsets nothing."""
+    stored = storage.stored_offsets([TP])[TP]
+    batch = storage.begin([Advance(*TP, stored.version, stored.next, end)])
+    written(table, batch, offsets, **more).commit()
+    Path(batch.folder.uri).mkdir()  # without rows
+    batch.commit()
+
+
+def none(_: int) -> bool:
+    return False
+
+
+def odd(offset: int) -> bool:
+    return offset % 2 == 1
+
+
+def even(offset: int) -> bool:
+    return offset % 2 == 0
+
+
+def worker(path: Path) -> DeadLetterTable:
+    """As the next process finds it."""
+    return DeadLetterTable(opened(path), GROUP.group)
+
+
+def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> None:
+    """What Spark writes."""
+    every = [row for file in batch.files for row in pq.ParquetFile(file.uri).read().to_pylist()]
+    rows = [
+        row
+        for row in every
+        if (row["group"], row["cluster"]) == (batch.owner.group, batch.owner.cluster_id)
+        and batch.above < (row["requeue"] or 0) <= batch.number
+    ]
+    put([row for row in rows if not marks(row["offset"])], ROW, Path(batch.folder.uri))
+    kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
+    if kept:
+        put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
+        batch.is_keeping = True
+
+
+def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Path) -> None:
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, columns), folder / "part-0.parquet")
+
+
+def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
+    batch = table.requeues.next()
+    if batch is None:
+        return None
+    if batch.messages:
+        transformed(table, batch, marks)
+    return batch.commit()
+
+
+def tries(table: DeadLetterTable) -> dict[int, int]:
+    return {each.offset: each.tries for each in table.dead()}
+
+
+@pytest.mark.shows("a requeue makes rows once, or dead letters again, whatever is killed at whichever step")
+def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadLetterTable, path: Path) -> None:
+    assert table.requeue_dead(Selection(offset_from=101, offset_to=102)) == 2
+    assert (dead(table), table.count_dead(), table.count_requeued()) == ([100, 103, 104], 3, 2)
+    assert offsets(path) == []
+
+    assert put_back(table) == PutBack(2, 2, 0)
+    assert put_back(table) is put_back(worker(path)) is None
+
+    assert offsets(path) == [101, 102]
+    assert (dead(table), table.count_requeued()) == ([100, 103, 104], 0)
+    assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == 3
+
+
+def test_what_cannot_be_read_again_stays_dead_and_is_counted(table: DeadLetterTable, path: Path) -> None:
+    table.requeue_dead()
+    assert put_back(table, odd) == PutBack(5, 3, 2)
+    table.requeue_dead(Selection(offset_to=101))
+    assert put_back(table, odd) == PutBack(1, 0, 1)
+
+    assert offsets(path) == [100, 102, 104]
+    assert tries(table) == {101: 3, 103: 2}
+
+
+def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    assert table.requeue_dead(Selection(offset_to=102)) == 3
+
+    assert table.requeue_dead() == 2
+    assert table.requeue_dead() == table.clear("dead") == 0
+    assert DeadLetterTable(LakeStorage(LocalFolder(path), limits=Limits(dead_seconds=0.001)), GROUP.group).expire() == 0
+    assert table.find_dead("t:0:101") is None
+
+    assert put_back(table) == PutBack(5, 5, 0)
+    assert offsets(path) == DEAD
+
+
+def test_two_requests_at_once_never_take_the_same_dead_letter(table: DeadLetterTable, path: Path) -> None:
+    counts: list[int] = []
+    start = threading.Barrier(4)
+
+    def request() -> None:
+        requester = worker(path)
+        start.wait()
+        counts.extend(requester.requeue_dead(Selection(offset_to=offset)) for offset in DEAD)
+
+    threads = [threading.Thread(target=request) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sum(counts) == 5
+    assert put_back(table) == PutBack(5, 5, 0)
+    assert offsets(path) == DEAD
+
+
+def test_a_worker_that_was_frozen_stores_nothing_beside_the_one_that_was_faster(
+    table: DeadLetterTable, path: Path
+) -> None:
+    table.requeue_dead()
+    frozen = table.requeues.next()
+    assert frozen is not None
+    transformed(table, frozen, odd)
+    put_back(worker(path), even)
+
+    with pytest.raises(RequeueTaken):
+        frozen.commit()
+
+    assert offsets(path) == [101, 103]
+    assert tries(table) == {100: 2, 102: 2, 104: 2}
+    sweep(table.storage.table)
+    sweep(LakeTable(LocalFolder(path)))
+    assert not Path(frozen.folder.uri).exists()
+    assert not Path(frozen.kept_folder.uri).exists()
+    assert not list((Path(table.folder.uri) / "_kctl").glob("*.json"))
+
+
+STEPS: dict[str, list[tuple[type, str]]] = {
+    "commit": [(LakeTable, "commit")],
+    "rewrite": [(LakeTable, "rewrite")],
+    "plan": [(Plan, "write")],
+    "unlink": [(Path, "unlink")],
+}
+
+
+def kills(monkeypatch: pytest.MonkeyPatch, at: int, *, after: bool) -> list[str]:
+    """Have the process end at the step of this number, before or after it; the steps until then."""
+    seen: list[str] = []
+
+    def killing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            seen.append(name)
+            if len(seen) == at and not after:
+                raise Killed
+            done = real(*args, **kwargs)
+            if len(seen) == at:
+                raise Killed
+            return done
+
+        return step
+
+    for name, places in STEPS.items():
+        for owner, attribute in places:
+            monkeypatch.setattr(owner, attribute, killing(name, getattr(owner, attribute)))
+    return seen
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_whatever_is_killed_at_whichever_step_each_message_is_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
+    """The next process has another transform, and is killed too; the tables are compacted and vacuumed in between."""
+    for at in range(1, 30):
+        path = tmp_path / f"orders{at}"
+        storage = opened(path)
+        storage.init_offsets([StoredOffset(*TP, None, 100)])
+        table = DeadLetterTable(storage, GROUP.group)
+        die(table, storage, DEAD, 110)
+        with monkeypatch.context() as patched:
+            seen = kills(patched, at, after=after)
+            try:
+                table.requeue_dead()
+                put_back(table, odd)
+            except Killed:
+                pass
+            else:
+                break
+
+        for each in (storage.table, LakeTable(table.folder)):
+            compact(each, 1 << 20)
+            vacuum.remove(each, vacuum.unused(each, 0))
+        with monkeypatch.context() as patched, suppress(Killed):
+            kills(patched, 3 * at % 8 + 1, after=after)
+            put_back(worker(path), even)
+        again = worker(path)
+        again.requeue_dead()
+        while put_back(again, even) is not None:
+            pass
+
+        stored, left = offsets(path), dead(again)
+        assert sorted(stored + left) == DEAD, (seen, stored, left)
+        assert not set(stored) & set(left)
+        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+    else:
+        raise AssertionError("there are more steps")
+    assert {"commit", "rewrite", "plan", "unlink"} == set(seen)
+    assert len(seen) > 5
+
+
+def test_what_stays_dead_is_on_the_disk_before_the_commit_and_survives_a_vacuum_until_it_is_visible(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.requeue_dead()
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "commit", _die)
+        put_back(table, odd)
+    assert (offsets(path), table.count_requeued()) == ([100, 102, 104], 5)
+    vacuum.remove(LakeTable(table.folder), vacuum.unused(LakeTable(table.folder), 0))
+    sweep(LakeTable(table.folder))
+
+    assert put_back(worker(path)) is None
+
+    assert (tries(table), table.count_requeued()) == ({101: 2, 103: 2}, 0)
+    assert offsets(path) == [100, 102, 104]
+
+
+def test_what_is_done_is_removed_by_the_next_worker_where_one_was_killed_before_it_did(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = worker(path)
+    assert put_back(other) is None
+    table.requeue_dead()
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "rewrite", _die)
+        put_back(table, odd)
+    assert (tries(other), other.count_requeued()) == ({101: 2, 103: 2}, 5)
+
+    assert put_back(other) is None
+
+    assert (tries(other), other.count_requeued()) == ({101: 2, 103: 2}, 0)
+    assert offsets(path) == [100, 102, 104]
+
+
+def test_what_stays_dead_is_not_added_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the process that had written it was killed: files of Spark have their schema."""
+    table.requeue_dead()
+    by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
+    columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
+    monkeypatch.setattr(sys.modules[__name__], "DEAD_LETTER", columns)
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "commit", _die)
+        put_back(table, odd)
+    added = Field("n", PrimitiveType("string"), nullable=False)
+    DeltaTable(table.folder.uri).alter.add_columns([added])
+
+    with pytest.raises(TableRefused, match=r"column n of the table .* must not be null"):
+        put_back(worker(path))
+
+    assert table.count_requeued() == 5, "nothing was removed either"
+
+
+def _die(*_: object) -> None:
+    raise Killed
+
+
+def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    """Its worker was killed between the two commits: the batch is run again, perhaps with another transform."""
+    batch = storage.begin([Advance(*TP, 1, 110, 120)])
+    written(table, batch, [115]).commit()
+    assert table.requeue_dead(Selection(offset_from=104)) == 2
+
+    with pytest.raises(BatchNotStored, match="of t-0 from offset 110 on are of a batch that is not stored yet"):
+        put_back(table)
+    assert (offsets(path), table.count_requeued()) == ([], 2)
+    Path(batch.folder.uri).mkdir()  # without rows
+    batch.commit()
+
+    assert put_back(table) == PutBack(2, 2, 0)
+    assert put_back(table) is None
+    assert offsets(path) == [104, 115]
+
+
+def test_a_batch_that_is_run_again_once_its_dead_letters_were_asked_for_stores_none_of_them_twice(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    first = storage.begin([Advance(*TP, 1, 110, 120)])
+    written(table, first, [115]).commit()
+    first.discard()
+    assert table.requeue_dead(Selection(offset_from=110)) == 1
+
+    again = storage.begin([Advance(*TP, 1, 110, 120)])
+    written(table, again, [115]).commit()
+    Path(again.folder.uri).mkdir()  # without rows
+    again.commit()
+
+    assert put_back(table) == PutBack(1, 1, 0)
+    assert (offsets(path), dead(table)) == ([115], DEAD)
+
+
+def test_dead_letters_of_other_batches_do_not_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
+    written(table, storage.begin([Advance(*TP, 1, 110, 120)]), [115]).commit()
+    table.requeue_dead(Selection(offset_to=104))
+    assert put_back(table) == PutBack(5, 5, 0)
+
+    storage.init_offsets([StoredOffset(*TP, None, 130)], storage.stored_offsets([TP]))  # that batch never comes
+    table.requeue_dead()
+    assert put_back(table) == PutBack(1, 1, 0)
+    assert offsets(path) == [*DEAD, 115]
+
+
+def test_each_group_puts_back_its_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
+    other = DeadLetterTable(storage, "it's another")
+    die(other, storage, [115], 120, group="it's another")
+    table.requeue_dead()
+    put_back(table)
+    assert (dead(other), offsets(path)) == ([115], DEAD)
+
+    assert other.requeue_dead() == 1
+    assert put_back(table) is None
+    assert put_back(other) == PutBack(1, 1, 0)
+    assert offsets(path) == [*DEAD, 115]
+
+
+def test_of_two_clusters_with_groups_of_one_name_each_puts_back_its_own(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    there = opened(path, replace(GROUP, cluster_id="cluster-2"))
+    there.init_offsets([StoredOffset(*TP, None, 100)])
+    other = DeadLetterTable(there, GROUP.group)
+    die(other, there, [107, 108], 110, cluster="cluster-2")
+
+    assert table.requeue_dead() == 7, "of the group's name"
+    assert put_back(table, odd) == PutBack(5, 3, 2)
+    assert other.count_requeued() == 2
+    assert put_back(other) == PutBack(2, 2, 0)
+    assert (put_back(table), put_back(other)) == (None, None)
+
+    assert offsets(path) == [100, 102, 104, 107, 108]
+    assert dead(table) == [101, 103]
+
+
+def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetterTable, path: Path) -> None:
+    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
+    table.requeue_dead(Selection(offset_to=100))
+    put_back(table)
+    assert command.requeue_dead() == 4
+    assert (command.cancel_requeued(), command.count_requeued()) == (4, 0)
+
+    assert put_back(table) is None
+    assert (dead(table), offsets(path)) == (DEAD[1:], [100])
+    assert command.cancel_requeued() == 0
+    assert command.requeue_dead() == 4
+    assert put_back(table) == PutBack(4, 4, 0)
+    assert (dead(table), offsets(path)) == ([], DEAD)
+
+
+def test_a_worker_that_puts_back_what_is_cancelled_meanwhile_stores_nothing_of_it(
+    table: DeadLetterTable, path: Path
+) -> None:
+    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
+    table.requeue_dead()
+
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, none)
+    assert command.cancel_requeued() == 5
+    with pytest.raises(RequeueTaken):
+        batch.commit()
+
+    assert (dead(table), offsets(path)) == (DEAD, [])
+
+
+def cancelled(path: Path) -> None:
+    worker(path).cancel_requeued()
+
+
+def put_back_by_another(path: Path) -> None:
+    put_back(worker(path), even)
+
+
+@pytest.mark.shows("`requeue --cancel` takes back what no worker has put back yet; each message stays in one place")
+@pytest.mark.parametrize("name", ["commit", "rewrite"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("other", [cancelled, put_back_by_another])
+def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], *, after: bool
+) -> None:
+    """Each commit of that process is the moment once."""
+    real = getattr(LakeTable, name)
+    for at in range(1, 9):
+        path = tmp_path / f"orders{at}"
+        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
+        table = worker(path)
+        die(table, opened(path), DEAD, 110)
+        table.requeue_dead()
+        steps = 0
+        frozen = table.requeues.next()
+        assert frozen is not None
+        transformed(table, frozen, odd)
+        with monkeypatch.context() as patched:
+
+            def step(*args: Any, batch: RequeueBatch = frozen, at: int = at, **kwargs: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                is_now = steps == at
+                done = real(*args, **kwargs) if after or not is_now else None
+                if is_now:
+                    with suppress(RequeueTaken):
+                        batch.commit()
+                return real(*args, **kwargs) if not after and is_now else done
+
+            patched.setattr(LakeTable, name, step)
+            with suppress(RequeueTaken):
+                other(path)
+        while put_back(again := worker(path), even) is not None:
+            pass
+
+        stored, left = offsets(path), dead(again)
+        assert sorted(stored + left) == DEAD, (at, stored, left)
+        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+        if steps < at:
+            return
+    raise AssertionError("there are more steps")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_cancellation_that_is_killed_at_whichever_step_is_ended_by_the_next_worker_or_was_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
+    for at in range(1, 20):
+        path = tmp_path / f"orders{at}"
+        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
+        die(worker(path), opened(path), DEAD, 110)
+        worker(path).requeue_dead()
+        with monkeypatch.context() as patched, suppress(Killed):
+            seen = kills(patched, at, after=after)
+            worker(path).cancel_requeued()
+
+        while put_back(again := worker(path), odd) is not None:
+            pass
+
+        assert (offsets(path), dead(again)) in [([], DEAD), ([100, 102, 104], [101, 103])], at
+        assert again.count_requeued() == 0
+        if len(seen) < at:
+            return
+    raise AssertionError("there are more steps")
+
+
+def test_a_message_that_was_read_twice_is_put_back_twice(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    """After a seek, or of a topic that was recreated; coordinates of each copy apart, for marks are found by them."""
+    storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
+    die(table, storage, [101], 102, at=NOW + timedelta(seconds=1))
+    table.requeue_dead(Selection(offset_from=101, offset_to=102))
+
+    batch = table.requeues.next()
+    assert batch is not None
+    assert (batch.messages, batch.copies) == (3, 2)
+
+
+def test_only_files_with_rows_of_a_request_are_read(table: DeadLetterTable, storage: LakeStorage) -> None:
+    table.requeue_dead(Selection(offset_to=100))
+    put_back(table)
+    batch = storage.begin([Advance(*TP, 1, 110, 120)])
+    again = table.begin(batch, schema(*FIELDS), table.earlier_try(batch))
+    row = {
+        "group": GROUP.group,
+        "topic": "t",
+        "partition": 0,
+        "offset": 115,
+        "headers": [],
+        "timestamp": NOW,
+        "tries": 1,
+    }
+    put([row], DEAD_LETTER, Path(again.folder.uri))
+    again.commit()
+    Path(batch.folder.uri).mkdir()  # without rows
+    batch.commit()
+    table.requeue_dead(Selection(offset_to=101))
+
+    requeued = table.requeues.next()
+    assert requeued is not None
+    assert (requeued.messages, len(requeued.files)) == (1, 1)
+
+
+def test_dead_letters_of_a_batch_and_an_optimize_beside_a_request_change_nothing(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    table.requeue_dead(Selection(offset_to=102))
+    die(table, storage, [115], 120)
+    compact(LakeTable(table.folder), 1 << 20)
+    batch = table.requeues.next()
+    assert batch is not None
+    die(table, storage, [121], 122)
+    compact(LakeTable(table.folder), 1 << 20)
+    assert worker(path).requeue_dead(Selection(offset_from=121)) == 1
+    transformed(table, batch, odd)
+    assert batch.commit() == PutBack(3, 2, 1)
+
+    assert put_back(table) == PutBack(1, 1, 0)
+    assert offsets(path) == [100, 102, 121]
+    assert sorted(dead(table)) == [101, 103, 104, 115]
+
+
+def test_a_main_table_that_was_replaced_is_given_what_is_asked_for_from_then_on(
+    table: DeadLetterTable, path: Path
+) -> None:
+    table.requeue_dead(Selection(offset_to=101))
+    put_back(table, odd)
+    path.rename(path.with_name("old"))
+    opened(path)
+
+    again = worker(path)
+    assert put_back(again) == PutBack(0, 0, 0)
+    assert again.requeue_dead() == 4
+    assert put_back(again) == PutBack(4, 4, 0)
+
+    assert offsets(path) == [101, 102, 103, 104]
+
+
+def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_the_main_table(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    for offset in (100, 101):
+        table.requeue_dead(Selection(offset_to=offset))
+        put_back(table)
+    Path(table.folder.uri).rename(path.with_name("old"))
+    replaced = worker(path)
+    die(replaced, storage, [115], 120)
+
+    assert put_back(replaced) is None
+    assert replaced.requeue_dead() == 1
+    assert put_back(replaced) == PutBack(1, 1, 0)
+    assert offsets(path) == [100, 101, 115]
+
+
+def test_in_a_table_of_dead_letters_that_was_restored_what_was_put_back_since_is_dead_again(
+    table: DeadLetterTable, path: Path
+) -> None:
+    """The copy was made between a request and its batch; which of its rows became rows is not known any more."""
+    table.requeue_dead(Selection(offset_to=101))
+    copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))
+    for selection in (Selection(offset_to=101), Selection(offset_from=104)):
+        table.requeue_dead(selection)
+        put_back(table, odd)
+    shutil.rmtree(Path(table.folder.uri))
+    copy.rename(Path(table.folder.uri))
+    restored = worker(path)
+
+    assert put_back(restored) is None
+
+    assert (dead(restored), offsets(path)) == (DEAD, [100, 104])
+    assert restored.requeue_dead(Selection(offset_from=101, offset_to=101)) == 1
+    assert put_back(restored) == PutBack(1, 1, 0)
+    assert put_back(restored) is None
+
+
+def test_a_request_of_a_topic_that_was_recreated_does_not_wait_for_messages_that_have_its_offsets_now(
+    table: DeadLetterTable, storage: LakeStorage, path: Path
+) -> None:
+    batch = storage.begin([Advance(*TP, 1, 110, 120)])
+    written(table, batch, [115]).commit()
+    Path(batch.folder.uri).mkdir()  # without rows
+    batch.commit()
+    storage.init_offsets([StoredOffset(*TP, None, 110)], storage.stored_offsets([TP]))
+    written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116]).commit()  # and was killed
+
+    assert table.requeue_dead(Selection(offset_from=115, offset_to=115)) == 1
+
+    assert put_back(table) == PutBack(1, 1, 0)
+    assert offsets(path) == [115]
+
+
+def test_files_that_cannot_be_synced_are_not_committed(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.requeue_dead()
+    with monkeypatch.context() as patched:
+        patched.setattr("kctl_agent.storage.lake.delta.files.read_files", _full)
+        with pytest.raises(StorageUnusable, match="cannot be read and synced"):
+            put_back(table)
+
+    assert offsets(path) == []
+    assert put_back(table) == PutBack(5, 5, 0)
+
+
+def _full(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("name", ["folder", "kept_folder"])
+def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTable, path: Path, name: str) -> None:
+    table.requeue_dead()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    shutil.rmtree(getattr(batch, name).uri)
+    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
+        batch.commit()
+
+    assert offsets(path) == []
+    assert put_back(table) == PutBack(5, 5, 0)
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(4, 2), (3, 1)])
+def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
+    table: DeadLetterTable, path: Path, rows: int, kept: int
+) -> None:
+    table.requeue_dead()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    batch.rows, batch.kept = rows, kept
+    with pytest.raises(StorageUnusable, match="nothing was stored"):
+        batch.commit()
+
+    assert offsets(path) == []
+    assert put_back(table) == PutBack(5, 5, 0)
+
+
+def test_nothing_is_removed_where_what_stays_dead_is_gone(
+    table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.requeue_dead()
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "commit", _die)
+        put_back(table, odd)
+    [folder] = Path(table.folder.uri).glob("kctl-requeue-*")
+    folder.rename(folder.with_name("elsewhere"))
+
+    with pytest.raises(StorageUnusable, match="is gone, with those of 5 dead letters that could not be read again"):
+        put_back(table)
+    assert table.count_requeued() == 5
+    folder.with_name("elsewhere").rename(folder)
+
+    assert put_back(table) is None
+    assert tries(table) == {101: 2, 103: 2}
+
+
+def test_where_there_are_no_dead_letters_none_is_put_back(storage: LakeStorage) -> None:
+    table = DeadLetterTable(storage, GROUP.group)
+
+    assert (table.requeue_dead(), table.count_requeued(), put_back(table)) == (0, 0, None)
+    assert not Path(table.folder.uri).exists()

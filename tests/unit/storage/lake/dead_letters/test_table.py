@@ -1,0 +1,390 @@
+"""The table of dead letters beside a table, without Spark: files of batches are written by pyarrow here."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import Advance, Selection, StorageError, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.storage.room import Limits, why_full
+from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
+
+HEADER = {
+    "type": "struct",
+    "fields": [
+        {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+    ],
+}
+FIELDS = (
+    ("cluster", "string"), ("group", "string"), ("topic", "string"), ("partition", "integer"), ("offset", "long"),
+    ("timestamp", "timestamp"), ("timestampType", "integer"), ("key", "binary"), ("value", "binary"),
+    ("headers", {"type": "array", "elementType": HEADER, "containsNull": True}),
+    ("error", "string"), ("failed_at", "timestamp"), ("tries", "integer"), ("requeue", "long"), ("reading", "string"),
+)  # fmt: skip
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LakeStorage:
+    made = opened(tmp_path / "orders")
+    made.init_offsets([StoredOffset(*TP, None, 100)])
+    return made
+
+
+@pytest.fixture
+def table(storage: LakeStorage) -> DeadLetterTable:
+    return DeadLetterTable(storage, GROUP.group)
+
+
+def written(
+    table: DeadLetterTable,
+    batch: LakeBatch,
+    offsets: list[int],
+    group: str = GROUP.group,
+    cluster: str | None = GROUP.cluster_id,
+    at: datetime = NOW,
+    timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
+) -> LakeBatch:
+    """The dead letters of a batch, those that are not stored yet."""
+    earlier = table.earlier_try(batch)
+    dead_letters = table.begin(batch, schema(*FIELDS), earlier)
+    offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]
+    many = len(offsets)
+    Path(dead_letters.folder.uri).mkdir()
+    columns = {
+        "cluster": pa.array([cluster] * many),
+        "group": pa.array([group] * many),
+        "topic": pa.array(["t"] * many),
+        "partition": pa.array([0] * many, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([timestamp] * many, pa.timestamp("us", "UTC")),
+        "timestampType": pa.array([0] * many, pa.int32()),
+        "key": pa.array([None] * many, pa.binary()),
+        "value": pa.array([b"\xff %d" % offset for offset in offsets]),
+        "headers": pa.array([[{"key": "h", "value": None}]] * many, HEADERS),
+        "error": pa.array(["no JSON"] * many),
+        "failed_at": pa.array([at] * many, pa.timestamp("us", "UTC")),
+        "tries": pa.array([1] * many, pa.int32()),
+        "requeue": pa.array([None] * many, pa.int64()),
+        "reading": pa.array([table.reading(batch, TP)] * many, pa.string()),
+    }
+    pq.write_table(pa.table(columns), Path(dead_letters.folder.uri) / "part-0.parquet")
+    return dead_letters
+
+
+def dead(table: DeadLetterTable, selection: Selection | None = None) -> list[int]:
+    return [each.offset for each in table.dead(selection or Selection())]
+
+
+@pytest.mark.shows("marked messages are a dead letter once, and no row, whatever is killed between two commits")
+def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_run_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105]).commit()
+    batch.discard()
+
+    again = begun(storage, 100, 115)
+    written(table, again, [101, 105, 112]).commit()
+    again.commit()
+
+    assert dead(table) == [101, 105, 112]
+    assert storage.stored_offsets([TP])[TP].next == 115
+
+
+def test_what_another_transform_marks_when_it_runs_the_batch_again_is_a_dead_letter_too(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105]).commit()
+    batch.discard()
+
+    again = begun(storage, 100, 110)
+    assert table.earlier_try(again).messages == (("t", 0, 101), ("t", 0, 105)), "are left out of the rows"
+    written(table, again, [101, 103]).commit()
+    again.commit()
+
+    assert dead(table) == [101, 103, 105]
+    assert table.earlier_try(begun(storage, 110, 120)).messages == ()
+
+
+def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStorage, table: DeadLetterTable) -> None:
+    batch = begun(storage, 100, 110)
+    nothing = table.earlier_try(batch)
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        table.begin(batch, schema(*FIELDS), nothing)
+
+
+def test_who_begins_a_query_with_partitions_that_it_lost_and_another_transform_has_no_message_in_both_tables(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    """Its transform marks what the owner's does not, and the owner has fenced who was there before it."""
+    written(table, begun(storage, 100, 110), []).commit()
+    batch = begun(storage, 100, 110)
+    table.fence(batch, table.earlier_try(batch))
+    stale = begun(storage, 100, 120)
+    written(table, stale, [105]).commit()
+
+    with pytest.raises(StoredOffsetMoved, match="another process is about to store dead letters of t-0"):
+        batch.commit()
+
+    again = begun(storage, 100, 110)
+    assert again.claims != batch.claims, "is fenced anew"
+    earlier = table.earlier_try(again)
+    assert earlier.messages == (("t", 0, 105),), "is left out of the rows"
+    table.fence(again, earlier)
+    again.commit()
+    with pytest.raises(StoredOffsetMoved):
+        stale.commit()
+    assert dead(table) == [105]
+
+
+def test_who_was_frozen_about_to_store_dead_letters_stores_none_once_the_owner_has_fenced_its_claim(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    frozen = written(table, begun(storage, 100, 120), [105])
+
+    batch = begun(storage, 100, 110)
+    assert batch.claims[TP] is not None
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == []
+
+
+def test_a_message_of_a_time_that_python_does_not_have_is_listed(storage: LakeStorage, table: DeadLetterTable) -> None:
+    microseconds = 1_782_000_000_000_000_000
+    written(table, begun(storage, 100, 110), [101], timestamp=microseconds).commit()
+
+    [dead_letter] = table.dead()
+
+    assert dead_letter.messages()[0].timestamp == microseconds // 1000
+
+
+def test_a_worker_that_lost_its_partitions_stores_no_dead_letter(storage: LakeStorage, table: DeadLetterTable) -> None:
+    zombie = begun(storage, 100, 110)
+    frozen = written(table, zombie, [101])
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    with pytest.raises(StoredOffsetMoved):
+        table.begin(zombie, schema(*FIELDS), table.earlier_try(zombie))
+    assert dead(table) == [101]
+
+
+def test_who_was_frozen_before_its_dead_letters_were_stored_stores_none_beside_a_batch_that_has_none(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+    storage.advance_offsets([Advance(*TP, 1, 100, 110)])
+    zombie = begun(storage, 110, 120)
+    frozen = written(table, zombie, [111])
+
+    batch = begun(storage, 110, 115)
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == [101]
+
+
+def test_a_batch_finds_dead_letters_that_were_stored_since_it_began_and_is_run_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 105), []).commit()
+    batch = begun(storage, 100, 110)
+    earlier = table.earlier_try(batch)
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        table.fence(batch, earlier)
+    assert table.earlier_try(begun(storage, 100, 110)).messages == (("t", 0, 101),)
+
+
+def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+
+    assert not table.fence(batch, table.earlier_try(batch))
+    assert not Path(table.folder.uri).exists()
+    written(table, begun(storage, 100, 110), []).commit()
+
+    assert table.fence(batch, table.earlier_try(batch))
+
+
+def test_who_was_frozen_stores_none_also_where_the_batch_ends_below_an_earlier_try(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
+    frozen = written(table, begun(storage, 100, 110), [105])
+
+    batch = begun(storage, 100, 106)
+    table.fence(batch, table.earlier_try(batch))
+    batch.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        frozen.commit()
+    assert dead(table) == [101]
+
+
+def test_of_two_owners_of_a_batch_that_is_run_again_one_stores_its_dead_letters(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
+    one, other = (written(table, begun(storage, 100, 110), [105]) for _ in range(2))
+
+    one.commit()
+
+    with pytest.raises(StoredOffsetMoved):
+        other.commit()
+    assert dead(table) == [101, 105]
+
+
+def test_messages_of_a_topic_that_was_recreated_are_not_taken_for_dead_letters_of_the_earlier_one(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101, 105]).commit()
+    batch.commit()
+    storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))
+
+    written(table, begun(storage, 100, 110, version=2), [103]).commit()  # and was killed
+
+    again = begun(storage, 100, 110, version=2)
+    assert table.earlier_try(again).messages == (("t", 0, 103),)
+    written(table, again, [101, 103]).commit()
+    assert sorted(dead(table)) == [101, 101, 103, 105]
+
+
+def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken_for_its_dead_letters(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+    (tmp_path / "orders").rename(tmp_path / "old")
+    replaced = opened(tmp_path / "orders")
+    replaced.init_offsets([StoredOffset(*TP, None, 100)])
+    again = DeadLetterTable(replaced, GROUP.group)
+    batch = begun(replaced, 100, 110)
+
+    again.fence(batch, again.earlier_try(batch))  # and was killed
+
+    assert again.earlier_try(begun(replaced, 100, 110)).messages == ()
+
+
+def test_what_is_read_again_after_a_seek_becomes_a_dead_letter_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    batch.commit()
+    storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
+
+    batch = begun(storage, 100, 110, version=2)
+    written(table, batch, [101, 102], at=NOW + timedelta(seconds=1)).commit()
+
+    assert dead(table) == [101, 101, 102]
+    found = table.find_dead("t:0:101")
+    assert found is not None
+    assert found.at == (NOW + timedelta(seconds=1)).timestamp()
+
+
+def test_a_table_that_replaced_the_other_one_has_its_dead_letters_again(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    written(table, batch, [101]).commit()
+    (tmp_path / "orders").rename(tmp_path / "old")
+    replaced = opened(tmp_path / "orders")
+    replaced.init_offsets([StoredOffset(*TP, None, 100)])
+
+    written(DeadLetterTable(replaced, GROUP.group), begun(replaced, 100, 110), [101]).commit()
+
+    assert dead(table) == [101, 101]
+
+
+def test_a_dead_letter_is_its_message_and_the_error(storage: LakeStorage, table: DeadLetterTable) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+
+    [dead_letter] = table.dead()
+
+    [message] = dead_letter.messages()
+    assert (dead_letter.id, dead_letter.error, dead_letter.at) == ("t:0:101", "no JSON", NOW.timestamp())
+    assert (message.key, message.value, message.offset) == (None, b"\xff 101", 101)
+    assert message.headers == (("h", None),)
+    assert message.timestamp == datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000
+    assert table.find_dead("t:0:101") == dead_letter
+    assert [table.find_dead(id_) for id_ in ("t:0:102", "t:x:101", "101", "")] == [None] * 4
+
+
+def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStorage, table: DeadLetterTable) -> None:
+    written(table, begun(storage, 100, 110), [100, 101, 102, 103]).commit()
+    other = DeadLetterTable(storage, "it's another")
+    batch = begun(storage, 100, 120)
+    written(other, batch, [115], group="it's another", at=NOW - timedelta(hours=1)).commit()
+
+    assert dead(table, Selection(offset_from=101, offset_to=102)) == [101, 102]
+    assert (table.count_dead(), table.count_dead(Selection(offset_from=102))) == (4, 2)
+    assert dead(table, Selection(partition=1)) == dead(table, Selection(topic="u")) == []
+    assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
+    assert dead(other, Selection(older_than_seconds=40_000)) == dead(other, Selection(older_than_seconds=1e12)) == []
+    assert [each.offset for each in table.dead(limit=2)] == [100, 101]
+    assert other.clear("dead", Selection(older_than_seconds=40_000)) == 0
+    assert other.clear("dead", Selection(older_than_seconds=3000)) == 1
+    assert table.clear("dead", Selection("t", 0, 101, 102)) == 2
+    assert (dead(table), dead(other)) == ([100, 103], [])
+    with pytest.raises(StorageError, match="nothing waits"):
+        table.clear("pending")
+
+
+def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
+    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
+) -> None:
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead=2))
+    assert (limited.stats().dead, why_full(limited.stats())) == (0, None)
+    written(table, begun(storage, 100, 110), [101, 102]).commit()
+
+    assert limited.stats().dead == 2
+    why = str(why_full(limited.stats()))
+    assert why.endswith("`kctl storage requeue --dead` and `clear --dead` make room")
+
+
+def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
+    assert dead(table) == []
+    assert table.find_dead("t:0:1") is None
+    assert table.count_dead() == 0
+    assert table.clear("dead") == 0
+    assert not Path(table.folder.uri).exists()
+
+
+def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead_seconds=3600.0))
+    limited.bind(GROUP)
+    table = DeadLetterTable(limited, GROUP.group)
+    written(table, begun(limited, 100, 110), [101], at=NOW - timedelta(hours=2)).commit()
+    written(table, begun(limited, 100, 112), [111], at=datetime.now(UTC)).commit()
+
+    assert limited.expire_dead() == 1
+    assert limited.expire_dead() == 0
+    assert dead(table) == [111]
+    assert DeltaTable(table.folder.uri).version() == 3, "what removes nothing is no commit"

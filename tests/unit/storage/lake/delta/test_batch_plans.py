@@ -1,0 +1,178 @@
+"""Files of a batch whose process is gone are removed, unless an older version of the table has them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.lake.delta import batch_plans as plans
+from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, Plan, plan_name, sweep
+from kctl_agent.storage.lake.delta.log import entry_name
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return made
+
+
+def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
+    """A batch whose process dies between its commit and the removal of its plan; the version that it made."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        begun(storage, start, end).commit()
+    return DeltaTable(storage.folder.uri).version()
+
+
+@pytest.mark.shows("files of batches that can never be committed are removed; those that can, or are no batch's, stay")
+def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_others_have_replaced_them(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = committed_and_killed(storage, monkeypatch, 100, 110)
+    begun(storage, 110, 120).commit()
+    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2
+
+    begun(opened(path), 120, 130).commit()
+    sweep(storage.table)
+
+    assert not list((path / "_kctl").iterdir())
+    assert sorted(DeltaTable(path, version=version).to_pyarrow_table()["offset"].to_pylist()) == list(range(100, 110))
+    assert offsets(path) == list(range(100, 130))
+
+
+def test_where_the_log_does_not_show_any_more_what_was_committed_the_files_are_left_to_vacuum(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_and_killed(storage, monkeypatch, 100, 110)
+    begun(storage, 110, 120).commit()
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).create_checkpoint()
+    for entry in sorted((path / "_delta_log").glob("*.json"))[:-1]:
+        entry.unlink()
+    files = set(path.glob("kctl-*/*"))
+
+    begun(opened(path), 120, 130).commit()
+    sweep(storage.table)
+
+    assert not list((path / "_kctl").iterdir())
+    assert files < set(path.glob("kctl-*/*"))
+
+
+def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_to_vacuum(
+    storage: LakeStorage, path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    (plan,) = (path / "_kctl").iterdir()
+    plan.write_bytes(b"\0" * 40)
+
+    begun(opened(path), 100, 110).commit()
+    sweep(storage.table)
+
+    assert not list((path / "_kctl").iterdir())
+    assert list(Path(batch.folder.uri).iterdir())
+
+
+def test_a_batch_reads_no_plan_and_the_end_of_one_is_searched_no_further_than_where_its_offsets_moved(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store each would be a request, before the batch's own first file."""
+    killed, read, names = begun(storage, 100, 110), Folder.read, []
+
+    def noted(folder: Folder, name: str) -> bytes:
+        names.append(name)
+        return read(folder, name)
+
+    monkeypatch.setattr(Folder, "read", noted)
+    for start in range(100, 130, 10):
+        begun(opened(path), start, start + 10).commit()
+    assert not [name for name in names if name.startswith("_kctl")]
+    names.clear()
+
+    sweep(storage.table)
+
+    assert names == [plan_name(killed.folder.name), entry_name(2)]
+    assert not Path(killed.folder.uri).exists()
+
+
+def test_a_batch_whose_end_is_not_found_is_left_to_vacuum(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = begun(storage, 100, 110)
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    begun(opened(path), 100, 110).commit()
+    monkeypatch.setattr(plans, "MOST_ENTRIES", 1)
+
+    sweep(storage.table)
+
+    assert not list((path / "_kctl").iterdir())
+    assert Path(killed.folder.uri).exists()
+
+
+@pytest.mark.parametrize("name", ["_delta_log.json", ".json", "...json", "kctl-.json", "kctl-..json", "kctl-0/0.json"])
+def test_a_file_beside_the_plans_that_is_named_like_no_batch_removes_nothing(
+    storage: LakeStorage, path: Path, name: str
+) -> None:
+    beside = path.parent / "beside"
+    beside.write_text("of somebody else")
+    plan = path / "_kctl" / name
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    plan.write_text('{"version": 0, "offsets": {"of no batch": [1, 1]}}')
+
+    sweep(storage.table)
+
+    assert beside.exists()
+    assert (path / "_delta_log").is_dir()
+    assert plan.exists()
+
+
+def test_a_plan_that_cannot_be_written_leaves_nothing(path: Path) -> None:
+    place = path / plan_name("kctl-1")
+    place.mkdir(parents=True)
+
+    with pytest.raises(StorageUnusable, match="cannot be written: Is a directory"):
+        Plan(0, {}).write(LocalFolder(path), "kctl-1")
+
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: LakeStorage, path: Path) -> None:
+    failed, failed_lately = begun(storage, 100, 110), begun(storage, 100, 110)
+    frozen = begun(storage, 100, 110)
+    old = time.time() - GIVEN_UP_SECONDS - 1
+    for batch in (failed, frozen):
+        os.utime(path / plan_name(batch.folder.name), (old, old))
+    for batch in (failed, failed_lately):
+        batch.discard()
+
+    sweep(storage.table)
+
+    assert {plan.stem for plan in (path / "_kctl").iterdir()} == {failed_lately.folder.name, frozen.folder.name}
+    frozen.commit()
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_batch_that_is_committed_when_its_plan_is_given_up_keeps_its_files(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was frozen before its first file, and wakes up."""
+    frozen = begun(storage, 100, 110)
+
+    def given_up(*_: object) -> bool:
+        frozen.commit()
+        return True
+
+    monkeypatch.setattr(plans, "_is_given_up", given_up)
+
+    sweep(opened(path).table)
+
+    assert offsets(path) == list(range(100, 110))
+    assert not list((path / "_kctl").iterdir())

@@ -1,0 +1,177 @@
+"""What a worker publishes of its table: counted every now and then, never in the way of a commit."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, TableFeatures
+
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.lake.delta import counts, table
+from kctl_agent.storage.lake.delta.log import actions, write_entry
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.room import TableCounts
+from tests.table_conformance import compact
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    begun(made, 0, 10).commit()
+    return made
+
+
+@pytest.mark.shows("counting the rows of a table never waits for a commit, nor a commit for it")
+def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = storage.stats().counts
+    begun(opened(path), 10, 20).commit()
+    soon = storage.stats().counts
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+    later = storage.stats().counts
+
+    assert first is not None
+    assert (first.version, first.rows, first.files, first.small_files) == (2, 10, 1, 1)
+    assert soon == first
+    assert later is not None
+    assert (later.version, later.rows, later.files, later.small_files) == (3, 20, 2, 2)
+    assert later.bytes > first.bytes
+    assert later == storage.count()
+
+
+def test_while_a_batch_is_committed_the_table_is_counted_all_the_same(storage: LakeStorage, path: Path) -> None:
+    other = opened(path)
+    is_busy, may_end = threading.Event(), threading.Event()
+
+    def use() -> None:
+        with other.table.state():
+            is_busy.set()
+            may_end.wait(10)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    is_busy.wait(10)
+    during = other.stats()
+    may_end.set()
+    thread.join()
+
+    assert during.counts == storage.count()
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_it(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+) -> None:
+    for start in (10, 20, 30):
+        begun(storage, start, start + 10).commit()
+    if has_checkpoint:
+        DeltaTable(path).create_checkpoint()
+    assert storage.stats().counts == storage.count()
+    begun(storage, 40, 50).commit()
+    compact(storage.table, 1 << 20)
+    DeltaTable(path).delete("offset < 15")
+    begun(storage, 50, 60).commit()
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+
+    counted = storage.count()
+    theirs = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+
+    assert storage.stats().counts == counted
+    assert (counted.files, counted.bytes) == (theirs.num_rows, sum(theirs["size_bytes"].to_pylist()))
+    assert counted.rows == sum(theirs["num_records"].to_pylist()) == 45
+    assert counted.version == DeltaTable(path).version()
+
+
+def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
+    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert storage.stats().counts is not None
+    again = [action for action in actions(storage.folder, 2) if "add" in action]
+    for action in again:
+        action["add"]["dataChange"] = False
+    assert write_entry(storage.folder, 3, again)
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+
+    counts = storage.stats().counts
+
+    assert counts is not None
+    assert (counts.version, counts.files, counts.rows) == (3, 1, 10)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_rows_that_a_deletion_vector_has_are_not_counted(
+    storage: LakeStorage, path: Path, has_checkpoint: bool
+) -> None:
+    """Its file is added and removed in one entry, in any order."""
+    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    [add] = [action["add"] for action in actions(storage.folder, 2) if "add" in action]
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+    changed = [
+        {"add": {**add, "deletionVector": {**vector, "cardinality": 3}}},
+        {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}},
+    ]
+    assert write_entry(storage.folder, 4, changed)
+    if has_checkpoint:
+        DeltaTable(path).create_checkpoint()
+    begun(storage, 10, 20).commit()
+
+    counts = storage.count()
+
+    assert (counts.version, counts.files, counts.rows) == (5, 2, 17)
+
+
+def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LakeStorage(LocalFolder(path.parent / "none")).stats().counts is None
+    assert storage.stats().counts is not None
+    shutil.rmtree(path / "_delta_log")
+    (path / "_delta_log").mkdir()
+    (path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
+    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+
+    assert storage.stats().counts is None
+
+
+def test_counting_takes_one_hundredth_of_the_time_at_the_most(
+    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([100.0, 107.0, 806.0, 807.0, 808.0])
+    asked: list[Folder] = []
+    counted = storage.count()
+
+    def counting(folder: Folder, _: int) -> TableCounts:
+        asked.append(folder)
+        return counted
+
+    monkeypatch.setattr(counts, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(counts, "count", counting)
+    monkeypatch.setattr(counts.TableCounter, "_continued", lambda _: None)
+
+    for _ in range(3):
+        storage._counter.last()
+
+    assert len(asked) == 2
+
+
+def test_commits_that_fail_and_those_that_are_decided_anew_are_counted(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_the_write(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
+    begun(storage, 10, 20).commit()
+    assert (storage.stats().commits_failed, storage.stats().commits_retried) == (0, 1)
+
+    monkeypatch.setattr(table, "write_entry", lambda *_: False)
+    monkeypatch.setattr(table, "COMMIT_SECONDS", 0.0)
+    with pytest.raises(StorageUnusable, match="come first all the time"):
+        begun(storage, 20, 30).commit()
+    assert (storage.stats().commits_failed, storage.stats().commits_retried) == (1, 2)

@@ -1,0 +1,289 @@
+"""A table's log that changes while a process is frozen between any two steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset
+from kctl_agent.storage.lake.delta import table
+from kctl_agent.storage.lake.delta.log import write_entry
+from kctl_agent.storage.lake.delta.log_reader import LogReader
+from kctl_agent.storage.lake.folder import local
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
+
+OTHER = Binding("other", "cluster-1")
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return made
+
+
+@pytest.fixture
+def other(storage: LakeStorage, path: Path) -> LakeStorage:
+    """Another group that fills the table."""
+    made = opened(path, OTHER)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    return made
+
+
+def cleaned_up(path: Path, besides: int = -1) -> None:
+    """By a checkpoint of a second ago, and the removal of what lies below it, of which one entry may still be there."""
+    DeltaTable(path).create_checkpoint()
+    for checkpoint in (path / "_delta_log").glob("*checkpoint*"):
+        earlier = checkpoint.stat().st_mtime - 1
+        os.utime(checkpoint, (earlier, earlier))
+    for entry in (path / "_delta_log").glob("*.json"):
+        if int(entry.stem) not in (besides, DeltaTable(path).version()):
+            entry.unlink()
+
+
+def entry(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020}.json"
+
+
+@pytest.mark.shows("a power cut in a commit leaves no damaged entry of the log; a damaged one of others is refused")
+def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it writes then lies below the newest checkpoint, where no reader sees it."""
+    late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
+
+    def clean_up() -> None:
+        quick.commit()
+        DeltaTable(path).create_checkpoint()
+        for entry in (path / "_delta_log").glob("*.json"):
+            entry.unlink()
+
+    before_the_write(monkeypatch, clean_up)
+    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+        late.commit()
+
+    assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_process_that_was_frozen_before_it_knew_the_entry_it_had_read_takes_nothing_for_stored(
+    storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = begun(storage, 100, 110)
+
+    def go_on() -> None:
+        for start in (0, 10, 20):
+            begun(other, start, start + 10).commit()
+        cleaned_up(path)
+
+    steps = [go_on]
+    sync = LogReader._sync
+
+    def frozen(*args: object) -> None:
+        sync(*args)  # type: ignore[arg-type]
+        if steps:
+            steps.pop()()
+
+    storage.table._log._state = None
+    monkeypatch.setattr(LogReader, "_sync", frozen)
+
+    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+        late.commit()
+
+    assert not steps
+    begun(storage, 100, 110).commit()
+    assert offsets(path) == [*range(30), *range(100, 110)]
+
+
+def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from_its_own_entry(
+    storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs removes entries in no order: the one that was read may still be there when the next one is gone."""
+    late, read = begun(storage, 100, 110), DeltaTable(path).version()
+
+    def go_on() -> None:
+        for start in (0, 10, 20):
+            begun(other, start, start + 10).commit()
+        cleaned_up(path, besides=read)
+
+    before_the_write(monkeypatch, go_on)
+    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+        late.commit()
+
+    assert entry(path, read).exists()
+    assert not entry(path, read + 1).exists(), "what no reader sees is removed"
+    for start in (100, 110, 120):
+        begun(storage, start, start + 10).commit()
+    assert offsets(path) == [*range(30), *range(100, 130)]
+
+
+def test_an_entry_of_ours_is_kept_where_a_checkpoint_may_have_it(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process that was frozen after the write, for as long as others took to write a checkpoint."""
+    late, confirm = begun(storage, 100, 110), LogReader.confirm
+
+    def frozen(reader: LogReader, *args: object) -> object:
+        DeltaTable(path).create_checkpoint()
+        return confirm(reader, *args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogReader, "confirm", frozen)
+        with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+            late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 110, 1)
+    assert offsets(path) == list(range(100, 110))
+    assert entry(path, DeltaTable(path).version()).exists()
+
+
+def test_what_a_frozen_process_has_written_below_a_checkpoint_misleads_no_other(
+    storage: LakeStorage, other: LakeStorage, path: Path
+) -> None:
+    read = DeltaTable(path).version()
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(opened(path), 100, 110).commit()
+    shutil.copy(entry(path, read + 1), path.parent / "unseen.json")
+    begun(other, 0, 10).commit()
+    begun(opened(path), 110, 120).commit()
+    cleaned_up(path, besides=read)
+    shutil.copy(path.parent / "unseen.json", entry(path, read + 1))
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 120, 1)
+    begun(storage, 120, 130).commit()
+    assert offsets(path) == [*range(10), *range(100, 130)]
+
+
+def test_a_process_that_wakes_up_in_a_table_that_went_back_leaves_no_entry_above_a_gap(
+    storage: LakeStorage, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could read the table any more."""
+    shutil.copytree(path, tmp_path / "copy")
+    for start in (100, 110, 120):
+        begun(storage, start, start + 10).commit()
+    late = begun(storage, 130, 140)
+
+    def go_back() -> None:
+        shutil.rmtree(path)
+        shutil.copytree(tmp_path / "copy", path)
+
+    before_the_write(monkeypatch, go_back)
+    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
+        late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(opened(path), 100, 110).commit()
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_checkpoint_of_a_version_that_was_read_before_is_synced_too(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DeltaTable(path).create_checkpoint()
+    version, log = DeltaTable(path).version(), path / "_delta_log"
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+
+    begun(storage, 100, 110).commit()
+    assert {log / f"{version:020}.checkpoint.parquet", log / "_last_checkpoint"} <= set(synced)
+
+    synced.clear()
+    storage.advance_offsets([Advance(*TP, 1, 110, 111)])
+    assert log / "_last_checkpoint" not in synced, "once is enough"
+
+
+def test_of_what_others_have_committed_the_entries_are_synced_that_their_writers_do_not_sync(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(opened(path), 100, 110).commit()
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    version, log = DeltaTable(path).version(), path / "_delta_log"
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+
+    storage.stored_offsets([TP])
+    assert synced == [log / f"{version:020}.json", log]
+
+    begun(opened(path), 110, 120).commit()
+    synced.clear()
+    storage.stored_offsets([TP])
+    assert synced == [log], "the name is not on the disk as soon as it is seen"
+
+
+def overwrite(path: Path, version: int) -> None:
+    """As Hadoop's rename does on a local disk, for a writer that had seen no such entry before."""
+    written = path / "_delta_log" / ".spark.tmp"
+    written.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n")
+    os.replace(written, entry(path, version))
+
+
+@pytest.mark.shows("a commit that another writer overwrites is not taken for stored, and is reported")
+def test_a_commit_that_another_writer_overwrites_is_not_taken_for_stored(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
+
+    def overwritten(*args: Any) -> bytes | None:
+        written = write_entry(*args)
+        overwrite(path, version)
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "write_entry", overwritten)
+        with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+            late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(storage, 100, 110).commit()
+    assert offsets(path) == list(range(100, 110))
+
+
+def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported_by_its_number(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets are below those that are stored then, so nobody reads them again unasked."""
+    begun(storage, 100, 110).commit()
+    late, version = begun(storage, 110, 120), DeltaTable(path).version()
+
+    def overwritten(*args: Any) -> bytes | None:
+        written = write_entry(*args)
+        overwrite(path, version)
+        return written
+
+    monkeypatch.setattr(table, "write_entry", overwritten)
+    with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+        late.commit()
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 120, 1)
+
+
+def test_a_commit_that_another_writer_has_overwritten_later_is_reported_once_and_read_again(
+    storage: LakeStorage, other: LakeStorage, path: Path
+) -> None:
+    begun(storage, 100, 110).commit()
+    version = DeltaTable(path).version()
+    begun(other, 0, 1).commit()
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 110, 1)
+    overwrite(path, version)
+
+    with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
+        begun(storage, 110, 120)
+
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
+    begun(storage, 100, 120).commit()
+    assert offsets(path) == [0, *range(100, 120)]
+
+
+def test_of_older_versions_only_the_last_sixteen_are_checked(storage: LakeStorage, path: Path) -> None:
+    for start in range(100, 120):
+        storage.advance_offsets([Advance(*TP, 1, start, start + 1)])
+    with storage.table.state() as state:
+        newest = state.version
+        assert set(state.entries) == set(range(newest - 15, newest + 1))

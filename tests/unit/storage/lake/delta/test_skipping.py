@@ -1,0 +1,158 @@
+"""No reader leaves out a row by statistics, in the log or in a footer, also after a compaction: it finds what it finds
+without any."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kctl_agent.storage.lake.delta.log import actions, write_entry
+from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.maintenance.compaction import Compaction
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.skipping import (
+    HIDDEN,
+    HIDING,
+    Predicate,
+    Rows,
+    has_bounds,
+    may_have,
+    predicates,
+    rows_of,
+    stored,
+    stored_rows,
+)
+from tests.table_conformance import compact
+
+
+class Reader:
+    """Of the newest version of a table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table = DeltaTable(path)
+        self.files: dict[str, Any] = {}
+        """With their statistics."""
+        for version in range(self._table.version() + 1):
+            for action in actions(LocalFolder(path), version):
+                if (add := action.get("add")) is not None:
+                    self.files[add["path"]] = json.loads(add.get("stats", "null"), parse_float=Decimal)
+                elif "remove" in action:
+                    self.files.pop(action["remove"]["path"], None)
+
+    def found(self, predicate: Predicate) -> dict[str, list[int]]:
+        """By each engine."""
+        found = {"delta-rs": self.by_delta_rs(predicate), "DuckDB": self._by_duckdb(predicate)}
+        # Of a column without bounds in the log it leaves out rows of any table, also of Spark's.
+        if all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
+            dataset = self._table.to_pyarrow_dataset()
+            found["delta-rs' dataset"] = dataset.to_table(["id"], predicate.expression())["id"].to_pylist()
+        return {engine: sorted(ids) for engine, ids in found.items()}
+
+    def by_delta_rs(self, predicate: Predicate) -> list[int]:
+        sql = f"select id from t where {predicate.sql('datafusion')}"
+        found: list[int] = pa.table(QueryBuilder().register("t", self._table).execute(sql).read_all())["id"].to_pylist()
+        return found
+
+    def _by_duckdb(self, predicate: Predicate) -> list[int]:
+        """It reads the files that statistics leave: an extension that knows the log is no package of PyPI."""
+        left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
+        query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
+        files = [str(self._path / name) for name in left]
+        return [row[0] for row in duckdb.execute(query, [files]).fetchall()] if files else []
+
+
+def without_statistics(path: Path, rows: pa.Table) -> Reader:
+    """Of a table of these rows whose log and footers have none."""
+    stored(path, [])
+    pq.write_table(rows, path / "part-0.parquet", write_statistics=False)
+    add = {
+        "path": "part-0.parquet",
+        "partitionValues": {},
+        "size": (path / "part-0.parquet").stat().st_size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    assert write_entry(LocalFolder(path), DeltaTable(path).version() + 1, [{"add": add}])
+    return Reader(path)
+
+
+def assert_nothing_is_hidden(table: Reader, bare: Reader, predicate: Predicate) -> None:
+    found, there = table.found(predicate), bare.found(predicate)
+    assert found == {engine: there[engine] for engine in found}, predicate
+
+
+@st.composite
+def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], list[Predicate]]:
+    files = draw(st.lists(st.tuples(rows_of(), st.booleans()), min_size=2, max_size=4))
+    return files, draw(st.lists(predicates([rows for rows, _ in files]), min_size=12, max_size=12))
+
+
+@pytest.mark.shows("what a query finds by statistics is what it finds without, also after a compaction: all types")
+@given(tables_and_predicates(), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_what_is_found_through_statistics_is_what_is_found_without(
+    drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool
+) -> None:
+    files, wanted = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "orders")
+        lake = stored(path, files)
+        bare = without_statistics(Path(folder, "bare"), stored_rows(path))
+        if is_compacted:
+            assert len(compact(lake.table).added) == 1
+        table = Reader(path)
+
+        for predicate in wanted:
+            assert_nothing_is_hidden(table, bare, predicate)
+
+
+def hiding() -> list[tuple[Rows, bool]]:
+    """Two files, one with the values that a compaction by delta-rs has hidden."""
+    return [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)]
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_a_compaction_hides_nothing(path: Path, what: str) -> None:
+    lake = stored(path, hiding())
+    bare = without_statistics(path.with_name("bare"), stored_rows(path))
+
+    compact(lake.table)
+
+    table = Reader(path)
+    assert_nothing_is_hidden(table, bare, HIDDEN[what])
+    assert table.by_delta_rs(HIDDEN[what]) == [1]
+
+
+@pytest.fixture
+def by_delta_rs(path: Path) -> LakeStorage:
+    """A table that was compacted as kctl did it before: what delta-rs makes of its files."""
+    lake = stored(path, hiding())
+    DeltaTable(path).optimize.compact()
+    return lake
+
+
+def test_what_delta_rs_has_compacted_is_written_anew(by_delta_rs: LakeStorage, path: Path) -> None:
+    bare = without_statistics(path.with_name("bare"), stored_rows(path))
+    assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
+    compaction = Compaction(by_delta_rs.table)
+
+    done = compaction.run(compaction.inexact_files(besides=[]))
+
+    assert (len(done.removed), len(done.added)) == (1, 1)
+    table = Reader(path)
+    for predicate in HIDDEN.values():
+        assert_nothing_is_hidden(table, bare, predicate)
+    assert Compaction(LakeTable(LocalFolder(path))).inexact_files(besides=[]) == []

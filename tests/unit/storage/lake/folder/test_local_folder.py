@@ -1,0 +1,132 @@
+"""A folder of this machine, or of a server that seems to be one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.unit.storage.lake.test_storage import noting, opened, schema
+
+
+def refusing(number: int) -> object:
+    def link(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return link
+
+
+def test_a_file_is_ours_where_a_server_has_made_the_link_and_its_reply_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS sends the request again then, and it is refused: link(2)."""
+    link = os.link
+
+    def repeated(old: Path, new: Path) -> None:
+        link(old, new)
+        link(old, new)
+
+    monkeypatch.setattr(os, "link", repeated)
+    folder = LocalFolder(tmp_path)
+
+    assert folder.create("a", b"1")
+    assert not folder.create("a", b"2")
+    assert folder.read("a") == b"1"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_system_without_hard_links_is_refused_before_anything_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_there: bool
+) -> None:
+    if is_there:
+        path.mkdir()
+    monkeypatch.setattr(os, "link", refusing(number))
+
+    with pytest.raises(TableRefused, match="has no hard links, and a commit of a batch is one"):
+        LakeStorage(LocalFolder(path)).prepare()
+
+    assert os.listdir(path.parent) == ([path.name] if is_there else [])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    LocalFolder(tmp_path).write("day=a/file", b"1")
+    LocalFolder(tmp_path).write("day=b/file", b"1")
+    scan = os.scandir
+
+    def scanned(path: str) -> object:
+        if os.fspath(path).endswith("day=b"):
+            raise OSError(number, os.strerror(number), path)
+        return scan(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scanned)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            list(LocalFolder(tmp_path).files())
+    assert [file.name for file in LocalFolder(tmp_path / "day=a").files()] == ["file"]
+    assert list(LocalFolder(tmp_path / "day=c").files()) == []
+
+
+def test_who_may_only_read_is_not_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(path)
+
+    def not_allowed(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", not_allowed)
+
+    LakeStorage(LocalFolder(path)).prepare()
+
+
+def test_what_another_process_tries_in_a_folder_at_that_moment_is_no_content(path: Path) -> None:
+    (path / "_kctl-0").mkdir(parents=True)
+
+    opened(path)
+
+
+def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+
+    opened(path)
+
+    log = path / "_delta_log"
+    assert {log / f"{0:020}.json", log, path, path.parent} <= set(synced)
+
+
+@pytest.mark.shows("nothing is written through a link; a folder that cannot be listed is no empty one")
+def test_a_file_is_written_through_no_link_that_is_there_already(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else")
+    (tmp_path / "table" / "_kctl").mkdir(parents=True)
+    (tmp_path / "table" / "_kctl" / "vacuumed.new").symlink_to(victim)
+
+    LocalFolder(tmp_path / "table").write("_kctl/vacuumed", b"now")
+
+    assert victim.read_text() == "of somebody else"
+    assert (tmp_path / "table" / "_kctl" / "vacuumed").read_bytes() == b"now"
+    assert len(list((tmp_path / "table" / "_kctl").iterdir())) == 2
+
+
+@pytest.mark.parametrize("place", ["/proc/orders", "/proc/self", "/sys/orders"])
+def test_a_file_system_that_keeps_no_files_is_refused(place: str) -> None:
+    with pytest.raises(
+        TableRefused, match=rf"^{place} \(storage\.uri\) is in a file system that keeps no files, as /proc"
+    ):
+        LakeStorage(LocalFolder(Path(place))).prepare()
+
+
+def test_a_table_whose_folder_cannot_be_made_is_one_sentence() -> None:
+    storage = LakeStorage(LocalFolder(Path("/proc/orders")))
+
+    with pytest.raises(StorageUnusable, match=r"^the table /proc/orders cannot be made: Could not create .*[^\n]$"):
+        storage.fit(schema(("v", "long")))

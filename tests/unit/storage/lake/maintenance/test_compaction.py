@@ -1,0 +1,631 @@
+"""Compaction and vacuum of a table that batches go into, with delta-rs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Field, TableFeatures
+from deltalake.schema import PrimitiveType
+
+from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
+from kctl_agent.storage.lake.delta import checkpoint
+from kctl_agent.storage.lake.delta.files import DataFile
+from kctl_agent.storage.lake.delta.log import entry_name
+from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
+from kctl_agent.storage.lake.maintenance import compaction
+from kctl_agent.storage.lake.maintenance.compaction import Compaction
+from kctl_agent.storage.lake.maintenance.file_merge import merge_files
+from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.table_conformance import compact
+from tests.unit.storage.lake.test_storage import (
+    FIELDS,
+    GROUP,
+    TOPIC_ID,
+    TP,
+    at,
+    before_the_write,
+    begun,
+    noting,
+    offsets,
+    opened,
+    schema,
+)
+
+MIB = 1 << 20
+DAY = 86_400.0
+ODD = ("a b/c", None, "ü%")
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    """With four batches of ten rows."""
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(0, 40, 10):
+        begun(made, start, start + 10).commit()
+    return made
+
+
+def files(path: Path) -> set[str]:
+    return set(DeltaTable(path).get_add_actions().column("path").to_pylist())
+
+
+def paths(lake: LakeStorage, hours: int | None = None) -> list[str]:
+    return [file.path for file in unused(lake.table, hours)]
+
+
+@pytest.mark.shows("a compaction beside batches and other OPTIMIZEs keeps rows, stored offsets and older versions")
+def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
+    storage: LakeStorage, path: Path
+) -> None:
+    version = DeltaTable(path).version()
+    size = sum(file.stat().st_size for file in path.glob("kctl-*/*"))
+
+    done = compact(opened(path).table, 128 * MIB)
+
+    assert (len(done.removed), len(done.added), sum(file.size for file in done.removed)) == (4, 1, size)
+    assert done.version == version + 1
+    assert DeltaTable(path).history(1)[0]["kctl"] == "compaction"
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 40, 1)
+    assert offsets(path) == list(range(40))
+    assert DeltaTable(path, version=version).to_pyarrow_table().num_rows == 40
+    assert storage.count().rows == 40
+    begun(storage, 40, 50).commit()
+    assert offsets(path) == list(range(50))
+
+
+def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to_compact(
+    storage: LakeStorage, path: Path
+) -> None:
+    compaction = Compaction(storage.table)
+    sizes = sorted(file.stat().st_size for file in path.glob("kctl-*/*"))
+
+    assert sum(map(len, compaction.small_files(2 * sizes[-1]))) < 4
+    assert [len(group) for group in compaction.small_files(128 * MIB)] == [4]
+    assert compaction.small_files(1) == compaction.small_files(128 * MIB, least=5) == []
+
+
+def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    before: list[set[Path]] = []
+    versions: list[int] = []
+    monkeypatch.setattr(local, "sync_file", noting(synced))
+    before_the_write(monkeypatch, lambda: before.append(set(synced)))
+
+    done = compact(storage.table, 128 * MIB, versions.append)
+
+    [added] = files(path)
+    assert {path / added, (path / added).parent, path} <= before[0]
+    assert path / "_delta_log" in synced
+    assert versions == [done.version]
+    assert not list((path / "_kctl").iterdir())
+    assert [file.name for file in (path / added).parent.iterdir()] == [(path / added).name]
+
+
+def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LakeTable, "replace", killed)
+        with pytest.raises(ZeroDivisionError):
+            compact(storage.table, 128 * MIB)
+    assert paths(storage, 0) == []
+    [left] = set(path.glob("kctl-*")) - {path / Path(file).parent for file in files(path)}
+
+    compact(opened(path).table, 128 * MIB)
+
+    assert not left.exists()
+    assert not list((path / "_kctl").iterdir())
+    assert offsets(path) == list(range(40))
+
+
+def test_one_that_was_killed_after_its_commit_keeps_its_files(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "forget", killed)
+        with pytest.raises(ZeroDivisionError):
+            compact(storage.table, 128 * MIB)
+    for start in (40, 50):
+        begun(storage, start, start + 10).commit()
+
+    compact(opened(path).table, 128 * MIB)
+
+    assert not list((path / "_kctl").iterdir())
+    assert offsets(path) == list(range(60))
+    assert DeltaTable(path, version=DeltaTable(path).version() - 1).to_pyarrow_table().num_rows == 60
+
+
+def killed(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
+    lake = LakeStorage(LocalFolder(path))
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("local", "timestamp_ntz"), ("price", "decimal(9,2)")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in (0, 1):
+        batch = lake.begin([Advance(*TP, 1, start, start + 1)])
+        Path(batch.folder.uri).mkdir()
+        row = {
+            "offset": pa.array([start], pa.int64()),
+            "local": pa.array([datetime(2026, 1, 2)], pa.timestamp("us")),
+            "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
+        }
+        pq.write_table(pa.table(row), Path(batch.folder.uri) / "part-0.parquet")
+        batch.commit()
+
+    compact(lake.table, 128 * MIB)
+
+    assert len(files(path)) == 1
+    assert DeltaTable(path).to_pyarrow_table()["local"].to_pylist() == [datetime(2026, 1, 2)] * 2
+    assert DeltaTable(path).to_pyarrow_table()["price"].to_pylist() == [Decimal("1.50")] * 2
+
+
+def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_it_compacts(monkeypatch, begun(opened(path), 40, 50).commit)
+
+    compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == list(range(50))
+    assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 50, 1)
+
+
+def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = begun(storage, 40, 50)
+    before_the_write(monkeypatch, lambda: compact(opened(path).table, 128 * MIB))
+
+    batch.commit()
+
+    assert offsets(path) == list(range(50))
+    assert len(files(path)) == 2
+
+
+def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Done once, when the files were listed and nothing was made of them yet."""
+    waiting = [change]
+
+    def overtaken(*args: Any) -> list[DataFile]:
+        if waiting:
+            waiting.pop()()
+        return merge_files(*args)
+
+    monkeypatch.setattr(compaction, "merge_files", overtaken)
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+) -> None:
+    moment(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
+
+    with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
+        compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == [each for each in range(40) if each != 3]
+    assert not list((path / "_kctl").iterdir())
+    assert len(list(path.glob("kctl-*"))) == 4
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+@pytest.mark.parametrize("other", ["delta-rs", "kctl"])
+def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+    other: str,
+) -> None:
+    """delta-rs takes both, and every row was there twice."""
+
+    def compacted() -> None:
+        if other == "kctl":  # the one on another host took this one for dead
+            compact(opened(path).table, 128 * MIB)
+        else:
+            assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
+
+    moment(monkeypatch, compacted)
+
+    with pytest.raises(StorageUnusable):
+        compact(storage.table, 128 * MIB)
+
+    assert offsets(path) == list(range(40))
+    assert not list((path / "_kctl").iterdir())
+    begun(storage, 40, 50).commit()
+    compact(storage.table, 128 * MIB)
+    assert offsets(path) == list(range(50))
+    assert len(files(path)) == 1
+
+
+@pytest.mark.parametrize("step", ["delete", "update"])
+def test_a_delete_or_update_that_a_compaction_gets_ahead_of_begins_anew(
+    storage: LakeStorage, path: Path, step: str
+) -> None:
+    other, begins = opened(path), []
+
+    def change(table: DeltaTable) -> int:
+        begins.append(table.version())
+        if len(begins) == 1:
+            compact(other.table, 128 * MIB)
+        if step == "delete":
+            return int(table.delete("offset >= 30")["num_deleted_rows"])
+        return int(table.update({"offset": "offset + 10"}, predicate="offset >= 30")["num_updated_rows"])
+
+    assert storage.table.rewrite(change) == 10
+
+    assert len(begins) == 2
+    assert offsets(path) == [*range(30), *(range(40, 50) if step == "update" else ())]
+
+
+@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
+def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns(
+    storage: LakeStorage,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+) -> None:
+    column = Field("more", PrimitiveType("string"))
+    moment(monkeypatch, lambda: DeltaTable(path).alter.add_columns(column))
+
+    with pytest.raises(StorageUnusable, match=r"the columns of the table .* were changed meanwhile"):
+        compact(storage.table, 128 * MIB)
+
+    compact(storage.table, 128 * MIB)
+    assert offsets(path) == list(range(40))
+
+
+def test_a_compaction_is_not_committed_into_a_table_that_went_back(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a copy, upon which another batch was committed: the entry of the same version is another one."""
+    copy = shutil.copytree(path, path.with_name("copy"))
+    begun(storage, 40, 50).commit()
+
+    def go_back(*args: Any) -> list[DataFile]:
+        made = merge_files(*args)
+        shutil.rmtree(path)
+        shutil.copytree(copy, path)
+        begun(opened(path), 40, 45).commit()
+        return made
+
+    monkeypatch.setattr(compaction, "merge_files", go_back)
+
+    with pytest.raises(StorageUnusable, match="went back: nothing was compacted"):
+        compact(storage.table)
+
+    assert offsets(path) == list(range(45))
+
+
+def test_a_table_with_a_feature_that_is_not_written_is_refused_before_anything_is_made(
+    storage: LakeStorage, path: Path
+) -> None:
+    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+
+    with pytest.raises(TableRefused, match="deletionVectors"):
+        compact(storage.table, 128 * MIB)
+
+    assert len(list(path.glob("kctl-*"))) == 4
+    assert not list((path / "_kctl").iterdir())
+
+
+def test_a_batch_that_comes_first_in_the_commit_is_no_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = opened(path)
+    before_the_write(monkeypatch, lambda: begun(other, 40, 50).commit())
+
+    done = compact(storage.table, 128 * MIB)
+
+    assert (len(done.removed), storage.table.commits_retried) == (4, 1)
+    assert offsets(path) == list(range(50))
+    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 50, 1)
+
+
+def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
+    kinds = (("key", "string"), ("value", "binary"))
+    header = json.loads(schema(*kinds))
+    headers: Any = {"type": "array", "elementType": header, "containsNull": True}
+    lake = LakeStorage(LocalFolder(path))
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("key", "binary"), ("value", "binary"), ("headers", headers)))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    for start in (0, 2):
+        batch = lake.begin([Advance(*TP, 1, start, start + 2)])
+        Path(batch.folder.uri).mkdir()
+        columns = {
+            "topic": pa.array(["t", "t"]),
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": pa.array([start, start + 1], pa.int64()),
+            "timestamp": pa.array([start, None], pa.timestamp("us", "UTC")),
+            "key": pa.array([None, b"\xff"], pa.binary()),
+            "value": pa.array([b"", None], pa.binary()),
+            "headers": pa.array([[{"key": "a", "value": None}, {"key": None, "value": b"1"}], None], kind),
+        }
+        pq.write_table(pa.table(columns), Path(batch.folder.uri) / "part-0.parquet")
+        batch.commit()
+    before = DeltaTable(path).to_pyarrow_table().sort_by("offset")
+
+    compact(lake.table, 128 * MIB)
+
+    assert DeltaTable(path).to_pyarrow_table().sort_by("offset").equals(before)
+    assert len(files(path)) == 1
+
+
+def test_a_compaction_that_lost_a_row_on_its_way_is_refused(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = pq.ParquetWriter.write_table
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", lambda writer, rows, **more: write(writer, rows[1:], **more))
+    before = files(path)
+
+    with pytest.raises(StorageUnusable, match=r"of 40 rows .* 39 were compacted: nothing was changed"):
+        compact(storage.table)
+
+    assert files(path) == before
+    assert not list((path / "_kctl").iterdir())
+    assert len(list(path.glob("kctl-*"))) == 4
+
+
+def test_a_file_with_a_column_that_the_table_has_not_is_not_compacted(storage: LakeStorage, path: Path) -> None:
+    """By names alone it would be taken for one that lacks the table's."""
+    [file, *_] = path.glob("kctl-*/*.parquet")
+    pq.write_table(pq.read_table(file).rename_columns(["TOPIC", "partition", "offset", "timestamp"]), file)
+
+    with pytest.raises(TableRefused, match="has TOPIC, and the table has no such column"):
+        compact(storage.table)
+
+
+def test_text_that_is_no_utf_8_and_times_as_older_engines_write_them_are_compacted_as_they_are(path: Path) -> None:
+    lake = LakeStorage(LocalFolder(path))
+    lake.prepare()
+    lake.fit(schema(("text", "string"), ("at", "timestamp")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start, text in enumerate((b"\xff", b"a")):
+        batch = lake.begin([Advance(*TP, 1, start, start + 1)])
+        Path(batch.folder.uri).mkdir()
+        times = pa.array([start], pa.timestamp("us", "UTC"))
+        rows = pa.table({"text": pa.array([text]).view(pa.string()), "at": times})
+        pq.write_table(rows, Path(batch.folder.uri) / "part-0.parquet", use_deprecated_int96_timestamps=True)
+        batch.commit()
+
+    compact(lake.table)
+
+    [file] = files(path)
+    rows = pq.read_table(path / file)
+    found = zip(rows["text"].cast(pa.binary()).to_pylist(), rows["at"].cast(pa.int64()).to_pylist(), strict=True)
+    assert sorted(found) == [(b"a", 1), (b"\xff", 0)]
+
+
+@pytest.fixture
+def partitioned(path: Path) -> LakeStorage:
+    """Two batches of five rows in each of three partitions with odd names."""
+    lake = LakeStorage(LocalFolder(path), partition_by=["country"])
+    lake.prepare()
+    lake.fit(schema(*FIELDS, ("country", "string")))
+    lake.bind(GROUP)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in (0, 5):
+        batch = lake.begin([Advance(*TP, 1, start, start + 5)])
+        for folder in ("country=a%20b%2Fc", "country=__HIVE_DEFAULT_PARTITION__", "country=%C3%BC%25"):
+            (Path(batch.folder.uri) / folder).mkdir(parents=True)
+            rows = pa.table({"offset": pa.array(range(start, start + 5), pa.int64())})
+            pq.write_table(rows, Path(batch.folder.uri) / folder / "part-0.parquet")
+        batch.commit()
+    return lake
+
+
+def by_country(path: Path) -> dict[str | None, list[int]]:
+    rows = DeltaTable(path).to_pyarrow_table(columns=["country", "offset"]).to_pylist()
+    return {
+        country: sorted(row["offset"] for row in rows if row["country"] == country)
+        for country in {row["country"] for row in rows}
+    }
+
+
+def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_does_not_matter(
+    partitioned: LakeStorage, path: Path
+) -> None:
+    assert [len(group) for group in Compaction(partitioned.table).small_files(128 * MIB)] == [2, 2, 2]
+    compact(partitioned.table, 128 * MIB)
+    assert remove(partitioned.table, unused(partitioned.table, 0)) == 6
+
+    assert len(files(path)) == 3
+    assert by_country(path) == {country: list(range(10)) for country in ODD}
+    assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
+    assert paths(partitioned, 0) == []
+
+
+@pytest.mark.shows("vacuum keeps seven days, and files of a batch in flight however long its process is frozen")
+def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_it_with_its_folders(
+    storage: LakeStorage, path: Path
+) -> None:
+    replaced = files(path)
+    compact(storage.table, 128 * MIB)
+    assert paths(storage) == []
+
+    found = unused(storage.table, 0)
+    removed = remove(storage.table, found)
+
+    assert {file.path for file in found} == replaced
+    assert all(file.size > 0 for file in found)
+    assert removed == 4
+    assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
+    assert offsets(Path(opened(path).folder.uri)) == list(range(40))
+    assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
+
+
+def test_vacuum_never_removes_files_of_a_batch_in_flight_even_of_a_process_frozen_for_longer_than_the_retention(
+    storage: LakeStorage, path: Path
+) -> None:
+    frozen = begun(opened(path), 40, 50)
+    for file in Path(frozen.folder.uri).iterdir():
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+
+    assert paths(storage) == paths(storage, 0) == []
+
+    frozen.commit()
+    assert paths(storage, 0) == []
+    assert offsets(path) == list(range(50))
+
+
+def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_engine_looks(
+    storage: LakeStorage, path: Path
+) -> None:
+    left = path / "kctl-1234"
+    (left / "_temporary" / "0").mkdir(parents=True)
+    old, hidden, new = left / "part-1.parquet", left / "_temporary" / "0" / "part-2.parquet", left / "part-3.parquet"
+    for file in (old, hidden, new):
+        file.write_bytes(b"x")
+    for file in (old, hidden):
+        os.utime(file, (time.time() - 8 * DAY,) * 2)
+
+    remove(storage.table, unused(storage.table))
+
+    assert [each.name for each in left.rglob("*")] == [new.name]
+    assert offsets(path) == list(range(40))
+
+
+@pytest.mark.parametrize("column", ["_day", ".day"])
+def test_partitions_whose_names_look_hidden_are_stored_and_kept_for_older_versions(path: Path, column: str) -> None:
+    made = LakeStorage(LocalFolder(path), partition_by=[column])
+    made.prepare()
+    made.fit(schema(("n", "long"), (column, "string")))
+    made.bind(GROUP)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = made.begin([Advance(*TP, 1, 0, 2)])
+    for folder, number in (f"{column}=a", 0), (f"{column}=b", 1), (f"_temporary/0/{column}=c", 2):
+        file = Path(batch.folder.uri, folder, "part-0.parquet")
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [number]}), file)
+        os.utime(file, (time.time() - 8 * DAY,) * 2)
+
+    batch.commit()
+    DeltaTable(path).delete(f"\"{column}\" = 'b'")
+    remove(made.table, unused(made.table))
+
+    assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"n": 0, column: "a"}]
+    before = DeltaTable(path, version=DeltaTable(path).version() - 1).to_pyarrow_table()
+    assert sorted(before["n"].to_pylist()) == [0, 1]
+    assert not [each for each in Path(batch.folder.uri).rglob("*") if "_temporary" in each.parts]
+    assert not unused(made.table)
+    assert [each.path for each in unused(made.table, 0)] == [f"{batch.folder.name}/{column}=b/part-0.parquet"]
+
+
+def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(storage: LakeStorage, path: Path) -> None:
+    old, new = (path / "_delta_log" / f"_commit_{each}.json.tmp" for each in ("old", "new"))
+    for file in (old, new):
+        file.write_bytes(b"x")
+    os.utime(old, (time.time() - 1.1 * DAY,) * 2)
+
+    assert paths(storage, 0) == paths(storage) == [f"_delta_log/{old.name}"]
+    remove(storage.table, unused(storage.table))
+
+    assert (old.exists(), new.exists()) == (False, True)
+    assert offsets(path) == list(range(40))
+
+
+def test_vacuum_leaves_what_an_update_has_not_committed_yet_whatever_the_retention_is(
+    storage: LakeStorage, path: Path
+) -> None:
+    """It has no plan: `--retention-hours 0` removed it before its commit, and nobody could read the table any more."""
+    storage.table.rewrite(lambda table: int(table.update({"offset": "offset"})["num_updated_rows"]))
+    [written] = files(path)
+    entry = path / entry_name(DeltaTable(path).version())
+    committed = entry.read_bytes()
+    entry.unlink()
+
+    remove(storage.table, unused(opened(path).table, 0))
+    entry.write_bytes(committed)
+
+    assert offsets(path) == list(range(40))
+    (path / "part-left.parquet").write_bytes(b"x")
+    assert "part-left.parquet" not in paths(storage, 0)
+    os.utime(path / "part-left.parquet", (time.time() - 1.1 * DAY,) * 2)
+    assert "part-left.parquet" in paths(storage, 0)
+    assert written not in paths(storage, 0)
+
+
+def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeStorage, path: Path) -> None:
+    notes, other, aborted = path / "notes.txt", path / "other" / "part-0.parquet", path / "part-0.parquet"
+    other.parent.mkdir()
+    for file in (notes, other, aborted):
+        file.write_bytes(b"x")
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+
+    assert paths(storage) == ["part-0.parquet"]
+
+
+def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_stored_offset_is_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "CLEAN_UP_SECONDS", 0)
+    storage = opened(path)
+    DeltaTable(path).alter.set_table_properties(
+        {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
+    )
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0), StoredOffset("t", 1, TOPIC_ID, 77)])
+    log = path / "_delta_log"
+    for start in range(12):
+        begun(storage, start, start + 1).commit()
+        storage.table.checkpoints.wait()
+    compact(storage.table, 128 * MIB)
+    for entry in log.iterdir():
+        os.utime(entry, (time.time() - 3 * DAY,) * 2)
+    for start in range(12, 30):
+        begun(storage, start, start + 1).commit()
+        storage.table.checkpoints.wait()
+    compact(storage.table, 128 * MIB)
+    remove(storage.table, unused(storage.table, 0))
+
+    assert not (log / f"{0:020}.json").exists()
+    assert len(list(log.glob("*.checkpoint.parquet"))) > 1
+    for reader in (storage, opened(path)):
+        assert reader.stored_offsets([TP, ("t", 1)]) == {
+            TP: StoredOffset(*TP, TOPIC_ID, 30, 1),
+            ("t", 1): StoredOffset("t", 1, TOPIC_ID, 77, 1),
+        }
+    assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [30, 77]
+    assert offsets(path) == list(range(30))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_stored(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = opened(path)
+    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "1"})
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+
+    begun(storage, 0, 10).commit()
+    storage.table.checkpoints.wait()
+
+    assert offsets(path) == list(range(10))
+    assert f"no checkpoint of the log of {path} was written" in caplog.text
