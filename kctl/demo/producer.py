@@ -14,6 +14,9 @@ from kafka.errors import KafkaError
 __all__ = ["Producer"]
 
 TICK_SECONDS = 0.05
+RUN = 16
+"""So many messages in a row go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each would
+be a batch of its own where there are many partitions, and producer and broker would take a core from the workers."""
 BLOCK_SECONDS = 5.0
 """How long a call of the client may wait for metadata or room: `stop` is noticed after that."""
 
@@ -105,7 +108,7 @@ class Producer(threading.Thread):
     def _send(self, number: int) -> None:
         text = json.dumps({"number": number, "at": time.time()})
         value = (text + self._padding)[: self._value_bytes].encode()
-        partition = number % self._partitions
+        partition = number // RUN % self._partitions
         with self._lock:
             self._sent += 1
         with suppress(KafkaError):  # no metadata, or no room, for max.block.ms

@@ -144,7 +144,6 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
     parts = Parts(broker=broker, redis=redis, master=fleet)
     screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
     try:
-        create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
         fleet.configure(
             bootstrap_servers=broker.bootstrap_servers,
             topic=TOPIC,
@@ -153,6 +152,10 @@ def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, s
             redis_url=redis.url if redis else None,
             sinkers=wanted.sinkers,
         )
+        interrupts.is_something_to_end = True
+        stack.callback(fleet.stop)
+        fleet.start()  # its processes take seconds, in which the topic is made
+        create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
         owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if KINDS[wanted.storage].is_table else None
         producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
     except KafkaError as error:
@@ -190,8 +193,6 @@ class _Run:
 def _load(run: _Run) -> None:
     """From the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
     wanted, screen = run.wanted, run.screen
-    run.interrupts.is_something_to_end = True
-    run.fleet.start()
     run.producer.start()
     sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
     started = number_of(wanted.workers, "worker") + sinkers
