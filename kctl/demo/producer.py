@@ -15,8 +15,8 @@ __all__ = ["Producer"]
 
 TICK_SECONDS = 0.05
 RUN = 16
-"""So many messages in a row go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each would
-be a batch of its own where there are many partitions, and producer and broker would take a core from the workers."""
+"""So many messages in a row go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each
+would be a batch of its own where there are many partitions, and producer and broker take a core from the workers."""
 BLOCK_SECONDS = 5.0
 """How long a call of the client may wait for metadata or room: `stop` is noticed after that."""
 
