@@ -1,0 +1,55 @@
+"""One task reads partitions of which one has nearly everything and most have nothing: each record is stored once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+PARTITIONS, LARGE, SMALL = 40, 7, range(20, 30)
+LARGE_COUNT, SMALL_COUNT = 19_000, 100
+
+
+@pytest.mark.shows("one of 40 partitions has 95 % of the records and 29 none: each is stored once, also after a kill")
+def test_a_partition_with_nearly_all_records_is_stored_once_beside_small_and_empty_ones(
+    make_fleet: Callable[..., Fleet], eventually: Eventually
+) -> None:
+    fleet = make_fleet(workers=1, partitions=PARTITIONS, workers_more="max_records_per_batch = 5000")
+    send(fleet, LARGE_COUNT, LARGE)
+    send(fleet, SMALL_COUNT, *SMALL)
+    fleet.start()
+    eventually(lambda: committed(fleet, LARGE), START_SECONDS, "a batch of the large one is committed")
+    pid = fleet.workers()["worker-0"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+
+    eventually(lambda: fleet.workers().get("worker-0", {}).get("pid") not in (None, pid), START_SECONDS, "another runs")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    send(fleet, SMALL_COUNT, *range(PARTITIONS))
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
+    found = fleet.audit()
+    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+
+
+def send(fleet: Fleet, count: int, *partitions: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all", linger_ms=20)
+    try:
+        for number in range(count):
+            for partition in partitions:
+                producer.send(fleet.topic, b"%d" % number, partition=partition)
+        producer.flush()
+    finally:
+        producer.close()
+    fleet.sent.update({TopicPartition(fleet.topic, partition): count for partition in partitions})
+
+
+def committed(fleet: Fleet, partition: int) -> bool:
+    fleet.check()
+    row = fleet.offsets().get(partition)
+    return row is not None and bool(row["current_offset"])
