@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kctl.testing.broker_frames import Requests, metadata_fields, response_frame
+from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
 
 _SIZE = struct.Struct(">i")
 
@@ -176,7 +176,7 @@ class _Answers:
 
 
 def _serve(connection: socket.socket, answers: _Answers) -> None:
-    requests = Requests()
+    requests = RequestFrames()
     with connection:
         while data := connection.recv(1 << 20):
             for request in requests.feed(data):

@@ -11,7 +11,7 @@ from benchmarks._burrow import Burrow, BurrowStatus
 from benchmarks._histories import History, Second, Truth
 from kctl.reduce import PartitionRow
 from kctl.rows.partitions import ResetPolicy
-from kctl.status import Assessor, Owner, Rules, Status
+from kctl.status import Assessor, Owner, Status, StatusRules
 
 __all__ = ["RULES", "Score", "burrow_statuses", "scores", "statuses"]
 
@@ -62,7 +62,7 @@ def statuses(histories: Sequence[History]) -> list[list[tuple[Second, str]]]:
 
 
 def _together(histories: Sequence[History], poll_seconds: int) -> list[list[tuple[Second, str]]]:
-    assessor = Assessor(Rules())
+    assessor = Assessor(StatusRules())
     found: list[list[tuple[Second, str]]] = [[] for _ in histories]
     none = PartitionRow("orders", 0, 0, None, None, None, None, None, 1, 0.0, ResetPolicy.NONE)
     rows, seen_at = [none._replace(partition=n) for n in range(len(histories))], [0.0] * len(histories)

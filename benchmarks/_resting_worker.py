@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.process import parent_watch
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
@@ -31,7 +31,7 @@ ROWS_A_BATCH = 1000
 
 def main() -> None:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
-    leave = Stop()
+    leave = StopRequest()
     parent_watch.start(leave.ask)
     workers = int(settings["spark"]["conf"]["KCTL_BENCHMARK_WORKERS"])
     server = AgentServer(Path(settings["run_dir"]), settings["name"])

@@ -26,7 +26,7 @@ from kctl_agent.storage.base import Storage, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import kafka_source
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 PARTITIONS = 4
@@ -104,7 +104,7 @@ class Query:
     def start(self, fetch_wait_ms: int) -> None:
         ours, kafka_source.FETCH_WAIT_MS = kafka_source.FETCH_WAIT_MS, fetch_wait_ms
         try:
-            self.pipeline.start({partition: Source(0, None, 1) for partition in self.partitions})
+            self.pipeline.start({partition: KafkaSource(0, None, 1) for partition in self.partitions})
         finally:
             kafka_source.FETCH_WAIT_MS = ours
 

@@ -32,7 +32,7 @@ from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
 from benchmarks._fleet import progress
 from kctl.kafka.access import of_fleet, plain
 from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
@@ -112,7 +112,7 @@ def _prepare(servers: str) -> None:
     with KafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=120_000) as admin:
         for topic in TOPIC_NAMES:
             admin.create_topics({topic: {"num_partitions": PER_TOPIC, "replication_factor": 1}}, timeout_ms=120_000)
-    with Connection(plain(servers), 300) as connection:
+    with ClusterConnection(plain(servers), 300) as connection:
         keys = {topic: [(topic, number) for number in range(PER_TOPIC)] for topic in TOPIC_NAMES}
         known = topics_of(connection.open(TOPIC_NAMES))
         for topic in TOPIC_NAMES:
@@ -152,7 +152,7 @@ async def _groups(servers: str, rounds: int, library: Library) -> None:
     names = [_group(number) for number in range(GROUPS)]
 
     async def collect() -> int:
-        with Connection(plain(servers), TIMEOUT_SECONDS) as connection:
+        with ClusterConnection(plain(servers), TIMEOUT_SECONDS) as connection:
             connection.open()
             rows, problems = read_lag(connection, names)
         assert problems == []

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks._canned_broker import canned_broker
-from kctl.config.sections import Exporter, Status
+from kctl.config.sections import ExporterSection, StatusSection
 from kctl.exporter import Exposition
 from kctl.groups.collector import ClusterCollector
 from kctl.groups.snapshot import Clusters
@@ -61,7 +61,7 @@ TARGET_RSS_MIB = 60.0
 
 def measured(size: Size, cycles: int) -> dict[str, object]:
     with canned_broker(*size[:4]) as (address, give):
-        collector = ClusterCollector.of("main", plain(address), Exporter(timeout_seconds=60.0), Status())
+        collector = ClusterCollector.of("main", plain(address), ExporterSection(timeout_seconds=60.0), StatusSection())
         exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest()]))))
         exposition.render(*GZIPPED)
         before = psutil.Process().memory_info().rss

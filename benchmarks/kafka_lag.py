@@ -22,7 +22,7 @@ from kafka import KafkaAdminClient
 from benchmarks._fleet import progress
 from benchmarks._turns import seconds_in_turns
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.testing.kafka_broker import KafkaBroker
@@ -64,7 +64,7 @@ def _prepare(servers: str) -> None:
     keys = [("wide", number) for number in range(PARTITIONS)]
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         admin.create_topics({"wide": {"num_partitions": PARTITIONS, "replication_factor": 1}})
-    with Connection(plain(servers), 120) as connection:
+    with ClusterConnection(plain(servers), 120) as connection:
         known = topics_of(connection.open(["wide"]))
         while {each.error for each in log_offsets(connection, known, keys).values()} != {None}:
             connection.pause()

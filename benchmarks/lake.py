@@ -47,7 +47,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.delta_jars import delta_jars
@@ -111,7 +111,7 @@ def _with_delta(settings: JsonObject) -> JsonObject:
 
 def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequence[str]) -> Turns:
     settings.scratch_dir.mkdir(parents=True)
-    sources = {TopicPartition(TOPIC, number): Source(0, None, 1) for number in range(PARTITIONS)}
+    sources = {TopicPartition(TOPIC, number): KafkaSource(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     lake, into_typed = LakeStorage(LocalFolder(place / "lake")), LakeStorage(LocalFolder(place / "lake_typed"))
     pipeline = worker.Pipeline(settings, lake, lambda _: None)

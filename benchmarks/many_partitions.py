@@ -41,7 +41,7 @@ from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _in_turns(
     settings: WorkerSettings, storages: Mapping[str, OffsetStore], partitions: int, left: deque[str]
 ) -> tuple[dict[str, list[float]], dict[str, list[float]], dict[str, int]]:
     settings.scratch_dir.mkdir(parents=True)
-    sources = {TopicPartition(TOPIC, number): Source(0, None, 1) for number in range(partitions)}
+    sources = {TopicPartition(TOPIC, number): KafkaSource(0, None, 1) for number in range(partitions)}
     turns: list[str] = []
     taken: dict[str, list[float]] = defaultdict(list)
     ended = Event()

@@ -58,7 +58,7 @@ from kctl_agent.storage.base import Advance, Storage, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import PartitionPlan
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.put import PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
 
@@ -112,7 +112,7 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     for storage in storages.values():
         storage.prepare()
         storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(PARTITIONS)])
-    sources = {TopicPartition(TOPIC, number): Source(0, None, 1) for number in range(PARTITIONS)}
+    sources = {TopicPartition(TOPIC, number): KafkaSource(0, None, 1) for number in range(PARTITIONS)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     pipeline = worker.Pipeline(settings, next(iter(storages.values())), lambda _: None)
     pipeline.open()

@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector as FamilyCollector
 
 from benchmarks._collected import SERIES_PER_PARTITION, collector_over
 from kctl.exporter import Exposition, SnapshotCollector
-from kctl.http import HttpServer, Source, bind, create_app
+from kctl.http import HttpServer, SnapshotSource, bind, create_app
 from kctl.master.collector import Collector
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
@@ -81,7 +81,7 @@ async def _measure(partitions: int, scrapes: int, folder: Path) -> None:
     await _measure_render(collector)
     exposition = Exposition(collector.latest)
     expositions.append(exposition)
-    source = Source(
+    source = SnapshotSource(
         latest=collector.latest,
         verdicts=Verdicts(collector.latest, STALE_SECONDS),
         render_metrics=exposition.render,

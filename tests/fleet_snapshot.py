@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from kctl.http import Access, HttpServer, Source, Token, bind, create_app
+from kctl.http import AccessRights, HttpServer, SnapshotSource, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
@@ -101,7 +101,7 @@ def healthy() -> FleetSnapshot:
     return judged(replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok))
 
 
-def source_of(latest: FleetSnapshot | None, **more: Any) -> Source:
+def source_of(latest: FleetSnapshot | None, **more: Any) -> SnapshotSource:
     given: dict[str, Any] = {
         "latest": lambda: latest,
         "render_metrics": lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False),
@@ -111,25 +111,27 @@ def source_of(latest: FleetSnapshot | None, **more: Any) -> Source:
     }
     given |= more
     verdicts = Verdicts(given["latest"], STALE_SECONDS, given["clock"], started_at=UNIX)
-    return Source(**{"verdicts": verdicts, **given})
+    return SnapshotSource(**{"verdicts": verdicts, **given})
 
 
 async def ask(
-    latest: FleetSnapshot | Source | None,
+    latest: FleetSnapshot | SnapshotSource | None,
     path: str,
     method: str = "GET",
-    access: Access | None = None,
+    access: AccessRights | None = None,
     **options: Any,
 ) -> httpx.Response:
     """In process, without a socket."""
-    source = latest if isinstance(latest, Source) else source_of(latest)
+    source = latest if isinstance(latest, SnapshotSource) else source_of(latest)
     transport = httpx.ASGITransport(create_app(source, access).guarded, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.request(method, path, **options)
 
 
 @asynccontextmanager
-async def serving(source: Source, access: Access | None = None, host: str = "127.0.0.1") -> AsyncIterator[HttpServer]:
+async def serving(
+    source: SnapshotSource, access: AccessRights | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[HttpServer]:
     """Over a real socket, in this loop."""
     server = HttpServer(create_app(source, access), bind(host, 0), access)
     task = asyncio.create_task(server.serve())

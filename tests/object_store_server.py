@@ -25,20 +25,20 @@ from obstore.store import S3Store
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl.testing.kafka_broker import free_ports
 from kctl_agent.storage.lake.folder.s3 import S3Folder
-from kctl_agent.storage.object_store import Keys, ObjectStore
+from kctl_agent.storage.object_store import ObjectStore, StoreKeys
 
 __all__ = ["BUCKET", "ObjectStoreServer"]
 
 BUCKET = "lake"
 START_SECONDS = 60.0
-_KEYS = Keys("kctl-test", "not-a-secret-of-anybody")
+_KEYS = StoreKeys("kctl-test", "not-a-secret-of-anybody")
 _NAMES = ("master", "volume", "filer", "s3")
 
 
 class ObjectStoreServer:
     """All of it lies in `directory`. A context manager that starts and stops it; with `keys` None it asks for none."""
 
-    def __init__(self, directory: Path, keys: Keys | None = _KEYS) -> None:
+    def __init__(self, directory: Path, keys: StoreKeys | None = _KEYS) -> None:
         self.directory = directory
         self.keys = keys
         self.port = 0

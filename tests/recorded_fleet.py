@@ -25,11 +25,11 @@ from kctl import fleets
 from kctl.cli.entry import run
 from kctl.config import load
 from kctl.exporter import Exposition
-from kctl.http import Source, create_app
+from kctl.http import SnapshotSource, create_app
 from kctl.http.api.streams import Streams
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.collector import Collector
-from kctl.master.control import ControlServer, Service
+from kctl.master.control import ControlServer, MasterService
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
@@ -130,7 +130,7 @@ def _agents(run_dir: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _master(folder: Path) -> AsyncIterator[Source]:
+async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
     (folder / "kctl.toml").write_text(
         '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "billing"\ntopics = ["orders", "payments"]\n'
     )
@@ -146,12 +146,12 @@ async def _master(folder: Path) -> AsyncIterator[Source]:
         snapshots += [] if latest is None else [latest]
     collecting.cancel()
     verdicts = Verdicts(lambda: snapshots[0], STALE_SECONDS, lambda: snapshots[0].taken_at + 1.0)
-    service = Service(members, brokers, stand.status, verdicts, feed)
+    service = MasterService(members, brokers, stand.status, verdicts, feed)
     control = ControlServer(lambda request, _caller: service.answer(request))
     await control.start(folder / "run")
     exposition = Exposition(lambda: snapshots[0])
     try:
-        yield Source(
+        yield SnapshotSource(
             latest=lambda: snapshots[0],
             verdicts=verdicts,
             render_metrics=exposition.render,
@@ -205,7 +205,7 @@ def _printed(words: str, env: Mapping[str, str]) -> str:
     return f"{out.getvalue()}{err.getvalue()}exit code {code}\n"
 
 
-async def _events(source: Source) -> AsyncIterator[str]:
+async def _events(source: SnapshotSource) -> AsyncIterator[str]:
     async for line in Streams(source, "life").begin(None, 500):
         if line.startswith("event: collected"):
             return

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, StoredOffset, StoredOffsetMissing, TopicPartition
-from kctl_agent.storage.conformance import Dead, Offsets
+from kctl_agent.storage.conformance import Dead, StoredOffsets
 from kctl_agent.storage.conformance.dead import ERROR
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
 from kctl_agent.storage.lake.dead_letters.selection import READING
@@ -144,7 +144,7 @@ class OfTable:
         return self._open_table()
 
 
-class TableOffsets(OfTable, Offsets[TableStorage]):
+class TableOffsets(OfTable, StoredOffsets[TableStorage]):
     def plan(self, storage: TableStorage, chunk: Chunk) -> Callable[[], Put]:
         batch = storage.begin([Advance(*chunk.tp, chunk.version, chunk.start, chunk.end)])
         offsets = [int(each) for each in chunk.columns.offsets]

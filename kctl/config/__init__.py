@@ -5,18 +5,28 @@ from __future__ import annotations
 from kctl.config.findings import variable
 from kctl.config.load import load
 from kctl.config.rules import check_together
-from kctl.config.sections import Collect, Config, Fleet, Http, Kafka, Log, Spark, Storage, Workers
+from kctl.config.sections import (
+    CollectSection,
+    Config,
+    FleetSection,
+    HttpSection,
+    KafkaSection,
+    LogSection,
+    SparkSection,
+    StorageSection,
+    WorkersSection,
+)
 
 __all__ = [
-    "Collect",
+    "CollectSection",
     "Config",
-    "Fleet",
-    "Http",
-    "Kafka",
-    "Log",
-    "Spark",
-    "Storage",
-    "Workers",
+    "FleetSection",
+    "HttpSection",
+    "KafkaSection",
+    "LogSection",
+    "SparkSection",
+    "StorageSection",
+    "WorkersSection",
     "check_together",
     "load",
     "variable",

@@ -5,11 +5,11 @@ from typing import Literal
 
 from kctl.config.forms import Section, Servers
 
-__all__ = ["NAMED", "Cluster", "Context", "Security"]
+__all__ = ["NAMED", "ClusterSection", "ContextSection", "SecuritySection"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Security(Section):
+class SecuritySection(Section):
     """TLS and SASL towards brokers. Paths are relative to the configuration file."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -43,15 +43,15 @@ class _Servers(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context(Security, _Servers):
+class ContextSection(SecuritySection, _Servers):
     """A cluster for `kctl kafka --context NAME`, with TLS and SASL; any number of them, each under its own name. Fleets
     do not read them. A file may hold nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(Security, _Servers):
+class ClusterSection(SecuritySection, _Servers):
     """A cluster for `kctl exporter`, with TLS and SASL; any number of them, each under its own name, which is the label
     `cluster` of its metrics. Fleets do not read them. A file may hold nothing else."""
 
 
-NAMED: dict[str, type[Section]] = {"contexts": Context, "clusters": Cluster}
+NAMED: dict[str, type[Section]] = {"contexts": ContextSection, "clusters": ClusterSection}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kctl.config.clusters import Context
+from kctl.config.clusters import ContextSection
 from kctl.config.document import read_document
 from kctl.config.findings import Findings
 
@@ -16,7 +16,7 @@ __all__ = ["SECTION", "alone", "contexts"]
 SECTION = "contexts"
 
 
-def contexts(path: Path) -> dict[str, Context]:
+def contexts(path: Path) -> dict[str, ContextSection]:
     """The contexts of a configuration file by name; nothing else of it is read.
 
     Raises:
@@ -25,7 +25,7 @@ def contexts(path: Path) -> dict[str, Context]:
     found = Findings(path.absolute())
     found.take_document({SECTION: read_document(found.path).get(SECTION, {})})
     found.refuse()
-    return found.named(SECTION, Context)
+    return found.named(SECTION, ContextSection)
 
 
 def alone(path: Path) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl.config.clusters import Cluster
+from kctl.config.clusters import ClusterSection
 from kctl.config.document import read_document
 from kctl.config.load import read
-from kctl.config.sections import SECTIONS, Exporter, Http, Log, Status
+from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSection, StatusSection
 from kctl.errors import ConfigError
 
 __all__ = ["PORT", "ExporterConfig", "load_exporter"]
@@ -25,11 +25,11 @@ class ExporterConfig:
 
     path: Path
     """The file; without one, where it would be."""
-    clusters: Mapping[str, Cluster]
-    exporter: Exporter
-    status: Status
-    http: Http
-    log: Log
+    clusters: Mapping[str, ClusterSection]
+    exporter: ExporterSection
+    status: StatusSection
+    http: HttpSection
+    log: LogSection
 
 
 def load_exporter(
@@ -46,15 +46,15 @@ def load_exporter(
     found = read(where, {} if path is None else read_document(where), env, overrides)
     found.refuse()
     found.values.setdefault("http.port", PORT)
-    clusters, own = found.named("clusters", Cluster), found.values.get("kafka.cluster", "default")
+    clusters, own = found.named("clusters", ClusterSection), found.values.get("kafka.cluster", "default")
     if servers is not None:
         if clusters:
             raise ConfigError(
                 f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: leave one of the two out"
             )
-        clusters = {own: Cluster(bootstrap_servers=servers)}
+        clusters = {own: ClusterSection(bootstrap_servers=servers)}
     elif not clusters and "kafka.bootstrap_servers" in found.values:
-        clusters = {own: found.built("kafka", Cluster)}
+        clusters = {own: found.built("kafka", ClusterSection)}
     if not clusters:
         raise ConfigError(f"{where} names no cluster: add [clusters.NAME] with bootstrap_servers, or [kafka]")
     parts: dict[str, Any] = {each: found.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")}

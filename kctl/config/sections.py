@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from kctl.config.clusters import Security
+from kctl.config.clusters import SecuritySection
 from kctl.config.forms import (
     FLEET,
     MESSAGES,
@@ -38,23 +38,23 @@ from kctl_agent.storage.kinds import KINDS, MODES, Kind
 
 __all__ = [
     "SECTIONS",
-    "Collect",
+    "CollectSection",
     "Config",
-    "Exporter",
-    "Fleet",
-    "Http",
-    "Kafka",
-    "Log",
-    "Sinkers",
-    "Spark",
-    "Status",
-    "Storage",
-    "Workers",
+    "ExporterSection",
+    "FleetSection",
+    "HttpSection",
+    "KafkaSection",
+    "LogSection",
+    "SinkersSection",
+    "SparkSection",
+    "StatusSection",
+    "StorageSection",
+    "WorkersSection",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet(Section):
+class FleetSection(Section):
     """What this fleet is called and where it lives. Relative paths are relative to the configuration file."""
 
     name: Name = "kctl"
@@ -101,12 +101,12 @@ class _Group(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kafka(Security, _Group):
+class KafkaSection(SecuritySection, _Group):
     """The brokers, the consumer group and the topics. TLS and SASL are spoken by workers, master and `kctl kafka`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers(Section):
+class WorkersSection(Section):
     """How many workers, what a batch is, and how they are started, stopped and started again."""
 
     effect: ClassVar = NEXT_START
@@ -163,7 +163,7 @@ class Workers(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine(Section):
+class EngineSection(Section):
     """The process `engine`, where `workers.engine` is `shared`. It is started, stopped and started again as `[workers]`
     sets it; its memory is that of its JVM and of the executors' Pythons."""
 
@@ -178,7 +178,7 @@ class Engine(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spark(Section):
+class SparkSection(Section):
     """The Spark driver of each worker, or of the engine that they share."""
 
     effect: ClassVar = NEXT_START
@@ -200,7 +200,7 @@ class Spark(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage(Section):
+class StorageSection(Section):
     """Where fetched messages wait for the handler."""
 
     effect: ClassVar = NEXT_START
@@ -281,7 +281,7 @@ class Storage(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sinkers(Section):
+class SinkersSection(Section):
     """How many sinkers, the handler they give messages to, and how often and how long it may try. They are started,
     stopped and started again as `[workers]` sets it."""
 
@@ -313,7 +313,7 @@ class Sinkers(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collect(Section):
+class CollectSection(Section):
     """How the master collects its snapshots."""
 
     interval_seconds: Annotated[float, number(0.1, 3600)] = 1.0
@@ -323,7 +323,7 @@ class Collect(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Section):
+class StatusSection(Section):
     """By which measures a partition is ok, warned of, stalled or stopped; see status.md."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
@@ -339,7 +339,7 @@ class Status(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exporter(Section):
+class ExporterSection(Section):
     """Every consumer group of one or more clusters, with `kctl exporter`, or of the fleet's own cluster (exporter.md).
     A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`; it
     must fit the whole name."""
@@ -378,7 +378,7 @@ class Exporter(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Http(Section):
+class HttpSection(Section):
     """The HTTP server of the master: the page, `/api/v1/…`, `/metrics`, `/healthz`, `/readyz` (http.md)."""
 
     host: Annotated[str, Form(r"\S+", "a host name or an IP address")] = "127.0.0.1"
@@ -403,7 +403,7 @@ class Http(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log(Section):
+class LogSection(Section):
     """What is written to the log files."""
 
     level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], NOW] = "INFO"
@@ -416,18 +416,18 @@ class Config:
     where its value came from: `default`, `file`, the name of an environment variable, or `flag`."""
 
     path: Path
-    fleet: Fleet
-    kafka: Kafka
-    workers: Workers
-    engine: Engine
-    spark: Spark
-    storage: Storage
-    sinkers: Sinkers
-    collect: Collect
-    status: Status
-    exporter: Exporter
-    http: Http
-    log: Log
+    fleet: FleetSection
+    kafka: KafkaSection
+    workers: WorkersSection
+    engine: EngineSection
+    spark: SparkSection
+    storage: StorageSection
+    sinkers: SinkersSection
+    collect: CollectSection
+    status: StatusSection
+    exporter: ExporterSection
+    http: HttpSection
+    log: LogSection
     sources: Mapping[str, str] = field(default_factory=dict)
 
 

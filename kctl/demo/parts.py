@@ -12,12 +12,12 @@ from kctl.demo.fleet import DemoFleet
 from kctl.errors import StartError
 from kctl.jars import fetch, java_command
 from kctl.jars.progress import shown_on
-from kctl.master.endings import cause
+from kctl.master.exit_reasons import cause
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.kinds import KINDS
 
-__all__ = ["PartEnded", "Parts", "bring_parts"]
+__all__ = ["DemoParts", "PartEnded", "bring_parts"]
 
 
 class PartEnded(Exception):
@@ -25,7 +25,7 @@ class PartEnded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DemoParts:
     """The processes of a demo. One that was not started yet, or was stopped by the demo, has not ended by itself."""
 
     broker: KafkaBroker

@@ -22,11 +22,11 @@ from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.ledger import handled
-from kctl.demo.parts import PartEnded, Parts, bring_parts
+from kctl.demo.parts import DemoParts, PartEnded, bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.record_classes import Recorder
 from kctl.demo.screen import Screen
-from kctl.demo.summary import Progress, Wanted, has_passed, show, summary
+from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
 from kctl.demo.table import audit_table, cluster_of
 from kctl.errors import KctlError
 from kctl.testing.kafka_broker import KafkaBroker
@@ -94,7 +94,7 @@ def main(
     """
     bring_parts(storage)
     os.umask(PRIVATE)
-    wanted = Wanted(
+    wanted = DemoOptions(
         workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers
     )
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
@@ -126,7 +126,7 @@ def broker_only(directory: Path | None) -> int:
         interrupts = stack.enter_context(Interrupts().taken())
         broker = stack.enter_context(KafkaBroker(place / "broker"))
         interrupts.is_something_to_end = True
-        parts = Parts(broker=broker, redis=None, master=DemoFleet(place))
+        parts = DemoParts(broker=broker, redis=None, master=DemoFleet(place))
         sys.stdout.write(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it\n")
         sys.stdout.flush()
         while not interrupts.count:
@@ -136,12 +136,12 @@ def broker_only(directory: Path | None) -> int:
     return 0
 
 
-def _demo(place: Path, wanted: Wanted, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
+def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
     screen.print_line(f"demo in {place}")
-    fleet, progress = DemoFleet(place), Progress()
+    fleet, progress = DemoFleet(place), DemoProgress()
     redis = stack.enter_context(RedisServer(place / "redis")) if wanted.storage == "redis" else None
     broker = stack.enter_context(KafkaBroker(place / "broker"))
-    parts = Parts(broker=broker, redis=redis, master=fleet)
+    parts = DemoParts(broker=broker, redis=redis, master=fleet)
     screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
     try:
         fleet.configure(
@@ -182,11 +182,11 @@ class _Run:
 
     fleet: DemoFleet
     producer: Producer
-    progress: Progress
-    wanted: Wanted
+    progress: DemoProgress
+    wanted: DemoOptions
     interrupts: Interrupts
     screen: Screen
-    parts: Parts
+    parts: DemoParts
     recorder: Recorder
 
 
@@ -208,7 +208,7 @@ def _load(run: _Run) -> None:
         _empty(run)
 
 
-def _and_handled(wanted: Wanted) -> str:
+def _and_handled(wanted: DemoOptions) -> str:
     return " and handled" if wanted.is_handled else ""
 
 
@@ -300,5 +300,5 @@ def _command() -> str:
     return os.path.relpath(own)
 
 
-def _since(progress: Progress) -> str:
+def _since(progress: DemoProgress) -> str:
     return f"{time.monotonic() - progress.started_at:.1f} s"

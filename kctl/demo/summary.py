@@ -13,11 +13,11 @@ from typing import Any
 from kctl.demo.audit import Audit
 from kctl_agent.storage.kinds import KINDS
 
-__all__ = ["Progress", "Wanted", "has_passed", "is_worker", "show", "summary"]
+__all__ = ["DemoOptions", "DemoProgress", "has_passed", "is_worker", "show", "summary"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class DemoOptions:
     """What the demo is to show; `seconds` None: until Ctrl-C."""
 
     workers: int
@@ -34,7 +34,7 @@ class Wanted:
 
 
 @dataclass
-class Progress:
+class DemoProgress:
     """What was seen while the demo ran."""
 
     started_at: float = field(default_factory=time.monotonic)
@@ -64,10 +64,10 @@ def is_worker(row: dict[str, Any]) -> bool:
 
 def summary(
     found: Audit | None,
-    progress: Progress,
+    progress: DemoProgress,
     produced: int,
     not_acknowledged: int,
-    wanted: Wanted,
+    wanted: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
     """What `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended` is which
@@ -97,7 +97,7 @@ def summary(
     }
 
 
-def has_passed(summary: Mapping[str, Any], wanted: Wanted) -> bool:
+def has_passed(summary: Mapping[str, Any], wanted: DemoOptions) -> bool:
     """Stored once, all of it. If it is handled, then all of it, for the demo's handler refuses nothing; and only the
     death of a sinker, or a batch that was run again, excuses a second time."""
     if summary["ended_by_itself"] is not None:

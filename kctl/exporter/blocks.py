@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from isal import isal_zlib
 
-__all__ = ["Block", "gzipped", "plain"]
+__all__ = ["TextBlock", "gzipped", "plain"]
 
 _LEVEL = 1
 _RAW = -15
@@ -33,7 +33,7 @@ class _Packed(NamedTuple):
     """Of the text."""
 
 
-class Block:
+class TextBlock:
     """Some lines. What was made of them is kept, so a text that nobody asks for takes no room."""
 
     __slots__ = ("_make", "_packed", "_text")
@@ -58,11 +58,11 @@ class Block:
         return self._packed
 
 
-def plain(blocks: Iterable[Block]) -> bytes:
+def plain(blocks: Iterable[TextBlock]) -> bytes:
     return b"".join(block.text() for block in blocks)
 
 
-def gzipped(blocks: Iterable[Block]) -> bytes:
+def gzipped(blocks: Iterable[TextBlock]) -> bytes:
     packed = [block.packed() for block in blocks]
     crc = reduce(lambda crc, each: isal_zlib.crc32_combine(crc, each.crc, each.size), packed, 0)
     size = sum(each.size for each in packed) & 0xFFFFFFFF

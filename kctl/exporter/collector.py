@@ -9,9 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
-from kctl.exporter.metric import Column, Histogram, Metric, Sample, WordColumn
+from kctl.exporter.metric import Histogram, Metric, PartitionColumn, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
+from kctl.exporter.page_content import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
 from kctl.exporter.rows import Labels, Rows
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status.history import ABSENT
@@ -62,18 +62,18 @@ def _histogram(metric: Histogram, snapshot: Exposed) -> Family:
 
 
 def _samples(metric: Metric, collection: Collection, labels: Labels, rows: Rows) -> Iterable[Sample]:
-    if isinstance(metric, Column | WordColumn):
+    if isinstance(metric, PartitionColumn | WordColumn):
         return _column(metric, labels, rows)
     return samples_of(metric, collection, groups_of(collection))
 
 
-def _column(metric: Column | WordColumn, labels: Labels, rows: Rows) -> Iterator[Sample]:
+def _column(metric: PartitionColumn | WordColumn, labels: Labels, rows: Rows) -> Iterator[Sample]:
     values = iter(metric.values(rows).tolist())
     partitions = iter(labels.partitions)
     for group, count in labels.groups:
         for (topic, partition), value in zip(islice(partitions, count), values, strict=False):
             key = (labels.cluster, group, topic, str(partition))
-            if isinstance(metric, Column):
+            if isinstance(metric, PartitionColumn):
                 if value not in (None, ABSENT) and value == value:
                     yield key, value
             elif value >= 0:

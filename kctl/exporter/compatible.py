@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TypeAlias
 
-from kctl.exporter.metric import Column, Metric, OfCluster, OfGroup, Sample
+from kctl.exporter.metric import Metric, OfCluster, OfGroup, PartitionColumn, Sample
 from kctl.exporter.rows import Rows
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.status.observations import Ints
@@ -97,7 +97,7 @@ def _up(cluster: ClusterSnapshot) -> Iterator[Sample]:
 
 def _column(name: str, labels: tuple[str, ...], values: Callable[[Rows], Ints], ours: str) -> Metric:
     unit = "offset" if values is _COMMITTED else "messages"
-    return Column(name=name, labels=("cluster", *labels), unit=unit, sentence=f"`{ours}`.", values=values)
+    return PartitionColumn(name=name, labels=("cluster", *labels), unit=unit, sentence=f"`{ours}`.", values=values)
 
 
 def _of_group(name: str, labels: tuple[str, ...], samples: _OfGroup, sentence: str, unit: str = "messages") -> Metric:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from kctl.exporter.exposed import Exposed
 from kctl.exporter.page import Format, Page, PageRenderer, accepted
+from kctl.exporter.page_content import Exposed
 
 __all__ = ["Exposition"]
 

@@ -18,13 +18,13 @@ __all__ = [
     "CLUSTER",
     "GROUP",
     "PARTITION",
-    "Column",
     "GroupValue",
     "Histogram",
     "HistogramSample",
     "Metric",
     "OfCluster",
     "OfGroup",
+    "PartitionColumn",
     "Sample",
     "Single",
     "WordColumn",
@@ -53,7 +53,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column(Metric):
+class PartitionColumn(Metric):
     """One value of every partition: the labels are `PARTITION`, the values a column of `Rows`, `ABSENT` or NaN where it
     is not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
 
@@ -63,7 +63,7 @@ class Column(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """One word of every partition, such as its status, in the last label; the sample is 1. Otherwise like `Column`."""
+    """One word of every partition, such as its status, in the last label: 1. Otherwise like `PartitionColumn`."""
 
     values: Callable[[Rows], NDArray[np.int8]]
     """Numbers of `words`, or below 0."""

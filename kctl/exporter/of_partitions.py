@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from kctl.exporter.metric import GROUP, PARTITION, Column, Metric, OfGroup, Sample, WordColumn
+from kctl.exporter.metric import GROUP, PARTITION, Metric, OfGroup, PartitionColumn, Sample, WordColumn
 from kctl.exporter.rows import Rows
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.status import Status
@@ -41,14 +41,14 @@ def _lost(rows: Rows) -> Ints:
 _LAG = attrgetter("lag")
 
 METRICS: tuple[Metric, ...] = (
-    Column(
+    PartitionColumn(
         name="kctl_consumer_lag",
         unit="messages",
         sentence="Messages between the group's committed offset and the end of the partition. Before the first commit: "
         "from the log start with `kafka.auto_offset_reset` `earliest`, from its worker's position with `latest`.",
         values=_LAG,
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_lag_seconds",
         unit="seconds",
         sentence="The longest that a message which waits can have waited: the time since the last processed record's "
@@ -56,40 +56,40 @@ METRICS: tuple[Metric, ...] = (
         "nothing waits.",
         values=attrgetter("lag_seconds"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_lag_growth_per_second",
         unit="messages per second",
         sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
         "it falls.",
         values=attrgetter("growth_per_second"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_catchup_seconds",
         unit="seconds",
         sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
         "not fall.",
         values=attrgetter("catchup_seconds"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_committed_offset",
         unit="offset",
         sentence="The offset that the group has committed.",
         values=attrgetter("committed"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_position_offset",
         unit="offset",
         sentence="The next offset that the partition's worker will read.",
         values=attrgetter("position"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_ahead",
         unit="messages",
         sentence="By how much the committed offset lies above the end of the partition, as after it was cut off or its "
         "topic recreated: so many messages will be skipped. Absent where it does not; the lag is 0 then.",
         values=_ahead,
     ),
-    Column(
+    PartitionColumn(
         name="kctl_consumer_lost_messages",
         unit="messages",
         sentence="By how much the committed offset lies below the first offset that the brokers still have: retention "
@@ -106,13 +106,13 @@ METRICS: tuple[Metric, ...] = (
         values=attrgetter("status"),
         words=[status.value for status in STATUSES],
     ),
-    Column(
+    PartitionColumn(
         name="kctl_partition_start_offset",
         unit="offset",
         sentence="The first offset that the brokers still have.",
         values=attrgetter("start"),
     ),
-    Column(
+    PartitionColumn(
         name="kctl_partition_end_offset",
         unit="offset",
         sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "

@@ -7,11 +7,11 @@ from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
 from kctl.exporter.metric import GROUP, Metric, Sample, Single
-from kctl.master.restart import State
+from kctl.master.restart import SupervisionState
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
 from kctl_agent.replies.block_size import StorageReply, TableReply
-from kctl_agent.replies.fields import Metric as FieldMetric
+from kctl_agent.replies.fields import FieldMetric as FieldMetric
 from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, WorkerReply
 
 __all__ = ["METRICS"]
@@ -29,7 +29,7 @@ def _up(snapshot: FleetSnapshot) -> Iterator[Sample]:
 
 def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for worker in snapshot.supervised:
-        for state in State:
+        for state in SupervisionState:
             yield (snapshot.cluster, snapshot.group, worker.name, state.value), float(worker.state == state.value)
 
 
@@ -124,7 +124,7 @@ METRICS: tuple[Metric, ...] = (
         labels=(*_WORKER, "state"),
         unit="0 or 1",
         sentence="1 for the state that the supervisor sees the worker or sinker in, 0 for the others: "
-        + ", ".join(f"`{state.value}`" for state in State)
+        + ", ".join(f"`{state.value}`" for state in SupervisionState)
         + ".",
         samples=_state,
     ),

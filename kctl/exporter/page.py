@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from kctl.exporter.blocks import Block, gzipped, plain
+from kctl.exporter.blocks import TextBlock, gzipped, plain
 from kctl.exporter.compatible import COMPATIBLE
-from kctl.exporter.exposed import Exposed
 from kctl.exporter.metrics import METRICS
+from kctl.exporter.page_content import Exposed
 from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
 
 __all__ = ["Format", "Page", "PageRenderer", "accepted"]
@@ -59,5 +59,5 @@ class PageRenderer:
         if self._beside is not None:
             generate = generate_openmetrics if is_openmetrics else generate_latest
             end = generate(self._beside).removesuffix(_EOF) + end
-        page.append(Block(lambda: end))
+        page.append(TextBlock(lambda: end))
         return gzipped(page) if wanted.is_gzipped else plain(page)

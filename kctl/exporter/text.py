@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.exporter.blocks import Block
-from kctl.exporter.exposed import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
-from kctl.exporter.metric import Column, GroupValue, Histogram, Metric, WordColumn
+from kctl.exporter.blocks import TextBlock
+from kctl.exporter.metric import GroupValue, Histogram, Metric, PartitionColumn, WordColumn
+from kctl.exporter.page_content import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
 from kctl.exporter.rows import Labels, Rows
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
@@ -39,14 +39,14 @@ class _Kept:
     """The values of a metric in the last snapshot, and their lines."""
 
     values: NDArray[Any]
-    blocks: list[Block]
+    blocks: list[TextBlock]
 
 
 class _Samples(NamedTuple):
     """The lines of a metric of which samples are given one by one."""
 
     text: str
-    block: Block
+    block: TextBlock
 
 
 class TextRenderer:
@@ -56,7 +56,7 @@ class TextRenderer:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
-    def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[Block]:
+    def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[TextBlock]:
         """The whole page in UTF-8, without the `# EOF` of OpenMetrics."""
         collections = collections_of(snapshot)
         old = self._parts
@@ -65,11 +65,11 @@ class TextRenderer:
         }
         for part, each in zip(self._parts.values(), collections, strict=True):
             part.use(each)
-        page: list[Block] = []
+        page: list[TextBlock] = []
         for metric in self._metrics:
             blocks = [block for part in self._parts.values() for block in part.blocks(metric)]
             if blocks:
-                page += (Block(partial(_header, metric, is_openmetrics)), *blocks)
+                page += (TextBlock(partial(_header, metric, is_openmetrics)), *blocks)
         return page
 
 
@@ -86,7 +86,7 @@ class _Part:
         self._samples: dict[str, _Samples] = {}
         self._group_names: list[str] = []
         self._group_labels: list[str] = []
-        self._made: dict[str, list[Block]] = {}
+        self._made: dict[str, list[TextBlock]] = {}
 
     def use(self, collection: Collection) -> None:
         if collection is self._collection:
@@ -104,15 +104,15 @@ class _Part:
             self._texts = _LabelTexts(labels)
             self._kept.clear()
 
-    def blocks(self, metric: Metric) -> list[Block]:
+    def blocks(self, metric: Metric) -> list[TextBlock]:
         made = self._made.get(metric.name)
         if made is None:
             made = self._made[metric.name] = self._blocks(metric)
         return made
 
-    def _blocks(self, metric: Metric) -> list[Block]:
+    def _blocks(self, metric: Metric) -> list[TextBlock]:
         match metric:
-            case Column() | WordColumn():
+            case PartitionColumn() | WordColumn():
                 assert self._rows is not None
                 return self._columns(metric, metric.values(self._rows))
             case Histogram():
@@ -126,7 +126,7 @@ class _Part:
                 text = self._lines(metric)
         kept = self._samples.get(metric.name)
         if kept is None or kept.text != text:
-            kept = self._samples[metric.name] = _Samples(text, Block(text.encode))
+            kept = self._samples[metric.name] = _Samples(text, TextBlock(text.encode))
         return [kept.block] if text else []
 
     def _of_groups(self, metric: GroupValue) -> str:
@@ -146,12 +146,12 @@ class _Part:
         samples = samples_of(metric, self._collection, self._groups)
         return "".join([line % (*map(_escaped, labels), value) for labels, value in samples])
 
-    def _columns(self, metric: Column | WordColumn, values: NDArray[Any]) -> list[Block]:
+    def _columns(self, metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> list[TextBlock]:
         """The lines of one metric; what is not known has none."""
         is_known = _is_known(values)
         if not is_known.any():
             return []
-        kept, blocks = self._kept.get(metric.name), list[Block]()
+        kept, blocks = self._kept.get(metric.name), list[TextBlock]()
         is_same = [] if kept is None else _is_same(kept.values, values)
         for number, begin in enumerate(range(0, len(values), _BLOCK_ROWS)):
             part = slice(begin, begin + _BLOCK_ROWS)
@@ -159,7 +159,7 @@ class _Part:
                 blocks.append(kept.blocks[number])
             else:
                 labels = self._texts.of(metric.labels, number)
-                blocks.append(Block(partial(_joined, labels, metric, values[part], is_known[part])))
+                blocks.append(TextBlock(partial(_joined, labels, metric, values[part], is_known[part])))
         self._kept[metric.name] = _Kept(values, blocks)
         return blocks
 
@@ -190,7 +190,9 @@ class _LabelTexts:
         return [block.replace("%", "%%").encode() for block in blocks]
 
 
-def _joined(labels: bytes, metric: Column | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]) -> bytes:
+def _joined(
+    labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
+) -> bytes:
     """The lines of a block; `labels` has one for each partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
@@ -214,14 +216,14 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
     return [not each for each in changed]
 
 
-def _placeholder(metric: Column | WordColumn, values: NDArray[Any]) -> bytes:
+def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
     """From the last label to the end of the line, with the place of what `_texts` gives."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
-def _texts(metric: Column | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
+def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
     """Integers as they are. To write a float takes long, and many are the same."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]

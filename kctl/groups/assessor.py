@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kctl.groups.partitions import Names, PartitionColumns
-from kctl.status import Assessment, Owner, Rules
+from kctl.status import Assessment, Owner, StatusRules
 from kctl.status.assessments import Assessments, of_groups
 from kctl.status.columns import ColumnAssessor
 from kctl.status.observations import Ints
@@ -19,14 +19,14 @@ __all__ = ["GroupAssessor"]
 class GroupAssessor:
     """One thread at a time. What is not among the partitions any more is forgotten."""
 
-    def __init__(self, rules: Rules, allowed_lag_of: Callable[[str], int]) -> None:
+    def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
         """`allowed_lag_of` has the messages with which nothing counts as waiting, by the name of the group."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._columns = ColumnAssessor(rules)
         self._names = Names({})
         self._allowed_lag = np.empty(0, np.int64)
 
-    def adopt(self, rules: Rules, allowed_lag_of: Callable[[str], int]) -> None:
+    def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
         """From now on judges by these; what was seen of groups that are judged otherwise now is forgotten."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:

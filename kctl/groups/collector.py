@@ -15,27 +15,27 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Protocol
 
-from kctl.config.sections import Exporter, Status
+from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
 from kctl.groups.assessor import GroupAssessor
 from kctl.groups.detail import bounded, detail_of
 from kctl.groups.filters import NameFilter, fits
-from kctl.groups.known import Known
+from kctl.groups.known_groups import KnownGroups
 from kctl.groups.partitions import PartitionColumns
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
 from kctl.groups.topic_logs import WholeTopics
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.cluster_reading import PARTS, ClusterReading
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.log_reader import WantedLogs
 from kctl.reduce import GroupStats
-from kctl.status import Owner, Rules, allowed_lag
+from kctl.status import Owner, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments
 
-__all__ = ["ClusterCollector", "Settings"]
+__all__ = ["ClusterCollector", "CollectorSettings"]
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CollectorSettings:
     """How often to ask, how long old values are given, and by which rules groups are judged."""
 
     interval_seconds: float
     stale_after_seconds: float
-    rules: Rules
+    rules: StatusRules
     """But for the lag that is allowed: `allowed_lag_of`, by the name of the group."""
     allowed_lag_of: Callable[[str], int]
     reads_committed: Callable[[str], bool]
@@ -61,7 +61,7 @@ class Settings:
     """Whether the logs of whole topics go into the snapshot."""
 
 
-class Reader(Protocol):
+class AllGroupsReader(Protocol):
     """What is needed of `ClusterReader`; every method blocks and is called on one thread."""
 
     def read(self) -> ClusterReading: ...
@@ -74,8 +74,8 @@ class ClusterCollector:
     def __init__(
         self,
         cluster: str,
-        reader: Reader,
-        settings: Settings,
+        reader: AllGroupsReader,
+        settings: CollectorSettings,
         describe: Callable[[str], Group],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -89,7 +89,7 @@ class ClusterCollector:
         self._settings = settings
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{cluster}")
-        self._known = Known(settings.stale_after_seconds)
+        self._known = KnownGroups(settings.stale_after_seconds)
         self._topics = WholeTopics()
         self._brokers: Mapping[int, str] = {}
         self._assessor = GroupAssessor(settings.rules, settings.allowed_lag_of)
@@ -102,7 +102,13 @@ class ClusterCollector:
 
     @classmethod
     def of(
-        cls, cluster: str, access: Access, exporter: Exporter, status: Status, *, excluded: Collection[str] = ()
+        cls,
+        cluster: str,
+        access: ClusterAccess,
+        exporter: ExporterSection,
+        status: StatusSection,
+        *,
+        excluded: Collection[str] = (),
     ) -> ClusterCollector:
         """Of one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
 
@@ -123,8 +129,8 @@ class ClusterCollector:
             WantedLogs(has_whole_topics=bool(exporter.compatible_names), reads_committed=reads_committed),
             wants_topic=wants_topic,
         )
-        rules = Rules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
-        settings = Settings(
+        rules = StatusRules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
+        settings = CollectorSettings(
             exporter.interval_seconds,
             exporter.stale_after_seconds,
             rules,
@@ -259,8 +265,8 @@ def _of_each(assessments: Assessments, columns: PartitionColumns) -> list[Assess
     return [assessments[begin:end] for begin, end in pairwise(columns.names.begins)]
 
 
-def _described(access: Access, timeout_seconds: float, name: str) -> Group:
-    with Connection(access, timeout_seconds) as connection:
+def _described(access: ClusterAccess, timeout_seconds: float, name: str) -> Group:
+    with ClusterConnection(access, timeout_seconds) as connection:
         connection.open()
         return describe_groups(connection, [name])[0]
 

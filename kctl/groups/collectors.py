@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
-from kctl.config.sections import Exporter, Status
+from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.collector import ClusterCollector
 from kctl.groups.snapshot import Clusters, ClusterSnapshot
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.groups import Group
 
-__all__ = ["Collectors", "Prepared", "Wanted"]
+__all__ = ["CollectedCluster", "Collectors", "Prepared"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CollectedCluster:
     """A cluster whose groups are to be collected. Two that are equal are collected alike."""
 
     cluster: str
-    access: Access
-    exporter: Exporter
-    status: Status
+    access: ClusterAccess
+    exporter: ExporterSection
+    status: StatusSection
     excluded: Collection[str] = ()
     """Groups that are not."""
 
@@ -35,7 +35,7 @@ class Wanted:
         """What collects the groups of this cluster. Raises ConfigError."""
         return ClusterCollector.of(self.cluster, self.access, self.exporter, self.status, excluded=self.excluded)
 
-    def is_same_place(self, other: Wanted) -> bool:
+    def is_same_place(self, other: CollectedCluster) -> bool:
         """Whether what is known of the other's groups is true of these."""
         return other.access.servers == self.access.servers
 
@@ -44,7 +44,7 @@ class Wanted:
 class Prepared:
     """What `Collectors.use` takes: settings that can be used."""
 
-    wanted: Mapping[str, Wanted]
+    wanted: Mapping[str, CollectedCluster]
     collectors: Mapping[str, ClusterCollector]
     """Those of clusters that are new, or wanted otherwise than now."""
 
@@ -57,7 +57,7 @@ class Collectors:
         """Each is given the snapshots of all clusters, on a collector's thread, after one has become the last of its
         cluster; one call at a time."""
         self._running: dict[str, ClusterCollector] = {}
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, CollectedCluster] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
         self._has_failed = asyncio.Event()
@@ -80,7 +80,7 @@ class Collectors:
         """Asks the cluster's brokers for a group and its members; blocks, on any thread. Raises KctlError."""
         return self._running[cluster].describe(group)
 
-    def prepared(self, wanted: Iterable[Wanted]) -> Prepared:
+    def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
         """Checks these settings; nothing changes yet.
 
         Raises:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from kctl.http.access import Access, access_of
-from kctl.http.app import App, create_app
+from kctl.http.access import AccessRights, access_of
+from kctl.http.app import FleetApp, create_app
 from kctl.http.groups_app import GroupsApp, GroupsSource
 from kctl.http.server import HttpServer, bind
-from kctl.http.source import Source
+from kctl.http.source import SnapshotSource
 from kctl.http.tokens import Token
 
 __all__ = [
-    "Access",
-    "App",
+    "AccessRights",
+    "FleetApp",
     "GroupsApp",
     "GroupsSource",
     "HttpServer",
-    "Source",
+    "SnapshotSource",
     "Token",
     "access_of",
     "bind",

@@ -8,16 +8,16 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kctl.config import Http
+from kctl.config import HttpSection
 from kctl.errors import ConfigError
 from kctl.http.tokens import Token, check_distinct, read_tokens
 from kctl_agent.secrecy import check_private
 
-__all__ = ["Access", "access_of", "address_of", "tls_context"]
+__all__ = ["AccessRights", "access_of", "address_of", "tls_context"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRights:
     """What changes something needs a token, and so does reading, unless `is_open`."""
 
     is_loopback: bool = True
@@ -43,7 +43,7 @@ class Access:
         return any(token.may_act for token in self.tokens)
 
 
-def access_of(http: Http, folder: Path, *, others_may_read: bool = False) -> Access:
+def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """What `[http]` sets; relative paths are relative to `folder`. What a fleet shows quotes errors, and these quote
     messages, so others may not read it.
 
@@ -77,7 +77,7 @@ def access_of(http: Http, folder: Path, *, others_may_read: bool = False) -> Acc
             "http.tls_certificate, or http.insecure = true if something in front has TLS"
         )
     hosts = frozenset(host.lower() for host in http.allowed_hosts)
-    return Access(is_loopback, others_may_read, tokens, hosts, certificate, key, _fingerprint(certificate, key))
+    return AccessRights(is_loopback, others_may_read, tokens, hosts, certificate, key, _fingerprint(certificate, key))
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -12,25 +12,27 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kctl import __version__
 from kctl.http import api, groups_api
-from kctl.http.access import Access
+from kctl.http.access import AccessRights
 from kctl.http.api import operations
 from kctl.http.api.api import Api
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
-from kctl.http.guard import Guard, Limits
+from kctl.http.guard import Guard, RequestLimits
 from kctl.http.pages import docs, home
 from kctl.http.probes import healthz, metrics, readyz
-from kctl.http.source import Source
+from kctl.http.source import SnapshotSource
 
-__all__ = ["App", "create_app"]
+__all__ = ["FleetApp", "create_app"]
 
 _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 
-class App:
+class FleetApp:
     """What is served (`guarded`, an ASGI application), and how it is ended. Belongs to one event loop."""
 
-    def __init__(self, source: Source, access: Access, limits: Limits | None, refusals: Counter[str] | None) -> None:
+    def __init__(
+        self, source: SnapshotSource, access: AccessRights, limits: RequestLimits | None, refusals: Counter[str] | None
+    ) -> None:
         self._life = secrets.token_hex(4)
         self._streams = Streams(source, self._life)
         self.routes = _routes(source, self._streams, self._life)
@@ -41,7 +43,7 @@ class App:
         """Error code to how many requests were refused with it since the start, before any route saw them."""
         return self.guarded.refusals
 
-    def use(self, access: Access) -> None:
+    def use(self, access: AccessRights) -> None:
         """From now on this counts. With other tokens open streams end: they were let in by those before."""
         if access.tokens != self.guarded.access.tokens:
             self._streams.restart()
@@ -53,17 +55,17 @@ class App:
 
 
 def create_app(
-    source: Source,
-    access: Access | None = None,
-    limits: Limits | None = None,
+    source: SnapshotSource,
+    access: AccessRights | None = None,
+    limits: RequestLimits | None = None,
     refusals: Counter[str] | None = None,
-) -> App:
+) -> FleetApp:
     """The application over `source`. Without `access` it is that of loopback without a token; `refusals` are counted
     by their error code."""
-    return App(source, access or Access(), limits, refusals)
+    return FleetApp(source, access or AccessRights(), limits, refusals)
 
 
-def _routes(source: Source, streams: Streams, life: str) -> FastAPI:
+def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
     # The interactive pages that FastAPI offers load their scripts from elsewhere.
     app = FastAPI(
         title="kctl",

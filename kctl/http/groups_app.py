@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 
 from kctl import __version__
 from kctl.http import groups_api
-from kctl.http.access import Access
+from kctl.http.access import AccessRights
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.groups_api import GroupsView, Latest, reason_not_ready
 from kctl.http.guard import Guard
@@ -45,7 +45,7 @@ class GroupsSource:
 class GroupsApp:
     """An ASGI application (`guarded`), and how it is ended."""
 
-    def __init__(self, source: GroupsSource, access: Access) -> None:
+    def __init__(self, source: GroupsSource, access: AccessRights) -> None:
         self.guarded = Guard(_routes(source), access)
 
     @property
@@ -53,7 +53,7 @@ class GroupsApp:
         """Error code to how many requests were refused with it since the start, before any route saw them."""
         return self.guarded.refusals
 
-    def use(self, access: Access) -> None:
+    def use(self, access: AccessRights) -> None:
         """From now on this counts."""
         self.guarded.access = access
 

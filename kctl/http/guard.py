@@ -20,7 +20,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kctl.http.access import Access
+from kctl.http.access import AccessRights
 from kctl.http.errors import (
     BodyTooLarge,
     HeadersTooLarge,
@@ -34,12 +34,12 @@ from kctl.http.errors import (
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
 from kctl.http.protocol import CONNECTION_KEY
-from kctl.http.throttle import Throttle, source_of
+from kctl.http.throttle import FailureThrottle, source_of
 from kctl.http.tokens import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 
-__all__ = ["CALLER_KEY", "OTHER_KEY", "Guard", "Limits"]
+__all__ = ["CALLER_KEY", "OTHER_KEY", "Guard", "RequestLimits"]
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ _CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What one request, and wrong tokens, may take."""
 
     header_bytes: int = 16 * 1024
@@ -87,14 +87,14 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        access: Access,
-        limits: Limits | None = None,
+        access: AccessRights,
+        limits: RequestLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         refusals: Counter[str] | None = None,
     ) -> None:
         self._app = app
-        self._limits = limits or Limits()
-        self._throttle = Throttle(self._limits.failures, self._limits.failure_seconds, clock)
+        self._limits = limits or RequestLimits()
+        self._throttle = FailureThrottle(self._limits.failures, self._limits.failure_seconds, clock)
         self.access = access
         """The access rights; replaced as a whole when tokens are read again."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
@@ -200,7 +200,7 @@ class Guard:
 class _Exchange:
     """One request's `receive` and `send`, with bounds on its body and the headers that every answer has."""
 
-    def __init__(self, receive: Receive, send: Send, limits: Limits, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, send: Send, limits: RequestLimits, *, has_body: bool) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits

@@ -16,7 +16,7 @@ from typing import Protocol
 import uvicorn
 
 from kctl.errors import PortTaken
-from kctl.http.access import Access, address_of, tls_context
+from kctl.http.access import AccessRights, address_of, tls_context
 from kctl.http.guard import Guard
 from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
@@ -75,14 +75,14 @@ class App(Protocol):
     def guarded(self) -> Guard: ...
     @property
     def refusals(self) -> Counter[str]: ...
-    def use(self, access: Access) -> None: ...
+    def use(self, access: AccessRights) -> None: ...
     def close(self) -> None: ...
 
 
 class HttpServer:
     """`serve` runs until `stop`; it owns the socket from then on."""
 
-    def __init__(self, app: App, sock: socket.socket, access: Access | None = None) -> None:
+    def __init__(self, app: App, sock: socket.socket, access: AccessRights | None = None) -> None:
         self._app = app
         self._sock = sock
         self._is_tls = access is not None and access.certificate is not None
@@ -123,7 +123,7 @@ class HttpServer:
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
 
-    def use(self, access: Access) -> list[str]:
+    def use(self, access: AccessRights) -> list[str]:
         """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. With
         other tokens event streams end: clients must show one that is valid now, and browsers do so by themselves.
         Returns what is another one than before, of `tokens`, `names`, `certificate`.
@@ -173,7 +173,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _tls_of(access: Access | None) -> ssl.SSLContext | None:
+def _tls_of(access: AccessRights | None) -> ssl.SSLContext | None:
     return None if access is None or access.certificate is None else tls_context(access.certificate, access.key)
 
 

@@ -16,7 +16,7 @@ from kctl_agent.errors import NotReady
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Source"]
+__all__ = ["SnapshotSource"]
 
 
 def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
@@ -28,7 +28,7 @@ async def _nobody(_request: Request) -> Reduced[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SnapshotSource:
     """Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Throttle", "source_of"]
+__all__ = ["FailureThrottle", "source_of"]
 
 _SOURCES = 4096
 
@@ -24,7 +24,7 @@ class _Source:
     at: float
 
 
-class Throttle:
+class FailureThrottle:
     """A token bucket for each address: `failures` at once, as many again within `seconds`. One event loop's."""
 
     def __init__(self, failures: int, seconds: float, clock: Callable[[], float]) -> None:

@@ -16,12 +16,12 @@ from kctl_agent.secrecy import check_private
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl.config.clusters import Cluster, Security
+    from kctl.config.clusters import ClusterSection, SecuritySection
 
-__all__ = ["Access", "of_cluster", "of_context", "of_fleet", "plain"]
+__all__ = ["ClusterAccess", "of_cluster", "of_context", "of_fleet", "plain"]
 
 
-class Access(NamedTuple):
+class ClusterAccess(NamedTuple):
     """A cluster as a client reaches it; its secrets are never printed."""
 
     servers: tuple[str, ...]
@@ -78,12 +78,12 @@ class Access(NamedTuple):
         )
 
 
-def plain(servers: str) -> Access:
+def plain(servers: str) -> ClusterAccess:
     """Unencrypted and unauthenticated, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
-    return Access(tuple(server.strip() for server in servers.split(",") if server.strip()))
+    return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
 
 
-def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Access:
+def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """The context `[contexts.NAME]` of a configuration file, with its secrets read from the files that it names.
 
     Raises:
@@ -101,7 +101,7 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Ac
     return access._replace(setting=f"contexts.{name}.bootstrap_servers")
 
 
-def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
+def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """What `[kafka]` of a configuration sets, with its secrets read from the files that it names.
 
     Raises:
@@ -112,7 +112,7 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> Access:
     return access._replace(setting="kafka.bootstrap_servers")
 
 
-def of_cluster(name: str, cluster: Cluster, path: Path, env: Mapping[str, str] = os.environ) -> Access:
+def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """What `[clusters.NAME]` of the file `path` sets, with its secrets read from the files that it names.
 
     Raises:
@@ -122,7 +122,9 @@ def of_cluster(name: str, cluster: Cluster, path: Path, env: Mapping[str, str] =
     return access._replace(setting=f"clusters.{name}.bootstrap_servers")
 
 
-def _secured(servers: str, security: Security, folder: Path, where: str, env: Mapping[str, str]) -> Access:
+def _secured(
+    servers: str, security: SecuritySection, folder: Path, where: str, env: Mapping[str, str]
+) -> ClusterAccess:
     """Paths are relative to `folder`."""
 
     def path(text: str) -> Path | None:
@@ -140,7 +142,7 @@ def _secured(servers: str, security: Security, folder: Path, where: str, env: Ma
     )
 
 
-def _check_key(security: Security, path: Callable[[str], Path | None], where: str) -> None:
+def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
     """The key may stand in the certificate's file. Others than us read it."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
@@ -150,7 +152,9 @@ def _check_key(security: Security, path: Callable[[str], Path | None], where: st
             raise ConfigError(f"{where}.{name} {file} cannot be used: {error.strerror}") from None
 
 
-def _sasl(security: Security, path: Callable[[str], Path | None], where: str, env: Mapping[str, str]) -> dict[str, Any]:
+def _sasl(
+    security: SecuritySection, path: Callable[[str], Path | None], where: str, env: Mapping[str, str]
+) -> dict[str, Any]:
     if not security.security_protocol.startswith("SASL_"):
         return {}
     if security.sasl_mechanism == "OAUTHBEARER":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import GroupActive, KctlError, UsageError
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.reasons import code_failure
 
@@ -29,7 +29,7 @@ class NewTopic(NamedTuple):
 
 
 def create_topic(
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     partitions: int | None,
     replicas: int | None,
@@ -70,7 +70,7 @@ def create_topic(
     )
 
 
-def delete_topic(connection: Connection, name: str) -> None:
+def delete_topic(connection: ClusterConnection, name: str) -> None:
     """Delete a topic, and wait until the brokers do not know it any more.
 
     Raises:
@@ -86,7 +86,7 @@ def delete_topic(connection: Connection, name: str) -> None:
         connection.pause()
 
 
-def add_partitions(connection: Connection, name: str, total: int, *, is_dry_run: bool) -> None:
+def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
     """Raise the number of a topic's partitions to `total`; keys go to other partitions from then on.
 
     Raises:
@@ -102,7 +102,9 @@ def add_partitions(connection: Connection, name: str, total: int, *, is_dry_run:
         _wait_for_leaders(connection, name, total)
 
 
-def alter_settings(connection: Connection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool) -> None:
+def alter_settings(
+    connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
+) -> None:
     """Set what is configured for a topic; None removes it, so the default holds again. Others stay as they are.
 
     Raises:
@@ -123,7 +125,7 @@ def alter_settings(connection: Connection, name: str, settings: Mapping[str, str
     _raise(result, f"the configuration of topic {name}")
 
 
-def values_of(connection: Connection, name: str, keys: list[str]) -> dict[str, str | None]:
+def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
     """What holds for a topic now, defaults included; None is hidden by the broker.
 
     Raises:
@@ -148,7 +150,7 @@ def values_of(connection: Connection, name: str, keys: list[str]) -> dict[str, s
     return {key: known[key] for key in keys}
 
 
-def delete_group(connection: Connection, name: str) -> None:
+def delete_group(connection: ClusterConnection, name: str) -> None:
     """Delete a group without members, and what it has committed.
 
     Raises:
@@ -172,7 +174,7 @@ def delete_group(connection: Connection, name: str) -> None:
         raise code_failure(result.error_code, f"group {name}")
 
 
-def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> None:
+def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int) -> None:
     """While there is time: what was made is made, a caller that asks too early only has to ask again."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
@@ -181,7 +183,7 @@ def _wait_for_leaders(connection: Connection, name: str, partitions: int) -> Non
         connection.pause()
 
 
-def _milliseconds(connection: Connection) -> int:
+def _milliseconds(connection: ClusterConnection) -> int:
     return max(int(connection.deadline.left_seconds * 1000), 1)
 
 

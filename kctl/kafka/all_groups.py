@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import MemberCounts, describe_groups, list_each
 from kctl.kafka.missing_groups import MissingGroups
 
@@ -30,7 +30,7 @@ class AllGroups:
         self._missing.reconnect()
         self._members = MemberCounts()
 
-    def find(self, connection: Connection, reading: ClusterReading) -> set[int]:
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
         """Adds groups, with their members, to `reading`; returns the brokers that did not answer."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
@@ -40,7 +40,7 @@ class AllGroups:
         self._count_members(connection, reading)
         return silent
 
-    def _list(self, connection: Connection, reading: ClusterReading) -> set[int]:
+    def _list(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
         nodes, silent = sorted(connection.brokers), set[int]()
         connection.deadline.renew()
         for node, answer in zip(nodes, list_each(connection, nodes), strict=True):
@@ -56,7 +56,7 @@ class AllGroups:
                 reading.failed(part, reading.errors["groups"])
         return silent
 
-    def _find_unclear(self, connection: Connection, reading: ClusterReading) -> None:
+    def _find_unclear(self, connection: ClusterConnection, reading: ClusterReading) -> None:
         """Blocks for those that are on no list any more."""
         missing = self._missing.of(reading.groups)
         connection.deadline.renew()
@@ -64,7 +64,7 @@ class AllGroups:
         connection.forget_coordinators(set(missing) - unclear.keys())
         reading.doubt(unclear)
 
-    def _count_members(self, connection: Connection, reading: ClusterReading) -> None:
+    def _count_members(self, connection: ClusterConnection, reading: ClusterReading) -> None:
         described: dict[tuple[int, str], list[str]] = defaultdict(list)
         for group in reading.groups.values():
             if group.state in _NO_MEMBERS:

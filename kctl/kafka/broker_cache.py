@@ -2,8 +2,8 @@
 
 `ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
 turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other. Not
-`kctl.groups.known`, which is for groups of any client: of a fleet's topics every partition is shown, committed or not,
-and however old its values are, for workers report what else is known of it.
+`kctl.groups.known_groups`, which is for groups of any client: of a fleet's topics every partition is shown, committed
+or not, and however old its values are, for workers report what else is known of it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from kctl.config import Kafka
+from kctl.config import KafkaSection
 from kctl.errors import KctlError, TopicMissing
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.layout import Partition
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 
-__all__ = ["BrokerCache", "Known", "merge"]
+__all__ = ["BrokerCache", "KnownOffsets", "merge"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _PASSING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOffsets:
     """One partition's offsets and when (monotonic seconds) each pair was reported; None if never."""
 
     start: int | None = None
@@ -54,10 +54,12 @@ class Known:
     topic_id: str | None = None
 
 
-_NOTHING = Known()
+_NOTHING = KnownOffsets()
 
 
-def merge(known: dict[Partition, Known], reading: ClusterReading, group: str, now: float) -> dict[Partition, Known]:
+def merge(
+    known: dict[Partition, KnownOffsets], reading: ClusterReading, group: str, now: float
+) -> dict[Partition, KnownOffsets]:
     """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
     that was recreated nothing is kept."""
     merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
@@ -73,7 +75,7 @@ def merge(known: dict[Partition, Known], reading: ClusterReading, group: str, no
             if key in reading.end:
                 offsets = (reading.start.get(key, old.start), reading.end[key], now)
             of_group = (old.committed, old.committed_at) if committed is None else (committed.get(key), now)
-            merged[key] = Known(*offsets, *of_group, topic_id or old.topic_id)
+            merged[key] = KnownOffsets(*offsets, *of_group, topic_id or old.topic_id)
     return merged
 
 
@@ -99,7 +101,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     return {"offsets": why} | errors if why else errors
 
 
-class Reader(Protocol):
+class OwnGroupReader(Protocol):
     """What `BrokerCache` needs of `ClusterReader`; every method blocks and is called on one thread."""
 
     def missing_topics(self) -> list[str]: ...
@@ -112,7 +114,7 @@ class BrokerCache:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: OwnGroupReader,
         servers: str,
         group: str,
         clock: Callable[[], float] = time.monotonic,
@@ -132,7 +134,7 @@ class BrokerCache:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
-        self._known: dict[Partition, Known] | None = None
+        self._known: dict[Partition, KnownOffsets] | None = None
         self._group: GroupStats | None = None
         self._failures = 0
         self._not_before = 0.0
@@ -144,8 +146,8 @@ class BrokerCache:
     @classmethod
     def of(
         cls,
-        kafka: Kafka,
-        access: Access,
+        kafka: KafkaSection,
+        access: ClusterAccess,
         timeout_seconds: float,
         interval_seconds: float = 1.0,
     ) -> BrokerCache:

@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.committed_reader import CommittedReader
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.log_reader import LogReader, WantedLogs
 from kctl.kafka.named_groups import NamedGroups
 from kctl.kafka.share import share_starts_on
 
-__all__ = ["ClusterReader", "Groups"]
+__all__ = ["ClusterReader", "GroupSource"]
 
 _TOPICS_SECONDS = 5.0
 """How old partitions and leaders of a fleet's topics are at most: a partition that was added is to be read soon."""
 
 
-class Groups(Protocol):
+class GroupSource(Protocol):
     """Which groups there are: `AllGroups` or `NamedGroups`."""
 
-    def find(self, connection: Connection, reading: ClusterReading) -> set[int]: ...
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]: ...
     def reconnect(self) -> None: ...
 
 
@@ -43,9 +43,9 @@ class ClusterReader:
 
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         timeout_seconds: float,
-        groups: Groups | None = None,
+        groups: GroupSource | None = None,
         logs: WantedLogs | None = None,
         *,
         wants_topic: Callable[[str], bool] = lambda _: True,
@@ -57,14 +57,14 @@ class ClusterReader:
         self._groups = AllGroups() if groups is None else groups
         self._logs = LogReader(WantedLogs() if logs is None else logs)
         self._wants_topic = wants_topic
-        self._connection: Connection | None = None
+        self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
         """How many requests of each name the last poll has sent."""
 
     @classmethod
     def of_group(
-        cls, access: Access, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
+        cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
         """For one group and all partitions of these topics, whether it has committed in them or not."""
         names = frozenset(topics)
@@ -119,12 +119,12 @@ class ClusterReader:
             self._groups.reconnect()
             connection.close()
 
-    def _open(self) -> Connection:
-        self._connection = Connection(self._access, self._timeout_seconds, has_retries=False)
+    def _open(self) -> ClusterConnection:
+        self._connection = ClusterConnection(self._access, self._timeout_seconds, has_retries=False)
         self._logs.learn(self._connection.open(self._logs.names))
         return self._connection
 
-    def _read(self, connection: Connection) -> ClusterReading:
+    def _read(self, connection: ClusterConnection) -> ClusterReading:
         reading = ClusterReading()
         silent = self._groups.find(connection, reading)
         if silent >= connection.brokers.keys():
@@ -134,7 +134,7 @@ class ClusterReader:
         reading.brokers = {node: broker.address for node, broker in connection.brokers.items()}
         return reading
 
-    def _read_committed(self, connection: Connection, reading: ClusterReading) -> None:
+    def _read_committed(self, connection: ClusterConnection, reading: ClusterReading) -> None:
         offsets: dict[int, list[str]] = defaultdict(list)
         shares: dict[int, list[str]] = defaultdict(list)
         for group in reading.groups.values():

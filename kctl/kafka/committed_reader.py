@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kctl.errors import KctlError, WrongProtocol
 from kctl.kafka.committed_bytes import CommittedResponses, GroupOffsets
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.offsets import fetch_all
 from kctl.kafka.raw import KeptRequests
@@ -23,7 +23,9 @@ class CommittedReader:
         self._requests = KeptRequests()
         self._responses: dict[int, CommittedResponses] = defaultdict(CommittedResponses)
 
-    def read(self, connection: Connection, groups: Mapping[int, list[str]]) -> dict[str, GroupOffsets | KctlError]:
+    def read(
+        self, connection: ClusterConnection, groups: Mapping[int, list[str]]
+    ) -> dict[str, GroupOffsets | KctlError]:
         """All that each group has committed, partitions without an offset left out; the groups are given by
         coordinator. All is asked at once, once."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]

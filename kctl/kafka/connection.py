@@ -15,12 +15,12 @@ from kafka import errors
 from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.coordinators import Coordinators
 from kctl.kafka.deadline import Deadline
 from kctl.kafka.transport import Node, Transport
 
-__all__ = ["ALL_TOPICS", "Broker", "Connection", "Node"]
+__all__ = ["ALL_TOPICS", "Broker", "ClusterConnection", "Node"]
 
 ALL_TOPICS = None
 
@@ -38,11 +38,11 @@ class Broker(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-class Connection:
+class ClusterConnection:
     """Not thread-safe. Use it with `with`, or `close` it. Without retries nothing is asked again: for callers that poll
     anyway."""
 
-    def __init__(self, access: Access, timeout_seconds: float, *, has_retries: bool = True) -> None:
+    def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
         self.deadline = Deadline(timeout_seconds, has_retries=has_retries)
         self._transport = Transport(access, self.deadline)
@@ -54,7 +54,7 @@ class Connection:
         self.controller_id: int | None = None
         self.cluster_id: str | None = None
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> ClusterConnection:
         return self
 
     def __exit__(

@@ -9,7 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.reasons import failure
 
 __all__ = ["Record", "records"]
@@ -32,7 +32,7 @@ class Record:
 
 
 def records(
-    access: Access,
+    access: ClusterAccess,
     topic: str,
     begin: Mapping[int, int],
     end: Mapping[int, int] | None,
@@ -61,7 +61,7 @@ def records(
         consumer.close(autocommit=False)
 
 
-def _consumer(access: Access, is_read_committed: bool, milliseconds: int) -> Any:
+def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int) -> Any:
     """A consumer without a group that is assigned nothing yet. Raises KctlError: the brokers cannot be reached."""
     try:
         return KafkaConsumer(

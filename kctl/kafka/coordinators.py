@@ -12,7 +12,7 @@ from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.reasons import code_failure
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
 
 __all__ = ["Coordinators"]
 
@@ -41,7 +41,7 @@ class Coordinators:
         for key in keys:
             self._known.pop((kind, key), None)
 
-    def find(self, connection: Connection, keys: Iterable[str], kind: Any) -> dict[str, int | KctlError]:
+    def find(self, connection: ClusterConnection, keys: Iterable[str], kind: Any) -> dict[str, int | KctlError]:
         """The broker for each key; a coordinator that is only just starting is waited for."""
         keys = list(dict.fromkeys(keys))
         if len(connection.brokers) == 1 and kind == CoordinatorType.GROUP and self._takes_only_broker:
@@ -64,7 +64,7 @@ class Coordinators:
         return found
 
 
-def _asked(connection: Connection, names: list[str], kind: Any) -> dict[str, tuple[int, int, str | None]]:
+def _asked(connection: ClusterConnection, names: list[str], kind: Any) -> dict[str, tuple[int, int, str | None]]:
     """Error code, broker and remark for each; one request for all where the broker can (Kafka 3.0, KIP-699)."""
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names, min_version=4)
     try:

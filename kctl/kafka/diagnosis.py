@@ -14,7 +14,7 @@ from kafka import errors
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from kctl.errors import AuthenticationFailed, BrokerUnreachable, KctlError, WrongProtocol
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.reasons import failure, name_of
 from kctl_agent.kafka.errors import without_class_names
 
@@ -24,7 +24,7 @@ _CORRELATION_ID = 7
 _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out", "ETIMEDOUT", "110 ")
 
 
-def diagnose(problem: BaseException, access: Access, seconds: float) -> KctlError:
+def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
     """The sentence for `problem`, which is what connecting ended with; takes a few times `seconds` at the most."""
     text = str(problem)
     at = access.named
@@ -49,7 +49,7 @@ def diagnose(problem: BaseException, access: Access, seconds: float) -> KctlErro
     return _by_asking(problem, access, seconds)
 
 
-def _by_asking(problem: BaseException, access: Access, seconds: float) -> KctlError:
+def _by_asking(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
     at = access.named
     sasl = "SASL_" if access.is_authenticated else ""
     is_tls = any(_speaks_tls(server, seconds) for server in access.servers)

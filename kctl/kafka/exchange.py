@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection, Node
+    from kctl.kafka.connection import ClusterConnection, Node
 
 __all__ = ["exchange"]
 
 
-def exchange(connection: Connection, request: Any, node: Node | None = None) -> tuple[bytes, bytes, KctlError | None]:
+def exchange(
+    connection: ClusterConnection, request: Any, node: Node | None = None
+) -> tuple[bytes, bytes, KctlError | None]:
     """Send a request and return the bytes that went out and came back, and what went wrong, if anything did; `node`
     None asks the broker that answered first.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
 from kctl.kafka.raw import KeptRequests, RawResponse
@@ -62,7 +62,7 @@ class Group(NamedTuple):
     error: KctlError | None = None
 
 
-def list_groups(connection: Connection) -> tuple[list[ListedGroup], list[KctlError]]:
+def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
     """All groups of all brokers by name, and the brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
@@ -75,7 +75,7 @@ def list_groups(connection: Connection) -> tuple[list[ListedGroup], list[KctlErr
     return sorted(found.values(), key=lambda group: group.group), problems
 
 
-def list_each(connection: Connection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
+def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
     """For each broker the groups that it coordinates, in the order of `nodes`."""
     return [
         answer if isinstance(answer, KctlError) else [_listed(each, node) for each in answer]
@@ -95,7 +95,9 @@ class MemberCounts:
         self._requests = KeptRequests()
         self._responses: dict[int, CountedResponses] = defaultdict(CountedResponses)
 
-    def read(self, connection: Connection, groups: Mapping[tuple[int, str], list[str]]) -> dict[str, int | KctlError]:
+    def read(
+        self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
+    ) -> dict[str, int | KctlError]:
         """Of each group, or its error; they are given by coordinator and type. All is asked at once, once."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
@@ -136,7 +138,7 @@ def _count_request(names: list[str]) -> Any:
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
-def describe_groups(connection: Connection, names: Iterable[str]) -> list[Group]:
+def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
     """One for each name, in their order; what is not known of a group is in its `error`, and spoils no other.
 
     A group whose coordinator still loads it, or is gone, is asked for again while the connection may wait. What still
@@ -167,7 +169,7 @@ class _Answered(NamedTuple):
             self.again.append(name)
 
 
-def _describe(connection: Connection, coordinators: dict[str, int | KctlError], answered: _Answered) -> None:
+def _describe(connection: ClusterConnection, coordinators: dict[str, int | KctlError], answered: _Answered) -> None:
     unknown: dict[str, int] = {}
     for name, node in coordinators.items():
         if isinstance(node, KctlError):
@@ -180,7 +182,7 @@ def _describe(connection: Connection, coordinators: dict[str, int | KctlError], 
     _listed_only(connection, unknown, answered)
 
 
-def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
+def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
     """Describe these groups as of one kind; returns those that are not of it."""
     by_node: dict[int, list[str]] = defaultdict(list)
     for name, node in groups.items():
@@ -208,7 +210,7 @@ def _ask_as(connection: Connection, groups: dict[str, int], kind: _Kind, answere
     return left
 
 
-def _listed_only(connection: Connection, groups: dict[str, int], answered: _Answered) -> None:
+def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered: _Answered) -> None:
     """What remains is a group of a kind that we or the broker cannot describe, or none at all."""
     if not groups:
         return
@@ -242,7 +244,7 @@ def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
     )
 
 
-def _list(connection: Connection, nodes: list[int]) -> list[Any]:
+def _list(connection: ClusterConnection, nodes: list[int]) -> list[Any]:
     """The groups of each broker, or a KctlError."""
     answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [

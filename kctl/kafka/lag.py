@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import KctlError
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group, Member, describe_groups
 from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets
@@ -36,7 +36,7 @@ def lag_of(offset: int | None, end: int | None) -> int | None:
 
 
 def read_lag(
-    connection: Connection,
+    connection: ClusterConnection,
     groups: Iterable[str],
     topics: dict[str, Topic] | None = None,
     *,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from kctl.errors import KctlError, PartitionMissing
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.reasons import code_failure, name_of_code
 
 __all__ = [
@@ -107,7 +107,7 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
     return {node: BrokerLoad(leaders[node], replicas[node], behind[node]) for node in leaders | replicas}
 
 
-def settings_of_topic(connection: Connection, topic: str) -> list[Setting]:
+def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
     """What is configured for the topic and is not the default, by name.
 
     Raises:
@@ -132,7 +132,7 @@ def settings_of_topic(connection: Connection, topic: str) -> list[Setting]:
     )
 
 
-def quorum_leader(connection: Connection) -> int | None:
+def quorum_leader(connection: ClusterConnection) -> int | None:
     """The active controller; None where it is not known. (Metadata names any broker: KRaft hides the controller.)"""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.committed_bytes import GroupOffsets
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import Keys
+from kctl.kafka.offset_bytes import PartitionKeys
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets_on
 from kctl.kafka.raw import Raw
 
@@ -52,7 +52,7 @@ class LogReader:
         self._starts_of: Mapping[str, Topic] = {}
         """The topics for which it was asked where logs begin."""
         self._led = _Led({}, set(), {}, set(), [], {})
-        self._keys = Keys()
+        self._keys = PartitionKeys()
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +63,7 @@ class LogReader:
         """What a broker has just answered about all of these topics."""
         self._topics, self._topics_at = topics_of(metadata), time.monotonic()
         self._asked = {*self._topics}
-        self._keys = Keys()  # without those of topics that are gone
+        self._keys = PartitionKeys()  # without those of topics that are gone
 
     def missing_topics(self) -> list[str]:
         """Those of the wanted topics that do not exist."""
@@ -73,7 +73,7 @@ class LogReader:
             if name not in self._topics or self._topics[name].error_code == _NO_SUCH_TOPIC[1]
         ]
 
-    def read(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:
+    def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
         """Adds what is known of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
         not asked; those that do not answer are from then on.
 
@@ -100,7 +100,7 @@ class LogReader:
         self._asked.clear()
         self._report_topics(reading)
 
-    def _refresh(self, connection: Connection, names: set[str]) -> bool:
+    def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
         """Asks for those of these topics that were not asked for in this poll; whether anything is otherwise now."""
         if names <= self._asked:
             return False
@@ -127,7 +127,7 @@ class LogReader:
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
-    def _ask(self, connection: Connection, reading: ClusterReading, silent: set[int]) -> None:
+    def _ask(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
         wanted, led = self._wanted, self._led
         reading.unknown = set(led.absent)
         reading.unanswered = dict.fromkeys(led.leaderless, "LEADER_NOT_AVAILABLE")
@@ -155,10 +155,10 @@ class LogReader:
 class _Asking(NamedTuple):
     """One round of questions about logs."""
 
-    connection: Connection
+    connection: ClusterConnection
     reading: ClusterReading
     silent: set[int]
-    keys: Keys
+    keys: PartitionKeys
 
     def offsets(
         self,

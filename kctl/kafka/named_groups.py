@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kctl.errors import BrokerUnreachable
 from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group, ListedGroup, describe_groups
 from kctl.kafka.missing_groups import MissingGroups
 
@@ -38,7 +38,7 @@ class NamedGroups:
         self._missing.reconnect()
         self._absent.clear()
 
-    def find(self, connection: Connection, reading: ClusterReading) -> set[int]:
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
         """Adds groups, with their members, to `reading`; returns the brokers that did not answer.
 
         Raises:

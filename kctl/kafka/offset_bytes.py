@@ -14,7 +14,7 @@ from struct import Struct
 from kctl.kafka.flexible import behind_tags, count_of, text_of
 from kctl.kafka.layout import Partition
 
-__all__ = ["LIST_VERSIONS", "Keys", "listed"]
+__all__ = ["LIST_VERSIONS", "PartitionKeys", "listed"]
 
 LIST_VERSIONS = range(6, 12)
 """Of ListOffsets: in the flexible encoding."""
@@ -24,7 +24,7 @@ _LISTED_BYTES = 27
 _LISTED_ONE = Struct(">ihqqi")
 
 
-class Keys:
+class PartitionKeys:
     """The same partitions come with each response: their keys are made once, and shared."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Keys:
         return known[1]
 
 
-def listed(body: bytes, keys: Keys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
+def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
     """Of each topic of a response to ListOffsets, of one of `LIST_VERSIONS`: partitions, offsets (-1: none), error
     codes.
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.flexible import UNREADABLE
 from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, listed
+from kctl.kafka.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.raw import Raw
 from kctl.kafka.reasons import code_failure, name_of_code
 
@@ -65,7 +65,7 @@ class Committed(NamedTuple):
 
 
 def log_offsets(
-    connection: Connection,
+    connection: ClusterConnection,
     topics: Mapping[str, Topic],
     wanted: Iterable[Partition],
     at: int | Mapping[Partition, int] = LATEST,
@@ -92,7 +92,7 @@ def log_offsets(
 
 
 def committed(
-    connection: Connection, groups: Mapping[str, Iterable[Partition] | None]
+    connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """What each group has committed: for these partitions, or with None for all it has committed anything for."""
     wanted = {name: None if keys is None else list(keys) for name, keys in groups.items()}
@@ -137,10 +137,10 @@ class LogOffsets(NamedTuple):
 
 
 def log_offsets_on(
-    connection: Connection,
+    connection: ClusterConnection,
     leaders: Mapping[int, Mapping[str, Sequence[int]]],
     at: int,
-    keys: Keys,
+    keys: PartitionKeys,
     *,
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
@@ -188,7 +188,7 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
     )
 
 
-def commit(connection: Connection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
+def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
     """Commit as nobody's member, which a group with live members refuses; the error of each partition, or None.
 
     Raises:
@@ -248,7 +248,7 @@ def _leaders(
 
 
 def _ask_leaders(
-    connection: Connection,
+    connection: ClusterConnection,
     leaders: dict[int, list[Partition]],
     at: int | Mapping[Partition, int],
     is_read_committed: bool,

@@ -18,7 +18,7 @@ from kafka.partitioner.sticky import StickyPartitioner
 from kafka.record import MemoryRecordsBuilder
 
 from kctl.errors import KctlError
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.delivery import DeliveryReport
 from kctl.kafka.reasons import failure
 from kctl.kafka.retry_reasons import RetryReasons
@@ -54,7 +54,7 @@ class Production:
     """
 
     def __init__(
-        self, access: Access, topic: str, *, acks: str, codec: str, timeout_seconds: float, is_bulk: bool
+        self, access: ClusterAccess, topic: str, *, acks: str, codec: str, timeout_seconds: float, is_bulk: bool
     ) -> None:
         """Connect to the brokers. Raises KctlError: the brokers cannot be reached."""
         self._topic = topic

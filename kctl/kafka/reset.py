@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.layout import Partition, Topic
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
@@ -32,7 +32,7 @@ class Change:
 
 
 def plan(
-    connection: Connection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
+    connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[Change]:
     """Where each partition would be set to, within what its log holds; nothing is changed.
 
@@ -51,7 +51,7 @@ def plan(
     return [_change(key, known.get(key, Committed(None)), starts[key], ends[key], at.get(key), to) for key in keys]
 
 
-def apply(connection: Connection, group: str, changes: Iterable[Change]) -> list[Change]:
+def apply(connection: ClusterConnection, group: str, changes: Iterable[Change]) -> list[Change]:
     """Commits what is planned; each change comes back with the coordinator's error, if there was one.
 
     Raises:
@@ -68,7 +68,7 @@ def apply(connection: Connection, group: str, changes: Iterable[Change]) -> list
     return [replace(c, error=c.error or errors.get((c.topic, c.partition))) for c in changes]
 
 
-def refuse_active(connection: Connection, group: str) -> None:
+def refuse_active(connection: ClusterConnection, group: str) -> None:
     """Refuse to change offsets of a group that is at work. Raises GroupActive when the group has live members, and
     names them; BrokerRefused when it cannot be reset."""
     [described] = describe_groups(connection, [group])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kctl.errors import KctlError
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group
 from kctl.kafka.layout import Partition
 from kctl.kafka.offsets import Committed
@@ -18,7 +18,7 @@ from kctl.kafka.reasons import code_failure, name_of_code
 __all__ = ["share_starts", "share_starts_on"]
 
 
-def share_starts(connection: Connection, group: Group) -> dict[Partition, Committed] | KctlError:
+def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
     """The start offset of each partition that the group has begun; a partition not begun has None."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
@@ -26,7 +26,7 @@ def share_starts(connection: Connection, group: Group) -> dict[Partition, Commit
 
 
 def share_starts_on(
-    connection: Connection, groups: Mapping[int, Sequence[str]]
+    connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """The same of many groups, given by coordinator; all are asked for at once."""
     from kctl.kafka.messages import DescribeShareGroupOffsetsRequest

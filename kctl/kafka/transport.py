@@ -16,7 +16,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.access import Access
+from kctl.kafka.access import ClusterAccess
 from kctl.kafka.deadline import PAUSE_SECONDS, Deadline
 from kctl.kafka.reasons import failure
 
@@ -48,7 +48,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 class Transport:
     """Not thread-safe; `close` it. Brokers are named by the caller, for sentences."""
 
-    def __init__(self, access: Access, deadline: Deadline) -> None:
+    def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
         self._deadline = deadline
         milliseconds = max(int(deadline.timeout_seconds * 1000), 1)
         settings = access.client_settings() | {

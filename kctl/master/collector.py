@@ -21,7 +21,7 @@ from kctl.config import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
-from kctl.master.cached import CachedCommand
+from kctl.master.cached_command import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -47,7 +47,7 @@ from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.workers import Pings, WorkerRow, Workers
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessment, Assessor, Owner, Rules, allowed_lag, of_group
+from kctl.status import Assessment, Assessor, Owner, StatusRules, allowed_lag, of_group
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
@@ -97,7 +97,7 @@ class Collector:
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
-        self._rules = Rules(
+        self._rules = StatusRules(
             rules.window_seconds,
             rules.hold_seconds,
             rules.batch_limit_seconds,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause
 
-__all__ = ["Health", "Heartbeat", "Rules", "Unhealthy", "judge", "on_heartbeat", "on_memory_sample", "refusals"]
+__all__ = ["Health", "HealthRules", "Heartbeat", "Unhealthy", "judge", "on_heartbeat", "on_memory_sample", "refusals"]
 
 BOOT_MARGIN = 1.1
 """A memory limit below the size after the start and a tenth more would restart a worker that has done nothing yet,
@@ -22,7 +22,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class HealthRules:
     """What counts as unhealthy. None switches a rule off."""
 
     ping_timeout_seconds: float
@@ -106,7 +106,7 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
     )
 
 
-def on_memory_sample(health: Health, rules: Rules, resident_bytes: int) -> Health:
+def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
     """Its memory, all processes of it together. The first measurement after its start is its boot size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
@@ -117,7 +117,7 @@ def on_memory_sample(health: Health, rules: Rules, resident_bytes: int) -> Healt
     return replace(health, breaches=health.breaches + 1 if is_above else 0)
 
 
-def judge(rules: Rules, health: Health, now: float) -> Unhealthy | None:
+def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
     """What is gravest; None of a healthy process."""
     silence = now - health.heartbeat_at
     if silence >= rules.ping_timeout_seconds:
@@ -149,7 +149,7 @@ def _is_unbegun(beat: Heartbeat | Health) -> bool:
     return beat.state == "starting" and beat.main_thread_age_seconds is None
 
 
-def refusals(rules: Rules, health: Health) -> str | None:
+def refusals(rules: HealthRules, health: Health) -> str | None:
     """Why a memory limit is not applied: it lies below what the process took after its start. None: all are."""
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:

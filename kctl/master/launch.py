@@ -13,7 +13,7 @@ from kctl.config import Config
 from kctl.config.forms import size_bytes
 from kctl.config.storage import storage_settings
 from kctl.kafka.access import of_fleet
-from kctl.master.health import Rules
+from kctl.master.health import HealthRules
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.secrets import cluster_secret
@@ -89,7 +89,7 @@ def _policy(config: Config) -> SupervisionPolicy:
             backoff_max_seconds=workers.backoff_max_seconds,
             stable_seconds=workers.stable_seconds,
         ),
-        rules=Rules(
+        rules=HealthRules(
             ping_timeout_seconds=workers.ping_timeout_seconds,
             memory_soft_bytes=size_bytes(workers.memory_soft),
             memory_hard_bytes=size_bytes(workers.memory_hard),
@@ -236,7 +236,7 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _handler_settings(config: Config) -> JsonObject:
-    """The settings of the handler, whatever process calls it; `kctl_agent.sinker.directly.HandlerSettings`."""
+    """The settings of the handler, whatever process calls it; `kctl_agent.sinker.inline_handler.HandlerSettings`."""
     sinkers = config.sinkers
     return {
         "handler": sinkers.handler,

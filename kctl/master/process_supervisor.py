@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from kctl.master.endings import cause, why
-from kctl.master.health import Health, Heartbeat, Rules, judge, on_heartbeat, on_memory_sample, refusals
+from kctl.master.exit_reasons import cause, why
+from kctl.master.health import Health, HealthRules, Heartbeat, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.process import Child, remove_socket
 from kctl.master.process_log import ProcessLog
 from kctl.master.restart import (
@@ -29,9 +29,9 @@ from kctl.master.restart import (
     Replace,
     RestartPolicy,
     Start,
-    State,
-    Status,
     Stop,
+    SupervisionState,
+    SupervisionStatus,
     step,
 )
 from kctl.master.snapshot import WorkerStatus
@@ -69,7 +69,7 @@ class SupervisionPolicy:
     """When a fleet's processes are started again, what counts as unhealthy, and how often that is checked."""
 
     restart: RestartPolicy
-    rules: Rules
+    rules: HealthRules
     ping_interval_seconds: float = 1.0
     memory_interval_seconds: float = 2.0
 
@@ -103,7 +103,7 @@ class ProcessSupervisor:
         self._duties: asyncio.TaskGroup | None = None
         self._health_check: asyncio.Task[None] | None = None
         self._health: Health | None = None
-        self._status = Status(since=time.monotonic())
+        self._status = SupervisionStatus(since=time.monotonic())
         self._is_gone = asyncio.Event()
         self._is_gone.set()
         self._changed = asyncio.Condition()
@@ -127,7 +127,7 @@ class ProcessSupervisor:
         return None if self._child is None else self._child.log
 
     @property
-    def state(self) -> State:
+    def state(self) -> SupervisionState:
         return self._status.state
 
     @property
@@ -150,12 +150,12 @@ class ProcessSupervisor:
 
     def restart(self) -> None:
         """On request: a living process makes way for a new one, a dead one is started now."""
-        alive = self._status.state in (State.STARTING, State.RUNNING)
+        alive = self._status.state in (SupervisionState.STARTING, SupervisionState.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
     def replace(self, cause: Cause, why: str) -> None:
         """A running process makes way for a new one, for a reason that others have found."""
-        if self._status.state is State.RUNNING:
+        if self._status.state is SupervisionState.RUNNING:
             self._last_error = why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, cause, why)
             self._request(Replace(cause))
@@ -229,32 +229,32 @@ class ProcessSupervisor:
         if isinstance(event, Exited):
             self._let_go()
         if self._status.state is before.state:
-            if isinstance(event, Stop) and self._status.state is State.STOPPED:
+            if isinstance(event, Stop) and self._status.state is SupervisionState.STOPPED:
                 self._is_gone.set()
         else:
             await self._entered(before, event)
         async with self._changed:
             self._changed.notify_all()
 
-    async def _entered(self, before: Status, event: Event) -> None:
+    async def _entered(self, before: SupervisionStatus, event: Event) -> None:
         match self._status.state:
-            case State.STARTING:
+            case SupervisionState.STARTING:
                 await self._spawn()
-            case State.RUNNING:
+            case SupervisionState.RUNNING:
                 log.info("action=running worker=%s after_seconds=%.1f", self.name, self._status.since - before.since)
                 now = time.monotonic()
                 self._health = Health(heartbeat_at=now, progress_at=now)
-            case State.STOPPING:
+            case SupervisionState.STOPPING:
                 log.info("action=stop worker=%s pid=%s", self.name, self.pid)
                 self._health = None
                 if self._child is not None:
                     self._duty(self._end(self._child, event), "stop")
-            case State.BACKOFF:
+            case SupervisionState.BACKOFF:
                 self._wait_for_next_try()
-            case State.STOPPED:
+            case SupervisionState.STOPPED:
                 log.info("action=stopped worker=%s", self.name)
                 self._is_gone.set()
-            case State.FATAL:
+            case SupervisionState.FATAL:
                 log.error(
                     "action=fatal worker=%s: %s, not started again; %s", self.name, self._ending, self._last_error
                 )
@@ -294,7 +294,7 @@ class ProcessSupervisor:
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
         await self._kill_rest(child)
         self._ending = _ending(code)
-        if self._status.state is not State.STOPPING:
+        if self._status.state is not SupervisionState.STOPPING:
             self._last_error = why(code, lines[-1] if lines else None)
         self._post(Exited(code))
 

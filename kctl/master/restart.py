@@ -1,4 +1,4 @@
-"""When a supervised process is started, restarted, stopped or given up: a pure state machine over one `Status`.
+"""When a supervised process is started, restarted, stopped, given up: a pure state machine over a `SupervisionStatus`.
 
 No clock, no process, no randomness in here: `step` is given the time and the jitter. What has to be done follows from
 the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`);
@@ -23,9 +23,9 @@ __all__ = [
     "Replace",
     "RestartPolicy",
     "Start",
-    "State",
-    "Status",
     "Stop",
+    "SupervisionState",
+    "SupervisionStatus",
     "backoff_seconds",
     "step",
 ]
@@ -34,7 +34,7 @@ EXIT_CONFIG = 78
 """The worker cannot start with this configuration (EX_CONFIG of sysexits.h): trying again cannot help."""
 
 
-class State(StrEnum):
+class SupervisionState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     BACKOFF = "backoff"
@@ -68,13 +68,13 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SupervisionStatus:
     """One supervised process as it is desired and observed. Times are seconds of the caller's monotonic clock."""
 
     since: float
-    desired: State = State.STOPPED
+    desired: SupervisionState = SupervisionState.STOPPED
     """Only `running` or `stopped`."""
-    state: State = State.STOPPED
+    state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
     """In a row."""
     cause: Cause | None = None
@@ -126,7 +126,7 @@ class Due:
 
 
 Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Due
-_Rule: TypeAlias = Callable[[RestartPolicy, Status, Event, float, float], Status]
+_Rule: TypeAlias = Callable[[RestartPolicy, SupervisionStatus, Event, float, float], SupervisionStatus]
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
@@ -140,100 +140,128 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
     return min(low + jitter * max(high - low, 0.0), policy.backoff_max_seconds)
 
 
-def step(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def step(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
     """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
     rule = _RULES.get((status.state, type(event)))
     return status if rule is None else rule(policy, status, event, now, jitter)
 
 
-def _enter(status: Status, state: State, now: float) -> Status:
+def _enter(status: SupervisionStatus, state: SupervisionState, now: float) -> SupervisionStatus:
     return replace(status, state=state, since=now, next_try_at=None)
 
 
-def _launch(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
+def _launch(
+    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
+) -> SupervisionStatus:
     restarts = status.restarts
     if status.cause is not None:
         restarts = MappingProxyType({**restarts, status.cause: restarts.get(status.cause, 0) + 1})
-    return replace(_enter(status, State.STARTING, now), desired=State.RUNNING, cause=None, restarts=restarts)
+    return replace(
+        _enter(status, SupervisionState.STARTING, now), desired=SupervisionState.RUNNING, cause=None, restarts=restarts
+    )
 
 
-def _launch_afresh(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _launch_afresh(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
     return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
 
 
-def _retry_when_due(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _retry_when_due(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
     if status.next_try_at is not None and now < status.next_try_at:
         return status
     return _launch(policy, status, event, now, jitter)
 
 
-def _is_up(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
-    return _enter(status, State.RUNNING, now)
+def _is_up(
+    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
+) -> SupervisionStatus:
+    return _enter(status, SupervisionState.RUNNING, now)
 
 
-def _ask_to_leave(policy: RestartPolicy, status: Status, event: Event, now: float, _jitter: float) -> Status:
-    leaving = _enter(status, State.STOPPING, now)
+def _ask_to_leave(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, _jitter: float
+) -> SupervisionStatus:
+    leaving = _enter(status, SupervisionState.STOPPING, now)
     if isinstance(event, Replace):
         failures = 0 if _is_stable(policy, status, now) else status.failures
-        return replace(leaving, desired=State.RUNNING, cause=event.cause, failures=failures)
-    return replace(leaving, desired=State.STOPPED, cause=None)
+        return replace(leaving, desired=SupervisionState.RUNNING, cause=event.cause, failures=failures)
+    return replace(leaving, desired=SupervisionState.STOPPED, cause=None)
 
 
-def _no_longer_wanted(_policy: RestartPolicy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
-    return replace(status, desired=State.STOPPED, cause=None)
+def _no_longer_wanted(
+    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, _now: float, _jitter: float
+) -> SupervisionStatus:
+    return replace(status, desired=SupervisionState.STOPPED, cause=None)
 
 
-def _wanted_again(_policy: RestartPolicy, status: Status, _event: Event, _now: float, _jitter: float) -> Status:
-    return replace(status, desired=State.RUNNING, cause=status.cause or Cause.REQUESTED)
+def _wanted_again(
+    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, _now: float, _jitter: float
+) -> SupervisionStatus:
+    return replace(status, desired=SupervisionState.RUNNING, cause=status.cause or Cause.REQUESTED)
 
 
-def _stopped(_policy: RestartPolicy, status: Status, _event: Event, now: float, _jitter: float) -> Status:
-    return replace(_enter(status, State.STOPPED, now), desired=State.STOPPED, failures=0, cause=None)
+def _stopped(
+    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
+) -> SupervisionStatus:
+    return replace(
+        _enter(status, SupervisionState.STOPPED, now), desired=SupervisionState.STOPPED, failures=0, cause=None
+    )
 
 
-def _left(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
-    if status.desired is State.STOPPED:
+def _left(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
+    if status.desired is SupervisionState.STOPPED:
         return _stopped(policy, status, event, now, jitter)
     if status.cause is Cause.REQUESTED:
         return _launch(policy, status, event, now, jitter)
     return _failed(policy, status, event, now, jitter)
 
 
-def _died(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _died(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
     if _is_stable(policy, status, now):
         status = replace(status, failures=0)
     return _failed(policy, status, event, now, jitter)
 
 
-def _is_stable(policy: RestartPolicy, status: Status, now: float) -> bool:
-    return status.state is State.RUNNING and now - status.since >= policy.stable_seconds
+def _is_stable(policy: RestartPolicy, status: SupervisionStatus, now: float) -> bool:
+    return status.state is SupervisionState.RUNNING and now - status.since >= policy.stable_seconds
 
 
-def _failed(policy: RestartPolicy, status: Status, event: Event, now: float, jitter: float) -> Status:
+def _failed(
+    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
+) -> SupervisionStatus:
     code = event.code if isinstance(event, Exited) else 1
     cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
     status = replace(status, failures=status.failures + 1, cause=cause)
     if code == EXIT_CONFIG:
-        return _enter(status, State.FATAL, now)
+        return _enter(status, SupervisionState.FATAL, now)
     pause = backoff_seconds(policy, status.failures, jitter)
-    return replace(_enter(status, State.BACKOFF, now), next_try_at=now + pause)
+    return replace(_enter(status, SupervisionState.BACKOFF, now), next_try_at=now + pause)
 
 
-_RULES: dict[tuple[State, type[Event]], _Rule] = {
-    (State.STOPPED, Start): _launch_afresh,
-    (State.FATAL, Start): _launch_afresh,
-    (State.FATAL, Stop): _stopped,
-    (State.BACKOFF, Start): _launch,
-    (State.BACKOFF, Stop): _stopped,
-    (State.BACKOFF, Due): _retry_when_due,
-    (State.STARTING, Ready): _is_up,
-    (State.STARTING, Exited): _died,
-    (State.STARTING, Stop): _ask_to_leave,
-    (State.STARTING, Replace): _ask_to_leave,
-    (State.RUNNING, Exited): _died,
-    (State.RUNNING, Stop): _ask_to_leave,
-    (State.RUNNING, Replace): _ask_to_leave,
-    (State.STOPPING, Start): _wanted_again,
-    (State.STOPPING, Stop): _no_longer_wanted,
-    (State.STOPPING, Exited): _left,
+_RULES: dict[tuple[SupervisionState, type[Event]], _Rule] = {
+    (SupervisionState.STOPPED, Start): _launch_afresh,
+    (SupervisionState.FATAL, Start): _launch_afresh,
+    (SupervisionState.FATAL, Stop): _stopped,
+    (SupervisionState.BACKOFF, Start): _launch,
+    (SupervisionState.BACKOFF, Stop): _stopped,
+    (SupervisionState.BACKOFF, Due): _retry_when_due,
+    (SupervisionState.STARTING, Ready): _is_up,
+    (SupervisionState.STARTING, Exited): _died,
+    (SupervisionState.STARTING, Stop): _ask_to_leave,
+    (SupervisionState.STARTING, Replace): _ask_to_leave,
+    (SupervisionState.RUNNING, Exited): _died,
+    (SupervisionState.RUNNING, Stop): _ask_to_leave,
+    (SupervisionState.RUNNING, Replace): _ask_to_leave,
+    (SupervisionState.STOPPING, Start): _wanted_again,
+    (SupervisionState.STOPPING, Stop): _no_longer_wanted,
+    (SupervisionState.STOPPING, Exited): _left,
 }

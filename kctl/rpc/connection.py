@@ -14,12 +14,12 @@ from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder
 
-__all__ = ["Connection", "connect"]
+__all__ = ["AgentConnection", "connect"]
 
 _BACKLOG_RETRY_SECONDS = 0.005
 
 
-class Connection(asyncio.Protocol):
+class AgentConnection(asyncio.Protocol):
     """Ends in exactly one place, `connection_lost`; every request that waits then fails with the reason."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
                 future.set_result(reply)
 
 
-async def connect(path: Path, deadline: float) -> Connection:
+async def connect(path: Path, deadline: float) -> AgentConnection:
     """Connect to an agent's socket before `deadline`, a time of the running loop.
 
     Raises:
@@ -115,7 +115,7 @@ async def connect(path: Path, deadline: float) -> Connection:
                 if loop.time() + _BACKLOG_RETRY_SECONDS > deadline:
                     raise AgentTimeout("the agent's backlog is full") from None
                 await asyncio.sleep(_BACKLOG_RETRY_SECONDS)
-        _, connection = await loop.create_unix_connection(Connection, sock=sock)
+        _, connection = await loop.create_unix_connection(AgentConnection, sock=sock)
     except BaseException as error:
         sock.close()
         if isinstance(error, OSError):

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from msgspec import Raw
 
 from kctl.reduce.base import Answer
-from kctl.rpc.connection import Connection, connect
+from kctl.rpc.connection import AgentConnection, connect
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.reply import Reply
 from kctl_agent.errors import AgentError, AgentTimeout
@@ -67,14 +67,14 @@ class AgentPool:
     """Connections to agents, kept between questions. Belongs to one running loop; `close` it there."""
 
     def __init__(self) -> None:
-        self._connections: dict[Path, Connection] = {}
+        self._connections: dict[Path, AgentConnection] = {}
         self._ids = itertools.count(1)
 
     def next_id(self) -> str:
         """An id that no other request over these connections has."""
         return f"{next(self._ids):x}"
 
-    def kept(self, path: Path) -> Connection | None:
+    def kept(self, path: Path) -> AgentConnection | None:
         """The connection to an agent that has been asked before, if it can be used."""
         connection = self._connections.get(path)
         return connection if connection is not None and connection.is_usable else None
@@ -95,7 +95,7 @@ class AgentPool:
             connection.close()
         self._connections.clear()
 
-    async def _connected(self, path: Path, deadline: float) -> Connection:
+    async def _connected(self, path: Path, deadline: float) -> AgentConnection:
         connection = await connect(path, deadline)
         other = self.kept(path)
         if other is not None:  # another question connected in the meantime
@@ -149,10 +149,10 @@ async def fan_out(
 
 def _sent(
     pool: AgentPool, targets: Mapping[str, Path], frame: bytes, request_id: str, deadline: float
-) -> tuple[dict[asyncio.Future[Reply], str], dict[str, Connection]]:
+) -> tuple[dict[asyncio.Future[Reply], str], dict[str, AgentConnection]]:
     """The replies to come, each with its agent's name; and the kept connections over which they do."""
     waiting: dict[asyncio.Future[Reply], str] = {}
-    kept: dict[str, Connection] = {}
+    kept: dict[str, AgentConnection] = {}
     for name, path in targets.items():
         connection = pool.kept(path)
         if connection is not None:  # nearly always, and a task for each would cost more than the question

@@ -13,7 +13,7 @@ from kctl.children import PRIVATE
 from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
-from kctl.groups.collectors import Collectors, Wanted
+from kctl.groups.collectors import CollectedCluster, Collectors
 from kctl.http import GroupsApp, GroupsSource, HttpServer, access_of, bind
 from kctl.kafka.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
@@ -142,9 +142,9 @@ class _Exporter:
         )
 
 
-def _wanted(config: ExporterConfig) -> list[Wanted]:
+def _wanted(config: ExporterConfig) -> list[CollectedCluster]:
     return [
-        Wanted(name, of_cluster(name, cluster, config.path), config.exporter, config.status)
+        CollectedCluster(name, of_cluster(name, cluster, config.path), config.exporter, config.status)
         for name, cluster in config.clusters.items()
     ]
 

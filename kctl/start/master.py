@@ -21,7 +21,7 @@ from kctl.master.operations import Caller
 from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
 from kctl.start.announcement import announced
 from kctl.start.signals import StopSignals
-from kctl.start.wiring import Parts
+from kctl.start.wiring import MasterParts
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
 
@@ -36,7 +36,7 @@ _ROTATE_SECONDS = 5.0
 class Master:
     """Runs the parts; belongs to one event loop."""
 
-    def __init__(self, config: Config, config_path: Path, parts: Parts) -> None:
+    def __init__(self, config: Config, config_path: Path, parts: MasterParts) -> None:
         self._config = config
         self._config_path = config_path
         self._parts = parts

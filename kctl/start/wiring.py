@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 
 from kctl.audit import fleet_log
-from kctl.config import Config, Http
+from kctl.config import Config, HttpSection
 from kctl.exporter import Exposition
-from kctl.groups.collectors import Collectors, Prepared, Wanted
-from kctl.http import Access, HttpServer, Source, access_of, create_app
+from kctl.groups.collectors import CollectedCluster, Collectors, Prepared
+from kctl.http import AccessRights, HttpServer, SnapshotSource, access_of, create_app
 from kctl.http.groups_api import GroupsView
 from kctl.kafka.access import of_fleet
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
-from kctl.master.control import ControlServer, Router, Service
+from kctl.master.control import ControlServer, MasterService, Router
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.launch import launches, supervision_policies
@@ -33,11 +33,11 @@ from kctl.master.upkeep import Upkeep
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import AgentPool
 
-__all__ = ["Parts", "wired"]
+__all__ = ["MasterParts", "wired"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MasterParts:
     """What runs, and what the master's life needs of it."""
 
     pool: AgentPool
@@ -61,8 +61,8 @@ def wired(
     reread: Callable[[], Config],
     broker_cache: BrokerCache,
     http_socket: socket.socket,
-    access: Access,
-) -> Parts:
+    access: AccessRights,
+) -> MasterParts:
     """Nothing runs yet."""
     pool, feed, counts = AgentPool(), EventFeed(), RpcCounts()
     operation_counts: Counter[tuple[str, str]] = Counter()
@@ -99,9 +99,9 @@ def wired(
     operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
     max_age_seconds = max(STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
     verdicts = Verdicts(collector.latest, max_age_seconds)
-    service = Service(members, broker_cache, supervisor.status, verdicts, feed)
+    service = MasterService(members, broker_cache, supervisor.status, verdicts, feed)
     answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
-    source = Source(
+    source = SnapshotSource(
         latest=collector.latest,
         render_metrics=exposition.render,
         ready_metrics=exposition.ready,
@@ -118,14 +118,14 @@ def wired(
     context.prepare_groups = partial(_prepare_groups, groups, exposition)
     control = ControlServer(Router(answer, operations).answer)
     upkeep = Upkeep(lambda: context.config, collector.latest)
-    return Parts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, upkeep)
+    return MasterParts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, upkeep)
 
 
-def _all_groups(config: Config) -> list[Wanted]:
+def _all_groups(config: Config) -> list[CollectedCluster]:
     kafka = config.kafka
     if not config.exporter.all_groups:
         return []
-    return [Wanted(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
+    return [CollectedCluster(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
 
 
 def _prepare_groups(groups: Collectors, exposition: Exposition, config: Config) -> Callable[[], Awaitable[None]]:
@@ -138,5 +138,5 @@ def _prepare_groups(groups: Collectors, exposition: Exposition, config: Config) 
     return use
 
 
-def _use_http(server: HttpServer, folder: Path, settings: Http) -> list[str]:
+def _use_http(server: HttpServer, folder: Path, settings: HttpSection) -> list[str]:
     return server.use(access_of(settings, folder))

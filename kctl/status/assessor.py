@@ -13,7 +13,7 @@ from kctl.status.columns import ColumnAssessor, Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Ints, Reals
 from kctl.status.owners import Owner, Owners
-from kctl.status.rules import Rules
+from kctl.status.rules import StatusRules
 from kctl.status.sparkline import Sparkline
 from kctl.status.words import Assessment
 
@@ -23,7 +23,7 @@ __all__ = ["Assessor", "of_group"]
 class Assessor:
     """One thread at a time. What is not among the rows any more is forgotten."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: StatusRules) -> None:
         self._allowed_lag = rules.allowed_lag
         self._columns = ColumnAssessor(rules)
         self._places: dict[tuple[str, int], int] = {}

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.status.assessments import AssessmentColumns, Assessments
-from kctl.status.history import ABSENT, History, Offsets, Uncommitted
+from kctl.status.history import ABSENT, History, SeenOffsets, Uncommitted
 from kctl.status.hysteresis import Hysteresis
 from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.rules import (
-    Rules,
+    StatusRules,
     cycle_seconds,
     growth_per_second,
     is_blind,
@@ -51,7 +51,7 @@ class Reported(NamedTuple):
 class ColumnAssessor:
     """One thread at a time. Its partitions are known by their places alone: `choose` moves them."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: StatusRules) -> None:
         """`rules.allowed_lag` is not used: it is given by the column."""
         self._rules = rules
         self._history = History(0)
@@ -89,7 +89,7 @@ class ColumnAssessor:
         self._begin_anew(reported)
         read = np.where(seen.is_lag_known, reported.lag_from, reported.start)
         is_known = (read != ABSENT) & (reported.end != ABSENT)
-        offsets = Offsets(reported.at, read, reported.end, reported.start)
+        offsets = SeenOffsets(reported.at, read, reported.end, reported.start)
         seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), allowed_lag)
 
     def _begin_anew(self, reported: Reported) -> None:

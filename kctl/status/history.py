@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.observations import Bools, Ints, Observations, Reals, Rows, Table, bisected, whole
+from kctl.status.observations import Bools, Ints, Observations, ObservationTable, Reals, Rows, bisected, whole
 
-__all__ = ["ABSENT", "History", "Offsets", "Uncommitted"]
+__all__ = ["ABSENT", "History", "SeenOffsets", "Uncommitted"]
 
 ABSENT = int(np.iinfo(np.int64).min)
 _UNKNOWN = np.nan
@@ -40,7 +40,7 @@ class Uncommitted(IntEnum):
     """Deleted with its group, or expired."""
 
 
-class Offsets(NamedTuple):
+class SeenOffsets(NamedTuple):
     """Those of every partition, reported at `at`."""
 
     at: Reals
@@ -101,14 +101,14 @@ class History:
     _silence_count: NDArray[np.int32]
 
     def __init__(self, size: int) -> None:
-        self.newest = Offsets(np.full(size, _UNKNOWN), *(np.zeros(size, np.int64) for _ in range(3)))
+        self.newest = SeenOffsets(np.full(size, _UNKNOWN), *(np.zeros(size, np.int64) for _ in range(3)))
         self.rows = Observations(size)
         for name, fill in (_COLUMNS | _KINDS).items():
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
         """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
-        self.newest = Offsets._make(_chosen(column, rows, 0) for column in self.newest)
+        self.newest = SeenOffsets._make(_chosen(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
             column = getattr(self, name)
@@ -122,7 +122,7 @@ class History:
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
 
-    def add(self, new: Offsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
+    def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
         """Takes the latest offsets of the partitions of which they are known; those that are no later than the last are
         no news. Forgets what is older than `keep_seconds`. With a lag of `allowed_lag` nothing waits. A log that ends
         before what was committed, and whose commit went back too, is another one: nothing of the old one is kept. Where
@@ -138,7 +138,7 @@ class History:
             is_seen = is_seen & ~self._forget_others(rows, old, new, is_shorter)
         is_end_same = is_seen & (new.end == old.end)
         is_same = is_end_same & (new.committed == old.committed)
-        self.rows.add(rows, Table(new.at, new.committed, new.end), is_same, is_end_same)
+        self.rows.add(rows, ObservationTable(new.at, new.committed, new.end), is_same, is_end_same)
         is_cut = is_shorter & is_seen
         if is_cut.any():
             self.rows.cut_off(rows[is_cut], new.end[is_cut])
@@ -155,7 +155,7 @@ class History:
         self.lagged_at[every] = np.where(lag > 0, new.at, self.lagged_at[every])
         self._look_for_the_end(rows, every, new, is_waiting)
 
-    def _forget_others(self, rows: Rows, old: Offsets, new: Offsets, is_shorter: Bools) -> Bools:
+    def _forget_others(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_shorter: Bools) -> Bools:
         """Of the logs that are shorter than they were, those that are other logs."""
         is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
         if is_other.any():
@@ -199,7 +199,7 @@ class History:
             if not column.flags.writeable:
                 setattr(self, name, column.copy())
 
-    def _note_the_pace(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools) -> None:
+    def _note_the_pace(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_seen: Bools) -> None:
         every = whole(rows, len(self.moved_at))
         interval, before = new.at - old.at, self.interval_seconds[every]
         is_gap = is_seen & (interval > np.maximum(_GAP_SECONDS, _GAP_INTERVALS * before))
@@ -210,7 +210,7 @@ class History:
             self.waiting_since[after] += interval[is_gap]
         self.interval_seconds[every] = np.where(is_seen, interval, before)
 
-    def _note_commits(self, rows: Rows, old: Offsets, new: Offsets, is_seen: Bools, lag: Ints) -> None:
+    def _note_commits(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_seen: Bools, lag: Ints) -> None:
         # Where nothing is committed, lag may be counted from the log start, which retention moves.
         every = whole(rows, len(self.moved_at))
         is_commit = (self.uncommitted[every] == Uncommitted.COMMITTED) | (new.committed != new.start)
@@ -249,12 +249,12 @@ class History:
             longest = np.maximum(longest, silence)
         self.cadence_seconds[every] = second
 
-    def _note_waiting(self, every: Rows | slice, new: Offsets, is_waiting: Bools) -> None:
+    def _note_waiting(self, every: Rows | slice, new: SeenOffsets, is_waiting: Bools) -> None:
         since = self.waiting_since[every]
         is_anew = np.isnan(since) | (self.moved_at[every] == new.at)
         self.waiting_since[every] = np.where(is_waiting, np.where(is_anew, new.at, since), _UNKNOWN)
 
-    def _note_the_log(self, rows: Rows, every: Rows | slice, new: Offsets) -> None:
+    def _note_the_log(self, rows: Rows, every: Rows | slice, new: SeenOffsets) -> None:
         is_ahead = new.committed > new.end
         if is_ahead.any():
             self._hold("ahead_since")
@@ -274,7 +274,7 @@ class History:
             self._note_removal(rows[chosen], _part(new, chosen))
         self.start[every] = np.where(new.start == ABSENT, start, new.start)
 
-    def _note_removal(self, rows: Rows, new: Offsets) -> None:
+    def _note_removal(self, rows: Rows, new: SeenOffsets) -> None:
         self._hold("removed_at", "removed_start", "removed_committed")
         for column, values in (
             (self.removed_at, new.at),
@@ -284,7 +284,7 @@ class History:
             column[0, rows] = column[1, rows]
             column[1, rows] = values
 
-    def _look_for_the_end(self, rows: Rows, every: Rows | slice, new: Offsets, is_waiting: Bools) -> None:
+    def _look_for_the_end(self, rows: Rows, every: Rows | slice, new: SeenOffsets, is_waiting: Bools) -> None:
         caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
         self._caught_up_at[every] = np.where(is_waiting, caught_up_at, new.at)
         [chosen] = np.nonzero(is_waiting & (self.rows.first_end[every] <= new.committed))
@@ -344,5 +344,5 @@ def _chosen(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
     return found
 
 
-def _part(offsets: Offsets, rows: Rows | slice) -> Offsets:
-    return Offsets._make(column[rows] for column in offsets)
+def _part(offsets: SeenOffsets, rows: Rows | slice) -> SeenOffsets:
+    return SeenOffsets._make(column[rows] for column in offsets)

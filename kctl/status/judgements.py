@@ -13,14 +13,14 @@ from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owner
 from kctl.status.words import Status
 
-__all__ = ["NUMBERS", "STATUSES", "Judgements", "Reason"]
+__all__ = ["NUMBERS", "STATUSES", "JudgementReason", "Judgements"]
 
 STATUSES = tuple(Status)
 NUMBERS = {status: number for number, status in enumerate(STATUSES)}
 """By these numbers, which rise with the severity, statuses stand in columns."""
 
 
-class Reason(IntEnum):
+class JudgementReason(IntEnum):
     """Why; what `seconds`, `first` and `second` of a judgement are stands in `_TEXTS`."""
 
     NOTHING_KNOWN = auto()
@@ -60,7 +60,7 @@ class Judgements:
         self,
         rows: Rows,
         status: Status | NDArray[np.int8],
-        reason: Reason,
+        reason: JudgementReason,
         seconds: Reals | None = None,
         first: Ints | NDArray[np.int8] | None = None,
         second: Ints | None = None,
@@ -72,7 +72,7 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner) -> str:
-        return _TEXTS[Reason(int(self._reason[row]))](_Case(self, row, owner))
+        return _TEXTS[JudgementReason(int(self._reason[row]))](_Case(self, row, owner))
 
     def numbers(self, row: int) -> tuple[float, int, int]:
         return float(self._seconds[row]), int(self._first[row]), int(self._second[row])
@@ -164,29 +164,31 @@ def _seconds(value: float) -> str:
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
-_TEXTS: dict[Reason, Callable[[_Case], str]] = {
-    Reason.NOTHING_KNOWN: lambda _: "neither a committed offset nor a position is known",
-    Reason.NO_LAG: _no_lag,
-    Reason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
-    Reason.AHEAD: _ahead,
-    Reason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
-    Reason.OVERTAKEN: _overtaken,
-    Reason.PAUSED: lambda case: f"{case.owner.name or 'the group'} is paused; {case.waiting}",
-    Reason.CAUGHT_UP: _caught_up,
-    Reason.QUIET: lambda case: f"nothing has arrived for {_seconds(case.seconds)} and {_caught_up(case)}",
-    Reason.THROTTLED: lambda case: f"the storage is full, so {case.owner.name} takes no batch; {case.waiting}",
-    Reason.SILENT: _silent,
-    Reason.LONG_BATCH: lambda case: f"{case.owner.name}'s {case.batch}; {case.waiting}",
-    Reason.LONGER_BATCH: _longer_batch,
-    Reason.REWOUND: lambda case: f"the committed offset went back from {case.first} to {case.second}",
-    Reason.RISING: lambda case: (
+_TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
+    JudgementReason.NOTHING_KNOWN: lambda _: "neither a committed offset nor a position is known",
+    JudgementReason.NO_LAG: _no_lag,
+    JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
+    JudgementReason.AHEAD: _ahead,
+    JudgementReason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
+    JudgementReason.OVERTAKEN: _overtaken,
+    JudgementReason.PAUSED: lambda case: f"{case.owner.name or 'the group'} is paused; {case.waiting}",
+    JudgementReason.CAUGHT_UP: _caught_up,
+    JudgementReason.QUIET: lambda case: f"nothing has arrived for {_seconds(case.seconds)} and {_caught_up(case)}",
+    JudgementReason.THROTTLED: lambda case: f"the storage is full, so {case.owner.name} takes no batch; {case.waiting}",
+    JudgementReason.SILENT: _silent,
+    JudgementReason.LONG_BATCH: lambda case: f"{case.owner.name}'s {case.batch}; {case.waiting}",
+    JudgementReason.LONGER_BATCH: _longer_batch,
+    JudgementReason.REWOUND: lambda case: f"the committed offset went back from {case.first} to {case.second}",
+    JudgementReason.RISING: lambda case: (
         f"the lag after commits has grown from {case.first} to {case.second} within {_seconds(case.seconds)}"
     ),
-    Reason.STARTING: _starting,
-    Reason.REBALANCING: lambda case: f"{case.reader}; {case.waiting}",
-    Reason.NO_COMMIT: lambda case: (
+    JudgementReason.STARTING: _starting,
+    JudgementReason.REBALANCING: lambda case: f"{case.reader}; {case.waiting}",
+    JudgementReason.NO_COMMIT: lambda case: (
         f"{case.reader}; no commit has been seen for {_seconds(case.seconds)}; {case.waiting}"
     ),
-    Reason.OLD_COMMIT: lambda case: f"{case.reader}; the last commit is {_seconds(case.seconds)} old; {case.waiting}",
-    Reason.IN_TIME: _in_time,
+    JudgementReason.OLD_COMMIT: lambda case: (
+        f"{case.reader}; the last commit is {_seconds(case.seconds)} old; {case.waiting}"
+    ),
+    JudgementReason.IN_TIME: _in_time,
 }

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.times import Bools, Reals, Times
+from kctl.status.times import Bools, Reals, TimeCodes
 
-__all__ = ["Bools", "Ints", "Observations", "Reals", "Rows", "Table", "bisected", "whole"]
+__all__ = ["Bools", "Ints", "ObservationTable", "Observations", "Reals", "Rows", "bisected", "whole"]
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -40,7 +40,7 @@ _FEW = 8
 """Of so many lines of a table each is searched by itself."""
 
 
-class Table(NamedTuple):
+class ObservationTable(NamedTuple):
     """Rows of some partitions, one column each, oldest first; behind the last is anything. Or one row of each.
 
     Row after row in memory: most partitions are read and written in the same row, and what no partition has reached
@@ -53,20 +53,20 @@ class Table(NamedTuple):
     end: Offsets
 
     @classmethod
-    def empty(cls, size: int, width: int, kinds: _Kinds) -> Table:
+    def empty(cls, size: int, width: int, kinds: _Kinds) -> ObservationTable:
         return cls(*(_zeros((width, size), kind) for kind in kinds))
 
-    def taken(self, slots: Rows, height: int | None = None) -> Table:
+    def taken(self, slots: Rows, height: int | None = None) -> ObservationTable:
         """The first rows of some partitions; None: all."""
-        return Table._make(column[:height].take(slots, axis=1) for column in self)
+        return ObservationTable._make(column[:height].take(slots, axis=1) for column in self)
 
-    def put(self, slots: Rows, lines: Table) -> None:
+    def put(self, slots: Rows, lines: ObservationTable) -> None:
         for column, new in zip(self, lines, strict=True):
             column[: len(new), slots] = new
 
-    def kept(self, is_kept: Bools) -> Table:
+    def kept(self, is_kept: Bools) -> ObservationTable:
         """Without the rows that are not kept; those behind move up."""
-        found = Table._make(np.zeros_like(column) for column in self)
+        found = ObservationTable._make(np.zeros_like(column) for column in self)
         _, lines = np.nonzero(is_kept)
         places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
         for column, old in zip(found, self, strict=True):
@@ -79,17 +79,17 @@ class _Tier:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.kinds: _Kinds = (Times.kind, np.int32, np.int32)
-        self.table = Table.empty(0, width, self.kinds)
+        self.kinds: _Kinds = (TimeCodes.kind, np.int32, np.int32)
+        self.table = ObservationTable.empty(0, width, self.kinds)
         self.free = np.empty(0, np.intp)
 
     def allot(self, count: int) -> Rows:
         if len(self.free) < count:
             size = self.table.at.shape[1]
             more = max(count - len(self.free), size // 4)
-            added = Table.empty(more, self.width, self.kinds)
+            added = ObservationTable.empty(more, self.width, self.kinds)
             joined = (np.concatenate(each, axis=1) for each in zip(self.table, added, strict=True))
-            self.table = Table._make(joined) if size else added
+            self.table = ObservationTable._make(joined) if size else added
             self.free = np.concatenate((self.free, np.arange(size, size + more)))
         slots, self.free = self.free[:count], self.free[count:]
         return slots
@@ -97,17 +97,17 @@ class _Tier:
     def release(self, slots: Rows) -> None:
         self.free = np.concatenate((self.free, slots))
         if len(self.free) == self.table.at.shape[1]:
-            self.table, self.free = Table.empty(0, self.width, self.kinds), self.free[:0]
+            self.table, self.free = ObservationTable.empty(0, self.width, self.kinds), self.free[:0]
 
     def widen_offsets(self) -> None:
         """Has room for any offset from now on."""
         self.kinds = (self.kinds[0], np.int64, np.int64)
         short = self.table
-        self.table = Table(short.at, *(_zeros(column.shape, np.int64) for column in short[1:]))
+        self.table = ObservationTable(short.at, *(_zeros(column.shape, np.int64) for column in short[1:]))
         for column, old in zip(self.table[1:], short[1:], strict=True):
             np.copyto(column, old, where=old != 0)  # what no partition has reached yet goes on to take no memory
 
-    def widen_times(self, times: Times) -> None:
+    def widen_times(self, times: TimeCodes) -> None:
         """Has room for any time from now on."""
         self.kinds = (np.float64, *self.kinds[1:])
         short, self.table = self.table, self.table._replace(at=_zeros(self.table.at.shape, np.float64))
@@ -128,7 +128,7 @@ class Observations:
     """
 
     def __init__(self, size: int) -> None:
-        self.times = Times()
+        self.times = TimeCodes()
         self._tiers = [_Tier(width) for width in _WIDTHS]
         self._tier = np.zeros(size, np.int8)
         self._slot = self._tiers[0].allot(size)
@@ -157,7 +157,9 @@ class Observations:
         self._slot[~is_old] = self._tiers[0].allot(int(np.count_nonzero(~is_old)))
 
     def forget(self, rows: Rows) -> None:
-        self._store(rows, Table.empty(len(rows), _WIDTHS[0], self._tiers[0].kinds), np.zeros(len(rows), np.intp))
+        self._store(
+            rows, ObservationTable.empty(len(rows), _WIDTHS[0], self._tiers[0].kinds), np.zeros(len(rows), np.intp)
+        )
 
     def cut_off(self, rows: Rows, end: Ints) -> None:
         """Ends above `end` become that."""
@@ -166,7 +168,7 @@ class Observations:
             table.end[:, slots] = np.minimum(lines.end, end[part])
             self._note(rows[part], table.taken(slots))
 
-    def add(self, rows: Rows, new: Table, is_same: Bools, is_end_same: Bools) -> None:
+    def add(self, rows: Rows, new: ObservationTable, is_same: Bools, is_end_same: Bools) -> None:
         """One more row of each, in which the offsets, or the end alone, are those of its newest or not. In the middle
         of a run of the same offsets none is kept."""
         if self._longest <= _SHORT and len(rows):
@@ -253,18 +255,18 @@ class Observations:
 
     def of(self, rows: Rows, numbers: Rows) -> tuple[Reals, Ints, Ints]:
         """What each of `rows` has in its row of that number: time, committed, end."""
-        found = Table(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
+        found = ObservationTable(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
             where = numbers[part], slots
             found.at[part] = self.times.of(table.at[where])
             found.committed[part], found.end[part] = table.committed[where], table.end[where]
         return found
 
-    def _held_in(self, table: Table, slots: Rows, rows: Rows, since: Reals) -> Rows:
+    def _held_in(self, table: ObservationTable, slots: Rows, rows: Rows, since: Reals) -> Rows:
         number = self.times.at_or_before(since)
         return np.maximum(bisected(table.at, slots, self.count[rows] - 1, number) - 1, 0)
 
-    def tables(self, rows: Rows) -> Iterator[tuple[Table, Rows, Rows]]:
+    def tables(self, rows: Rows) -> Iterator[tuple[ObservationTable, Rows, Rows]]:
         """The tables in which `rows` are: in which lines of it, and of which of `rows`."""
         tiers = self._tier[rows]
         for number, tier in enumerate(self._tiers):
@@ -291,7 +293,7 @@ class Observations:
         old.release(self._slot[rows])
         self._tier[rows], self._slot[rows] = number, slots
 
-    def _store(self, rows: Rows, lines: Table, count: NDArray[np.intp]) -> None:
+    def _store(self, rows: Rows, lines: ObservationTable, count: NDArray[np.intp]) -> None:
         """Instead of what there was; what needs less room moves to a narrower table."""
         tier = np.searchsorted(_WIDTHS, count).astype(np.int8)
         for number, new in enumerate(self._tiers):
@@ -305,11 +307,11 @@ class Observations:
                     old.release(self._slot[moving])
                     self._tier[moving], self._slot[moving] = number, new.allot(len(moving))
             some = lines.taken(part)
-            new.table.put(self._slot[there], Table._make(each[: new.width] for each in some))
+            new.table.put(self._slot[there], ObservationTable._make(each[: new.width] for each in some))
         self.count[rows] = count
         self._note(rows, lines)
 
-    def _note(self, rows: Rows, lines: Table) -> None:
+    def _note(self, rows: Rows, lines: ObservationTable) -> None:
         """What is kept of the lines as columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kctl.status.history import ABSENT, History
-from kctl.status.judgements import NUMBERS, Judgements, Reason
+from kctl.status.judgements import NUMBERS, JudgementReason, Judgements
 from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.words import Status
 
-__all__ = ["Rules", "allowed_lag", "growth_per_second", "is_blind", "judge", "kept_seconds", "span_seconds"]
+__all__ = ["StatusRules", "allowed_lag", "growth_per_second", "is_blind", "judge", "kept_seconds", "span_seconds"]
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0
@@ -43,7 +43,7 @@ _MOST = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class StatusRules:
     """The measures that the configuration sets (section `[status]`), in seconds."""
 
     window_seconds: float = 60.0
@@ -67,7 +67,7 @@ def cycle_seconds(seen: History, owners: Owners) -> Reals:
     return np.fmax(known, 0.0)
 
 
-def span_seconds(cycle: Reals, rules: Rules) -> Reals:
+def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
     """The window that holds enough commits to judge by."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
@@ -77,7 +77,7 @@ def kept_seconds(cycle: Reals) -> Reals:
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
-def is_blind(seen: History, rules: Rules, now: float) -> Bools:
+def is_blind(seen: History, rules: StatusRules, now: float) -> Bools:
     """Whether the newest offsets are too old to be judged by."""
     found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds)
     return found
@@ -88,7 +88,7 @@ class _Case(NamedTuple):
 
     seen: History
     owners: Owners
-    rules: Rules
+    rules: StatusRules
     allowed_lag: Ints
     now: float
     cycle: Reals
@@ -107,7 +107,7 @@ _Rule = Callable[[_Case, Rows, Judgements], Bools]
 """Puts what it finds of these rows; returns those that it fits."""
 
 
-def judge(seen: History, owners: Owners, rules: Rules, allowed_lag: Ints, now: float) -> Judgements:
+def judge(seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float) -> Judgements:
     """The statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
@@ -120,7 +120,7 @@ def judge(seen: History, owners: Owners, rules: Rules, allowed_lag: Ints, now: f
     return found
 
 
-def _normal_silence(seen: History, owners: Owners, rules: Rules, cycle: Reals) -> Reals:
+def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
     """A batch past its limit excuses nothing any more, however long batches are; and of a trigger of an hour nobody
     wants to learn after three that it does not come."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
@@ -134,7 +134,7 @@ def _normal_silence(seen: History, owners: Owners, rules: Rules, cycle: Reals) -
 
 def _nothing_seen(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits: Bools = case.seen.rows.count[rows] == 0
-    found.put(rows[fits], Status.UNKNOWN, Reason.NOTHING_KNOWN)
+    found.put(rows[fits], Status.UNKNOWN, JudgementReason.NOTHING_KNOWN)
     return fits
 
 
@@ -142,13 +142,13 @@ def _lag_not_known(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits: Bools = ~case.seen.is_lag_known[rows]
     if fits.any():
         fits &= (case.owners.is_named | case.owners.has_members)[rows]
-        found.put(rows[fits], Status.UNKNOWN, Reason.NO_LAG, first=case.seen.uncommitted[rows[fits]])
+        found.put(rows[fits], Status.UNKNOWN, JudgementReason.NO_LAG, first=case.seen.uncommitted[rows[fits]])
     return fits
 
 
 def _blind(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits: Bools = is_blind(case.seen, case.rules, case.now)[rows]
-    found.put(rows[fits], Status.UNKNOWN, Reason.BLIND, case.now - case.seen.newest.at[rows[fits]])
+    found.put(rows[fits], Status.UNKNOWN, JudgementReason.BLIND, case.now - case.seen.newest.at[rows[fits]])
     return fits
 
 
@@ -157,7 +157,7 @@ def _ahead(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits: Bools = newest.at[rows] - case.seen.ahead_since[rows] >= _AHEAD_SECONDS
     these = rows[fits]
     committed = newest.committed[these]
-    found.put(these, Status.LOSING, Reason.AHEAD, None, committed, committed - newest.end[these])
+    found.put(these, Status.LOSING, JudgementReason.AHEAD, None, committed, committed - newest.end[these])
     return fits
 
 
@@ -166,7 +166,7 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits &= case.seen.newest.committed[rows] < case.seen.start[rows]
     these = rows[fits]
     lost = case.seen.start[these] - case.seen.newest.committed[these]
-    found.put(these, Status.LOSING, Reason.REMOVED, None, lost)
+    found.put(these, Status.LOSING, JudgementReason.REMOVED, None, lost)
     return fits
 
 
@@ -188,11 +188,11 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
         left = np.maximum(above / removed, (committed[1] - start[1]) / (removed - read)) * seconds
     is_near &= left < horizon
     fits[chosen] = is_near
-    found.put(these[is_near], Status.LOSING, Reason.OVERTAKEN, left[is_near], above[is_near])
+    found.put(these[is_near], Status.LOSING, JudgementReason.OVERTAKEN, left[is_near], above[is_near])
     return fits
 
 
-def _owner_is(word: str, status: Status, reason: Reason) -> _Rule:
+def _owner_is(word: str, status: Status, reason: JudgementReason) -> _Rule:
     """The rule for what its owner reports of a partition."""
 
     def rule(case: _Case, rows: Rows, found: Judgements) -> Bools:
@@ -208,8 +208,8 @@ def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
     these = rows[fits]
     silent = case.seen.newest.at[these] - case.seen.rows.end_since[these]
     is_quiet = silent >= case.rules.window_seconds
-    found.put(these[~is_quiet], Status.OK, Reason.CAUGHT_UP)
-    found.put(these[is_quiet], Status.IDLE, Reason.QUIET, silent[is_quiet])
+    found.put(these[~is_quiet], Status.OK, JudgementReason.CAUGHT_UP)
+    found.put(these[is_quiet], Status.IDLE, JudgementReason.QUIET, silent[is_quiet])
     return fits
 
 
@@ -220,13 +220,13 @@ def _silent(case: _Case, rows: Rows, found: Judgements) -> Bools:
     running, last = owners.batch_running_seconds[these], owners.last_batch_seconds[these]
     is_named, has_members = owners.is_named[these], owners.has_members[these]
     status = np.where(is_named | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
-    found.put(these, status, Reason.SILENT, quiet, case.seen.uncommitted[these])
+    found.put(these, status, JudgementReason.SILENT, quiet, case.seen.uncommitted[these])
     # A batch explains the silence since it began; batches that fail and begin anew do not.
     is_excused = is_named & (running <= case.rules.batch_limit_seconds) & (quiet - running <= limit)
     # A first batch has nothing to be held against, and a longer one than usual is not a broken one yet.
     is_usual = np.isnan(last) | (running <= limit)
-    found.put(these[is_excused & is_usual], Status.OK, Reason.LONG_BATCH)
-    found.put(these[is_excused & ~is_usual], Status.WARN, Reason.LONGER_BATCH)
+    found.put(these[is_excused & is_usual], Status.OK, JudgementReason.LONG_BATCH)
+    found.put(these[is_excused & ~is_usual], Status.WARN, JudgementReason.LONGER_BATCH)
     return fits
 
 
@@ -234,7 +234,7 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
     seen = case.seen
     fits: Bools = seen.newest.at[rows] - seen.rewind_at[rows] <= np.maximum(_REWIND_SECONDS, case.span[rows])
     these = rows[fits]
-    found.put(these, Status.REWIND, Reason.REWOUND, None, seen.rewind_from[these], seen.rewind_to[these])
+    found.put(these, Status.REWIND, JudgementReason.REWOUND, None, seen.rewind_from[these], seen.rewind_to[these])
     return fits
 
 
@@ -257,7 +257,9 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
         [maybe] = np.nonzero(seen.left_over[these] > _RISES * least)
         is_rise, low = _rise(case, these[maybe], first[maybe], began[maybe], least[maybe])
         risen = maybe[is_rise]
-        found.put(these[risen], Status.WARN, Reason.RISING, span[risen], low[is_rise], seen.left_over[these[risen]])
+        found.put(
+            these[risen], Status.WARN, JudgementReason.RISING, span[risen], low[is_rise], seen.left_over[these[risen]]
+        )
         fits[left[risen]] = True
         is_open = first > 0
         is_open[risen] = False
@@ -294,20 +296,20 @@ def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> t
 def _changing_hands(case: _Case, rows: Rows, found: Judgements) -> Bools:
     seen, owners = case.seen, case.owners
     is_starting, is_sharing = owners.is_starting[rows], owners.is_in("rebalancing")[rows]
-    found.put(rows[is_starting], Status.STARTING, Reason.STARTING)
-    found.put(rows[is_sharing], Status.REBALANCING, Reason.REBALANCING)
+    found.put(rows[is_starting], Status.STARTING, JudgementReason.STARTING)
+    found.put(rows[is_sharing], Status.REBALANCING, JudgementReason.REBALANCING)
     is_named, moved_at = owners.is_named[rows], seen.moved_at[rows]
     is_unclear = ~(is_starting | is_sharing)
     never = is_unclear & np.isnan(moved_at) & ~(is_named & ~np.isnan(owners.trigger_seconds[rows]))
-    found.put(rows[never], Status.UNKNOWN, Reason.NO_COMMIT, case.quiet(rows[never]))
+    found.put(rows[never], Status.UNKNOWN, JudgementReason.NO_COMMIT, case.quiet(rows[never]))
     last = seen.newest.at[rows] - moved_at
     long_ago = is_unclear & ~never & ~is_named & ~owners.has_members[rows] & (last > case.limit[rows])
-    found.put(rows[long_ago], Status.UNKNOWN, Reason.OLD_COMMIT, last[long_ago])
+    found.put(rows[long_ago], Status.UNKNOWN, JudgementReason.OLD_COMMIT, last[long_ago])
     return is_starting | is_sharing | never | long_ago
 
 
 def _in_time(_: _Case, rows: Rows, found: Judgements) -> Bools:
-    found.put(rows, Status.OK, Reason.IN_TIME)
+    found.put(rows, Status.OK, JudgementReason.IN_TIME)
     return np.ones(len(rows), np.bool_)
 
 
@@ -318,9 +320,9 @@ _RULES: tuple[_Rule, ...] = (
     _ahead,
     _overtaken,
     _overtaken_soon,
-    _owner_is("paused", Status.PAUSED, Reason.PAUSED),
+    _owner_is("paused", Status.PAUSED, JudgementReason.PAUSED),
     _caught_up,
-    _owner_is("throttled", Status.WARN, Reason.THROTTLED),
+    _owner_is("throttled", Status.WARN, JudgementReason.THROTTLED),
     _silent,
     _rewound,
     _rising,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Reals", "Times"]
+__all__ = ["Bools", "Reals", "TimeCodes"]
 
 Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 _MOST = 1 << 16
 
 
-class Times:
+class TimeCodes:
     """Different times, each with its number; a later one has a higher number. 0 is the number of none.
 
     Where there are too many, or a new one is not later than all others, a time is its own number from `widen` on.

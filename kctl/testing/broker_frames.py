@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kctl.kafka.wire import message_class, response_class
 
-__all__ = ["Fields", "Requests", "metadata_fields", "response_frame"]
+__all__ = ["Fields", "RequestFrames", "metadata_fields", "response_frame"]
 
 Fields = Mapping[str, Any]
 """A message by the names kafka-python has for its fields; structs are mappings, arrays of structs lists of mappings."""
@@ -22,7 +22,7 @@ _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _UNKNOWN_TOPIC: Final = 3
 
 
-class Requests:
+class RequestFrames:
     """Cuts a stream of bytes into requests. `feed` gives those that are complete."""
 
     def __init__(self) -> None:

@@ -26,9 +26,19 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from kctl.kafka.wire import requests as request_classes
-from kctl.testing.broker_frames import Fields, Requests, metadata_fields, response_frame
+from kctl.testing.broker_frames import Fields, RequestFrames, metadata_fields, response_frame
 
-__all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step", "Vanishes"]
+__all__ = [
+    "BrokerAnswers",
+    "BrokerBreaksFrame",
+    "BrokerSendsBytes",
+    "BrokerStalls",
+    "BrokerVanishes",
+    "HangsUp",
+    "Script",
+    "ScriptedBroker",
+    "Step",
+]
 
 _POLL_SECONDS: Final = 0.005  # how often a stalled response checks its event
 _SEND_SECONDS: Final = 10.0
@@ -37,21 +47,21 @@ _VANISH: Final = b"v"
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class BrokerAnswers:
     """A response with these fields, which may be made from the request; others have their default."""
 
     fields: Fields | Callable[[Any], Fields] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class BreaksFrame:
+class BrokerBreaksFrame:
     """The first half of a response, then the end of the connection."""
 
     fields: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class SendsBytes:
+class BrokerSendsBytes:
     """These bytes instead of a response; the connection stays."""
 
     data: bytes = b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -63,19 +73,21 @@ class HangsUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Vanishes:
+class BrokerVanishes:
     """All connections and the listener end at once, as after a SIGKILL. See `ScriptedBroker.vanish`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stalls:
+class BrokerStalls:
     """Nothing until the event is set, without one for ever; then the next step is taken."""
 
     until: threading.Event | None = None
-    then: Answers | BreaksFrame | SendsBytes | HangsUp | Vanishes = field(default_factory=Answers)
+    then: BrokerAnswers | BrokerBreaksFrame | BrokerSendsBytes | HangsUp | BrokerVanishes = field(
+        default_factory=BrokerAnswers
+    )
 
 
-Step: TypeAlias = Answers | BreaksFrame | SendsBytes | HangsUp | Vanishes | Stalls
+Step: TypeAlias = BrokerAnswers | BrokerBreaksFrame | BrokerSendsBytes | HangsUp | BrokerVanishes | BrokerStalls
 Script: TypeAlias = Mapping[str, Step | Sequence[Step]]
 """Request name, as in Kafka's documentation -> step, or steps for the 1st, 2nd and every later such request."""
 
@@ -83,9 +95,9 @@ Script: TypeAlias = Mapping[str, Step | Sequence[Step]]
 class _Peer:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self.incoming = Requests()
+        self.incoming = RequestFrames()
         self.waiting: deque[Any] = deque()
-        self.stalled: Stalls | None = None
+        self.stalled: BrokerStalls | None = None
 
 
 class ScriptedBroker:
@@ -109,9 +121,9 @@ class ScriptedBroker:
         """Every request received so far, as kafka-python's objects, in order."""
         self._topics = dict(topics or {})
         known: Script = {
-            "ApiVersions": Answers(self._api_versions),
-            "Metadata": Answers(self._metadata),
-            "FindCoordinator": Answers(self._coordinators),
+            "ApiVersions": BrokerAnswers(self._api_versions),
+            "Metadata": BrokerAnswers(self._metadata),
+            "FindCoordinator": BrokerAnswers(self._coordinators),
             **(script or {}),
         }
         self._script = {name: deque(steps if isinstance(steps, Sequence) else [steps]) for name, steps in known.items()}
@@ -238,22 +250,22 @@ class ScriptedBroker:
 
     def _take(self, peer: _Peer, step: Step) -> None:
         """Do one step for the peer's oldest request."""
-        if isinstance(step, Stalls):
+        if isinstance(step, BrokerStalls):
             peer.stalled = step
             return
         request = peer.waiting.popleft()
         match step:
-            case Answers(fields):
+            case BrokerAnswers(fields):
                 self._send(peer, response_frame(request, fields(request) if callable(fields) else fields))
-            case SendsBytes(data):
+            case BrokerSendsBytes(data):
                 self._send(peer, data)
-            case BreaksFrame(fields):
+            case BrokerBreaksFrame(fields):
                 frame = response_frame(request, fields)
                 self._send(peer, frame[: len(frame) // 2])
                 self._drop(peer)
             case HangsUp():
                 self._drop(peer)
-            case Vanishes():
+            case BrokerVanishes():
                 self._vanish()
 
     def _send(self, peer: _Peer, data: bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from kafka import KafkaAdminClient
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import PartitionLayout, quorum_leader, topics_of
 from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
@@ -39,14 +39,14 @@ class Scene:
         self._without(leader)
 
     def kill_coordinator(self) -> None:
-        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
+        with ClusterConnection(plain(self.cluster.bootstrap_servers), 30) as connection:
             connection.open()
             node = connection.coordinators([self.fleet.group])[self.fleet.group]
         assert isinstance(node, int)
         self._without(node)
 
     def kill_controller(self) -> None:
-        with Connection(plain(self.cluster.bootstrap_servers), 30) as connection:
+        with ClusterConnection(plain(self.cluster.bootstrap_servers), 30) as connection:
             connection.open()
             node = quorum_leader(connection)
         assert node is not None
@@ -188,6 +188,6 @@ def create(cluster: KafkaCluster, topic: str, replicas: Mapping[int, list[int]],
 
 def layout(cluster: KafkaCluster, topic: str) -> tuple[PartitionLayout, ...]:
     """Reported by the first broker that answers; nothing of a topic that does not exist."""
-    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         found = topics_of(connection.open([topic])).get(topic)
         return found.partitions if found else ()

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 
 from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
-from kctl_agent.worker.offsets.note import log_seen, parse
+from kctl_agent.worker.offsets.commit_metadata import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout
 from tests.clusters import running_cluster

@@ -21,7 +21,7 @@ import pytest
 from selenium import webdriver
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import quorum_leader
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_cluster import KafkaCluster
@@ -159,7 +159,7 @@ def one_of_three(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def controller(bench: Bench) -> Iterator[None]:
-    with Connection(plain(bench.parts["cluster"].bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(bench.parts["cluster"].bootstrap_servers), 30) as connection:
         connection.open()
         node = quorum_leader(connection)
     assert node is not None

@@ -11,12 +11,12 @@ from typing import Any
 from kafka import TopicPartition
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.testing import topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.worker.consumer_group.membership import Fenced, Membership
+from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
@@ -30,7 +30,7 @@ class Member:
 
     def __init__(self, settings: KafkaSettings, name: str) -> None:
         self.revocations = 0
-        self.fenced: Fenced | None = None
+        self.fenced: MemberFenced | None = None
         """What ended it, when another member took its place."""
         self.membership = Membership(settings, name, self._revoked, lambda: None, lambda _offsets: None)
         self._stop = threading.Event()
@@ -57,7 +57,7 @@ class Member:
         try:
             while not self._stop.is_set():
                 self.membership.poll(0.05)
-        except Fenced as error:
+        except MemberFenced as error:
             self.fenced = error
         self.membership.close()
 
@@ -119,7 +119,7 @@ class ConsumerGroup:
 
     def described(self) -> Group:
         """The group as the broker reports it."""
-        with Connection(plain(self._broker.bootstrap_servers), 10) as connection:
+        with ClusterConnection(plain(self._broker.bootstrap_servers), 10) as connection:
             connection.open()
             [group] = describe_groups(connection, [self.name])
         return group

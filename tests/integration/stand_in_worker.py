@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.process import parent_watch
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.workers import Scope, WorkerReply
@@ -124,7 +124,7 @@ def main() -> int:
     if behaviour == "dies":
         print("there is no such column: price", flush=True)
         return 1
-    leave = Stop()
+    leave = StopRequest()
     parent_watch.start(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from kafka import KafkaProducer
 
-from kctl.config import Kafka
+from kctl.config import KafkaSection
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import BrokerCache
@@ -47,8 +47,8 @@ def settings(
     broker: KafkaBroker,
     topic: str = "orders",
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
-) -> Kafka:
-    return Kafka(
+) -> KafkaSection:
+    return KafkaSection(
         bootstrap_servers=broker.bootstrap_servers, group="readers", topics=(topic,), isolation_level=isolation_level
     )
 

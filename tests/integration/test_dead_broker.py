@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
@@ -37,7 +37,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
 def fleet(master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually) -> Any:
     """With the lag of every partition known: the group has committed for the one that nobody reads."""
     one = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
-    with Connection(plain(own_broker.bootstrap_servers), 20) as connection:
+    with ClusterConnection(plain(own_broker.bootstrap_servers), 20) as connection:
         connection.open()
         commit(connection, one.config.parent.name, {("orders", 2): 0})
     eventually(lambda: one.ask("kafka_lag").complete)

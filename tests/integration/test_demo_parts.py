@@ -18,7 +18,7 @@ import pytest
 
 from kctl.demo import run as demo
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.parts import PartEnded, Parts
+from kctl.demo.parts import DemoParts, PartEnded
 from kctl.demo.producer import Producer
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 @pytest.mark.shows("a broker or Redis of the demo that ends is named with pid and signal; what is unknown is null")
 def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
-        parts = Parts(broker, None, DemoFleet(tmp_path))
+        parts = DemoParts(broker, None, DemoFleet(tmp_path))
         create_topic(broker.bootstrap_servers, "demo", 2)
         producer = Producer(broker.bootstrap_servers, "demo", 2, rate=200)
         producer.start()
@@ -103,7 +103,7 @@ def test_a_killed_redis_is_named(tmp_path: Path, eventually: Callable[..., Any])
     folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
     try:
         with RedisServer(folder) as redis:
-            parts = Parts(KafkaBroker(tmp_path / "broker"), redis, DemoFleet(tmp_path))
+            parts = DemoParts(KafkaBroker(tmp_path / "broker"), redis, DemoFleet(tmp_path))
             parts.check()
             assert redis.pid is not None
             os.kill(redis.pid, signal.SIGKILL)

@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kctl.kafka.access import plain
 from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reader import ClusterReader
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit as commit_offsets
 from kctl.testing import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
@@ -53,7 +53,7 @@ def produce(broker: KafkaBroker, topic: str, counts: dict[int, int]) -> None:
 
 
 def commit(broker: KafkaBroker, group: str, topic: str, offsets: dict[int, int]) -> None:
-    with Connection(plain(broker.bootstrap_servers), 20) as connection:
+    with ClusterConnection(plain(broker.bootstrap_servers), 20) as connection:
         connection.open()
         errors = commit_offsets(connection, group, {(topic, number): offset for number, offset in offsets.items()})
     assert set(errors.values()) == {None}

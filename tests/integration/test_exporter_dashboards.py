@@ -10,9 +10,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.exporter import METRICS
-from kctl.exporter.metric import Column, GroupValue, OfCluster, OfGroup, WordColumn
+from kctl.exporter.metric import GroupValue, OfCluster, OfGroup, PartitionColumn, WordColumn
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.conftest import eventually
@@ -76,7 +76,7 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("exporter")
     path = folder / "exporter.toml"
     path.write_text(CONFIG.format(servers=servers, dead=two_free_ports()[0]))
-    with Connection(plain(servers), 20) as connection:
+    with ClusterConnection(plain(servers), 20) as connection:
         connection.open()
         for group in ("left", "left-small"):
             assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}
@@ -123,7 +123,9 @@ def test_every_panel_about_groups_has_data_of_groups_of_other_clients(
     """What a panel lacks is what workers, sinkers, storage and master of a fleet report alone."""
     on_page = {name for name, _ in exporter.samples().all()}
     of_groups = {
-        each.name for each in METRICS if isinstance(each, Column | WordColumn | GroupValue | OfGroup | OfCluster)
+        each.name
+        for each in METRICS
+        if isinstance(each, PartitionColumn | WordColumn | GroupValue | OfGroup | OfCluster)
     }
     shown = 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
@@ -43,7 +43,7 @@ def written(folder: Path, servers: str, more: str = "", stale: float = STALE_AFT
 
 
 def commit_one(servers: str, *groups: str) -> None:
-    with Connection(plain(servers), 20) as connection:
+    with ClusterConnection(plain(servers), 20) as connection:
         connection.open()
         for group in groups:
             assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}
@@ -141,7 +141,7 @@ def test_of_a_hundred_groups_only_those_whose_coordinator_is_away_grow_old(
 
 
 def leader_of_orders(servers: str) -> int | None:
-    with Connection(plain(servers), 20) as connection:
+    with ClusterConnection(plain(servers), 20) as connection:
         return topics_of(connection.open(["orders"]))["orders"].partitions[0].leader
 
 

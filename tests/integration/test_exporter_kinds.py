@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
@@ -73,7 +73,7 @@ class World:
         if self.kind == "share":
             alter_share_offsets(self.servers, self.group, self.topic, offsets)
             return
-        with Connection(plain(self.servers), 20) as connection:
+        with ClusterConnection(plain(self.servers), 20) as connection:
             connection.open()
             errors = commit(connection, self.group, {(self.topic, number): at for number, at in offsets.items()})
         assert set(errors.values()) == {None}
@@ -118,7 +118,7 @@ STATES = {
 @pytest.fixture(scope="module")
 def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     words = ("-b", broker.bootstrap_servers, "--set", "exporter.interval_seconds=0.2")
-    with Connection(plain(broker.bootstrap_servers), 20) as connection:  # there is a coordinator from then on
+    with ClusterConnection(plain(broker.bootstrap_servers), 20) as connection:  # there is a coordinator from then on
         connection.open()
         assert set(commit(connection, "first", {("orders", 0): 0}).values()) == {None}
     with running_exporter(tmp_path_factory.mktemp("exporter"), *words) as running:

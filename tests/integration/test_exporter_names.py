@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.exporter.compatible import COMPATIBLE
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
@@ -64,7 +64,7 @@ def member(broker: KafkaBroker) -> Iterator[None]:
                 producer.send("orders", b"x", partition=partition)
         producer.flush()
     topics.delete_records(servers, "orders", {0: 1})
-    with Connection(plain(servers), 20) as connection:
+    with ClusterConnection(plain(servers), 20) as connection:
         connection.open()
         assert set(commit(connection, "billing", {("orders", 0): 4, ("orders", 1): 20}).values()) == {None}
     with closing(

@@ -17,7 +17,7 @@ import tomli_w
 
 from kctl.config.document import read_document
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.exporters import Exporter, Samples, running_exporter
@@ -63,7 +63,7 @@ def write(path: Path, servers: str, clusters: tuple[str, ...], exporter: str, mo
 @pytest.fixture
 def reloaded(broker: KafkaBroker, short_dir: Path, eventually: Eventually) -> Iterator[Reloaded]:
     servers = broker.bootstrap_servers
-    with Connection(plain(servers), 20) as connection:
+    with ClusterConnection(plain(servers), 20) as connection:
         connection.open()
         for group in ("billing", "payments", "throw-away"):
             assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}

@@ -18,7 +18,7 @@ from kafka import KafkaConsumer
 from kctl.cli.entry import run
 from kctl.errors import KctlError
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
@@ -89,7 +89,7 @@ def audit_lines() -> list[dict[str, Any]]:
 
 
 def committed(broker: KafkaBroker, group: str, offsets: dict[int, int]) -> None:
-    with Connection(plain(broker.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
         connection.open()
         errors = commit(connection, group, {("orders", number): offset for number, offset in offsets.items()})
     assert set(errors.values()) == {None}

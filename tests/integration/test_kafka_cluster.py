@@ -23,7 +23,7 @@ from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import merge
 from kctl.kafka.cluster_reader import ClusterReader
 from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
@@ -65,7 +65,7 @@ def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int,
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
         admin.create_topics({name: {"num_partitions": partitions, "replication_factor": replicas, "configs": settings}})
-    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         known = topics_of(connection.open([name]))
         keys = [(name, number) for number in range(partitions)]
         while {each.error for each in log_offsets(connection, known, keys).values()} != {None}:
@@ -76,7 +76,7 @@ def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int,
 
 def commit_zero(cluster: KafkaCluster, group: str, topic: str, partitions: int) -> int:
     """Commits for a group; returns its coordinator."""
-    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
         assert set(commit(connection, group, {(topic, number): 0 for number in range(partitions)}).values()) == {None}
         node = connection.coordinators([group])[group]
@@ -88,7 +88,7 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
     make_topic(cluster, "spread", 60, 1)
     commit_zero(cluster, "readers", "spread", 60)
 
-    with Connection(plain(cluster.bootstrap_servers), 10) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 10) as connection:
         known = topics_of(connection.open(["spread"]))
         rows, problems = read_lag(connection, ["readers"], known)
 
@@ -153,7 +153,7 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 def group_of(cluster: KafkaCluster, coordinator: int) -> str:
     """The name of a group that this broker coordinates."""
     names = [f"shadow-{number}" for number in range(100)]
-    with Connection(plain(cluster.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
         return next(name for name, node in connection.coordinators(names).items() if node == coordinator)
 
@@ -184,7 +184,7 @@ def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
-    with Connection(plain(cluster.bootstrap_servers), 10) as connection:
+    with ClusterConnection(plain(cluster.bootstrap_servers), 10) as connection:
         known = topics_of(connection.open([topic]))
         return log_offsets(connection, known, [(topic, partition)])[topic, partition].offset or 0
 

@@ -75,10 +75,10 @@ def some_messages(broker: KafkaBroker) -> None:
 
 def commit(broker: KafkaBroker, group: str, offsets: dict[int, int], topic: str = "orders") -> None:
     from kctl.kafka.access import plain
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.offsets import commit as commit_offsets
 
-    with Connection(plain(broker.bootstrap_servers), 30) as connection:
+    with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
         connection.open()
         errors = commit_offsets(connection, group, {(topic, number): offset for number, offset in offsets.items()})
     assert set(errors.values()) == {None}

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.lag import read_lag
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
@@ -39,7 +39,7 @@ def servers() -> Iterator[str]:
         patient = {"request_timeout_ms": SETUP_SECONDS * 1000, "bootstrap_timeout_ms": SETUP_SECONDS * 1000}
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **patient) as admin:
             admin.create_topics({"wide": {"num_partitions": PARTITIONS, "replication_factor": 1}})
-        with Connection(plain(broker.bootstrap_servers), SETUP_SECONDS) as connection:
+        with ClusterConnection(plain(broker.bootstrap_servers), SETUP_SECONDS) as connection:
             while not _all_answer(connection):
                 connection.pause()
             assert set(commit(connection, "readers", dict.fromkeys(KEYS, 0)).values()) == {None}
@@ -53,7 +53,7 @@ def has_room(folder: str) -> bool:
     return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM_BYTES
 
 
-def _all_answer(connection: Connection) -> bool:
+def _all_answer(connection: ClusterConnection) -> bool:
     known = topics_of(connection.metadata(["wide"]) if connection.brokers else connection.open(["wide"]))
     return {each.error for each in log_offsets(connection, known, KEYS).values()} == {None}
 
@@ -65,7 +65,7 @@ def test_the_lag_of_three_thousand_partitions_takes_one_question_per_broker_and_
 ) -> None:
     """DescribeGroups lists the members; the offsets themselves take one question per leader and coordinator."""
     began = time.monotonic()
-    with Connection(plain(servers), 10) as connection:
+    with ClusterConnection(plain(servers), 10) as connection:
         known = topics_of(connection.open(["wide"]))
         rows, problems = read_lag(connection, ["readers"], known)
         asked = dict(connection.asked)

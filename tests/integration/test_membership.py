@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.worker.consumer_group.membership import Fenced, Membership
+from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.positions import Found
@@ -234,7 +234,7 @@ def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(
         second = group.join("b", instance="one")
         eventually(lambda: second.partitions == group.partitions, 60, "the other one has everything")
 
-        with pytest.raises(Fenced):
+        with pytest.raises(MemberFenced):
             first.commit(dict.fromkeys(group.partitions, 0))
     finally:
         first.close()

@@ -19,7 +19,7 @@ import pytest
 from kctl.config import load
 from kctl.errors import OperationRefused
 from kctl.master.agents import Agents
-from kctl.master.health import Rules
+from kctl.master.health import HealthRules
 from kctl.master.members import Members
 from kctl.master.operations import Caller, Context, Operation, OperationLog, operation_types
 from kctl.master.pauses import Pauses
@@ -72,7 +72,7 @@ class Fleet:
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()
-        policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0), Rules(60.0), 0.5, 60.0)
+        policy = SupervisionPolicy(RestartPolicy(0.01, 0.02, 0.0), HealthRules(60.0), 0.5, 60.0)
         self.pauses = Pauses(self.config.fleet.data_dir / "pauses.json")
         agents = Agents(run_dir, self.pool)
         launches = [self.launch(name, ["cat"]) for name in names]

@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
@@ -281,7 +281,7 @@ def group_of(fleet: Any) -> str:
 
 def commit_as_nobody(broker: KafkaBroker, fleet: Any, partition: int, offset: int) -> None:
     """As Kafka's own tool does for a group that has no members."""
-    with Connection(plain(broker.bootstrap_servers), 20) as connection:
+    with ClusterConnection(plain(broker.bootstrap_servers), 20) as connection:
         connection.open()
         reported = commit(connection, group_of(fleet), {(TOPIC, partition): offset})
     assert set(reported.values()) == {None}

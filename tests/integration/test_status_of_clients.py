@@ -14,10 +14,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from kctl.config import Kafka
+from kctl.config import KafkaSection
 from kctl.kafka.access import plain
 from kctl.kafka.broker_cache import BrokerCache
-from kctl.status import Assessment, Assessor, Owner, Rules, Status
+from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
 from kctl.testing import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
 
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-RULES = Rules(window_seconds=2.0, hold_seconds=0.0, batch_limit_seconds=4.0)
+RULES = StatusRules(window_seconds=2.0, hold_seconds=0.0, batch_limit_seconds=4.0)
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -93,7 +93,9 @@ class Watch:
 
     def __init__(self, broker: KafkaBroker) -> None:
         servers = broker.bootstrap_servers
-        kafka = Kafka(bootstrap_servers=servers, group="theirs", topics=("orders",), isolation_level="read_committed")
+        kafka = KafkaSection(
+            bootstrap_servers=servers, group="theirs", topics=("orders",), isolation_level="read_committed"
+        )
         self._cache = BrokerCache.of(kafka, plain(servers), 5)
         self._assessor = Assessor(RULES)
 

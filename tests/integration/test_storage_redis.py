@@ -34,9 +34,9 @@ from kctl_agent.storage.base import (
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
-from kctl_agent.storage.room import Limits
 from tests.cutting_proxy import CuttingProxy
 from tests.redis_server import require_redis
 
@@ -182,7 +182,7 @@ def test_neither_leases_nor_dead_letters_end_by_the_clock_of_a_host(
     (claim,) = storage.claim("a", 3, 60.0)
     (failed,) = storage.claim("a", 3, 60.0)
     storage.settle(failed, [False] * 3, reason="no", max_tries=1)
-    storage.limits = Limits(dead_seconds=3600.0)
+    storage.limits = StorageLimits(dead_seconds=3600.0)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 86_400)
 

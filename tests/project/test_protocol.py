@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kctl.master.control.server import Limits
+from kctl.master.control.server import SocketLimits
 from kctl_agent.rpc.messages import MAX_ID_LENGTH
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode
@@ -35,7 +35,7 @@ def test_the_frame_on_the_page_is_the_one_that_is_sent() -> None:
 
 def test_the_bounds_on_the_page_are_those_of_agent_and_master() -> None:
     of_agent = {name: given.default for name, given in inspect.signature(AgentServer).parameters.items()}
-    of_master = Limits()
+    of_master = SocketLimits()
 
     for name in ("max_connections", "frame_timeout_seconds", "idle_timeout_seconds"):
         assert of_agent[name] == getattr(of_master, name)

@@ -25,13 +25,13 @@ from kctl_agent.spark.own_gateway import OwnGateways
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Access", "Guests", "held_port"]
+__all__ = ["GatewayAccess", "Guests", "held_port"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GatewayAccess:
     """What a worker needs to know of its gateway."""
 
     port: int
@@ -63,7 +63,7 @@ class Guests:
         self._gateways = OwnGateways(self._spark.sparkContext._gateway)
         self._poll = select.poll()
 
-    def admit(self, name: str, identity: ProcessIdentity) -> Access:
+    def admit(self, name: str, identity: ProcessIdentity) -> GatewayAccess:
         """A gateway for this process; one that it had is closed. Raises OSError, OverflowError: there
         is no such process; what Py4J raises where the JVM cannot."""
         with ExitStack() as undone:
@@ -82,7 +82,7 @@ class Guests:
         self._guests[name] = guest
         self._poll.register(descriptor, select.POLLIN)
         log.info("%s, pid %d, has a gateway", name, identity.pid)
-        return Access(port, token, guest.callbacks.getsockname()[1])
+        return GatewayAccess(port, token, guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
         """Until a worker has ended, at most so long; then what it had is freed."""

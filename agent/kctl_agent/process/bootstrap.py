@@ -29,7 +29,7 @@ from kctl_agent.storage.object_store import StoreMisconfigured
 __all__ = [
     "EX_CONFIG",
     "BootstrapError",
-    "Settings",
+    "ProcessSettings",
     "begin",
     "fitting",
     "log_trace",
@@ -55,7 +55,7 @@ class BootstrapError(AgentError):
     code = "bootstrap_failed"
 
 
-class Settings(Protocol):
+class ProcessSettings(Protocol):
     """What every process of ours is started with."""
 
     @property
@@ -70,7 +70,7 @@ class Settings(Protocol):
     def paused(self) -> tuple[Scope, ...]: ...
 
 
-_S = TypeVar("_S", bound=Settings)
+_S = TypeVar("_S", bound=ProcessSettings)
 
 
 def begin(

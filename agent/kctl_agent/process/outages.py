@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from kctl_agent.kafka.errors import is_of_kafka
 from kctl_agent.process.stats import ProcessStats
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import StorageUnusable
 
@@ -57,7 +57,7 @@ def disk_error(folder: Path) -> str | None:
 
 
 def until_it_works(
-    step: Callable[[], T], stats: ProcessStats, stop: Stop, describe: Callable[[BaseException], str] = str
+    step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
     """What `step` returns, as soon as what it needs is there; what is waited for is published meanwhile.
 

@@ -24,7 +24,7 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageStats
-from kctl_agent.storage.room import TableCounts, TableStats, why_full
+from kctl_agent.storage.limits import TableCounts, TableStats, why_full
 
 __all__ = ["ProcessStats", "StoringStats", "counted"]
 

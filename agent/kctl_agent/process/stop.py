@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 
-__all__ = ["Stop"]
+__all__ = ["StopRequest"]
 
 
-class Stop:
+class StopRequest:
     """May be asked from a signal handler and from any thread: no lock is taken, which a `threading.Event` does, and
     a signal handler that interrupts its `wait` in a bad moment waits for ever."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.fields import Metric, age, optional, value
+from kctl_agent.replies.fields import FieldMetric, age, optional, value
 
 __all__ = ["StorageReply", "TableReply"]
 
@@ -14,7 +14,7 @@ class TableReply:
     """A table that batches become rows of, as it was last counted."""
 
     version: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_table_version",
             "commits",
             "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
@@ -22,20 +22,20 @@ class TableReply:
         )
     )
     rows: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_table_rows", "rows", "Rows in the table; absent where the log does not have them of every file."
         )
     )
-    files: int | None = value(metric=Metric("kctl_table_files", "files", "Files of the newest version."))
+    files: int | None = value(metric=FieldMetric("kctl_table_files", "files", "Files of the newest version."))
     small_files: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_table_small_files",
             "files",
             "Of these, how many are smaller than half of `storage.target_file_bytes`.",
         )
     )
     last_commit_seconds: float | None = age(
-        metric=Metric("kctl_table_last_commit_age_seconds", "seconds", "Since anybody has committed to the table.")
+        metric=FieldMetric("kctl_table_last_commit_age_seconds", "seconds", "Since anybody has committed to the table.")
     )
 
 
@@ -47,7 +47,7 @@ class StorageReply:
     storage: str | None = optional()
     """Equal for workers that share one; None of several."""
     pending: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_messages",
             "messages",
             "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
@@ -55,15 +55,15 @@ class StorageReply:
         )
     )
     delayed: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_delayed_messages", "messages", "Pending messages that failed and wait for their next try."
         )
     )
-    processing: int | None = value(metric=Metric("kctl_storage_messages", "messages", "", ("state", "processing")))
-    dead: int | None = value(metric=Metric("kctl_storage_messages", "messages", "", ("state", "dead")))
-    bytes: int | None = value(metric=Metric("kctl_storage_bytes", "bytes", "The size of what the storage holds."))
+    processing: int | None = value(metric=FieldMetric("kctl_storage_messages", "messages", "", ("state", "processing")))
+    dead: int | None = value(metric=FieldMetric("kctl_storage_messages", "messages", "", ("state", "dead")))
+    bytes: int | None = value(metric=FieldMetric("kctl_storage_bytes", "bytes", "The size of what the storage holds."))
     limit: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_limit_messages",
             "messages",
             "With so many messages in the storage the workers take no new batch; absent without a limit.",
@@ -71,7 +71,7 @@ class StorageReply:
         )
     )
     limit_bytes: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_limit_bytes",
             "bytes",
             "With so many bytes in the storage the workers take no new batch; absent without a limit.",
@@ -79,7 +79,7 @@ class StorageReply:
         )
     )
     dead_limit: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_dead_limit_messages",
             "messages",
             "With so many dead letters the workers take no new batch; absent without a limit.",
@@ -87,7 +87,7 @@ class StorageReply:
         )
     )
     free_bytes: int | None = value(
-        metric=Metric(
+        metric=FieldMetric(
             "kctl_storage_free_bytes",
             "bytes",
             "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "

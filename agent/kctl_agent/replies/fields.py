@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, NamedTuple
 
-__all__ = ["Metric", "age", "counter", "optional", "value"]
+__all__ = ["FieldMetric", "age", "counter", "optional", "value"]
 
 
-class Metric(NamedTuple):
+class FieldMetric(NamedTuple):
     """The metric of a field; a counter's name ends with `_total`."""
 
     name: str

@@ -19,7 +19,7 @@ from kctl_agent.rpc.dispatch import FaultCounters
 from kctl_agent.rpc.messages import reply_error
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
-__all__ = ["IN", "OUT", "Connection", "Service"]
+__all__ = ["IN", "OUT", "AcceptedConnection", "AgentService"]
 
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
@@ -31,7 +31,7 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class AgentService:
     """What all connections of one agent share."""
 
     reply_to: Callable[[JsonObject, float], bytes]
@@ -41,7 +41,7 @@ class Service:
     idle_timeout_seconds: float
 
 
-class Connection:
+class AcceptedConnection:
     """One accepted socket. `deadline` (monotonic) is when it is to be dropped if nothing happens before."""
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Connection:
         "socket",
     )
 
-    def __init__(self, accepted: socket.socket, service: Service, now: float) -> None:
+    def __init__(self, accepted: socket.socket, service: AgentService, now: float) -> None:
         accepted.setblocking(False)
         self.socket = accepted
         self.fd = accepted.fileno()

@@ -23,7 +23,7 @@ from typing import Final, Self
 from kctl_agent.errors import Busy, NotPermitted
 from kctl_agent.paths import BoundSocket, bind_socket, is_permitted, peer_credentials, prepare_run_dir
 from kctl_agent.rpc.commands import COMMANDS, Command
-from kctl_agent.rpc.connection import IN, Connection, Service
+from kctl_agent.rpc.connection import IN, AcceptedConnection, AgentService
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters, place_of
 from kctl_agent.rpc.snapshot import Snapshot
 
@@ -64,14 +64,14 @@ class AgentServer:
         self._backlog = backlog
         self._faults = FaultCounters(_LOG, name)
         self._dispatcher = Dispatcher(name, commands, self._faults)
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, AcceptedConnection] = {}
         self._sweep_at = inf  # never later than the earliest deadline; may be earlier
         self._is_accepting = True
         self._is_closing = False
         self._thread: threading.Thread | None = None
         self._bound: BoundSocket
         self._epoll: select.epoll
-        self._service: Service
+        self._service: AgentService
         self._wake_fd: int
 
     @property
@@ -98,7 +98,7 @@ class AgentServer:
             self._epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
-        self._service = Service(self._dispatcher.reply_to, self._faults, self._epoll, *self._timeouts)
+        self._service = AgentService(self._dispatcher.reply_to, self._faults, self._epoll, *self._timeouts)
         self._epoll.register(self._bound.socket.fileno(), IN)
         self._epoll.register(self._wake_fd, IN)
         self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
@@ -147,7 +147,7 @@ class AgentServer:
             with _FORK_LOCK:
                 self._release()
 
-    def _serve(self, connection: Connection, mask: int, now: float) -> None:
+    def _serve(self, connection: AcceptedConnection, mask: int, now: float) -> None:
         try:
             is_there = connection.on_event(mask, now)
         except BlockingIOError:
@@ -167,7 +167,7 @@ class AgentServer:
             try:
                 with _FORK_LOCK:
                     accepted, _ = self._bound.socket.accept()
-                    connection = Connection(accepted, self._service, now)
+                    connection = AcceptedConnection(accepted, self._service, now)
                     self._connections[connection.fd] = connection
             except BlockingIOError:
                 return
@@ -182,7 +182,7 @@ class AgentServer:
             elif connection.deadline < self._sweep_at:
                 self._sweep_at = connection.deadline
 
-    def _admit(self, connection: Connection, now: float) -> bool:
+    def _admit(self, connection: AcceptedConnection, now: float) -> bool:
         _, uid, gid = peer_credentials(connection.socket)
         if not is_permitted(uid, gid, self._allowed_gid):
             self._faults.note("a peer of another user was refused")
@@ -212,7 +212,7 @@ class AgentServer:
             self._is_accepting = True
         self._sweep_at = min((each.deadline for each in self._connections.values()), default=inf)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: AcceptedConnection) -> None:
         # Unregister first: epoll watches the open file, not the descriptor, and a forked child may hold that file open.
         self._epoll.unregister(connection.fd)
         with _FORK_LOCK:

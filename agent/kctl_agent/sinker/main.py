@@ -18,16 +18,16 @@ from contextlib import suppress
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.rpc.commands import COMMANDS, Command, operation_commands
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
+from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage, StorageMisconfigured
 from kctl_agent.storage.kinds import open_storage
 
@@ -50,7 +50,7 @@ def _commands(inbox: Inbox) -> dict[str, Command]:
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = open_storage(settings.storage)
-    stats, stop = SinkerProcessStats(settings.name, server, storage, inbox), Stop()
+    stats, stop = SinkerProcessStats(settings.name, server, storage, inbox), StopRequest()
     parent_watch.start(stop.ask)
     code, why = 0, ""
     stats.start()
@@ -78,7 +78,12 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
 
 
 def _run(
-    settings: SinkerSettings, storage: Storage, handler: Handler, stats: SinkerProcessStats, stop: Stop, inbox: Inbox
+    settings: SinkerSettings,
+    storage: Storage,
+    handler: Handler,
+    stats: SinkerProcessStats,
+    stop: StopRequest,
+    inbox: Inbox,
 ) -> None:
     """The handler's `open`, the work, the handler's `close`."""
 
@@ -97,7 +102,7 @@ def _run(
                 sys.stdout.flush()
             os._exit(1)
 
-    guard = Guard(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
+    guard = Watchdog(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
     sinker = Sinker(settings, storage, handler, stats, stop, guard, inbox)
     handler.open()
     guard.start()

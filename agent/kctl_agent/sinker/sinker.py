@@ -16,16 +16,16 @@ from typing import Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.outages import Stopped, until_it_works
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
 from kctl_agent.sinker.failures import FailureLog, HandlerError
-from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler, described
 from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import Call, SinkerProcessStats
+from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage
 
 __all__ = ["Sinker"]
@@ -52,8 +52,8 @@ class Sinker:
         storage: Storage,
         handler: Handler,
         stats: SinkerProcessStats,
-        stop: Stop,
-        guard: Guard,
+        stop: StopRequest,
+        guard: Watchdog,
         inbox: Inbox,
     ) -> None:
         self._settings = settings

@@ -13,14 +13,14 @@ from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_BYTES", "Verdict", "as_dead_letters", "damaged", "given_up", "judge", "opened", "requeued"]
+__all__ = ["MAX_ERROR_BYTES", "AckVerdict", "as_dead_letters", "damaged", "given_up", "judge", "opened", "requeued"]
 
 MAX_ERROR_BYTES = 8192
 """Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AckVerdict:
     """What one transaction has to do to a claimed block: replace it by `again` (or nothing), and dead-letter `dead`."""
 
     again: Block | None
@@ -28,24 +28,24 @@ class Verdict:
     settled: Settled
 
 
-def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> Verdict:
+def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> AckVerdict:
     """What becomes of a claim's messages by how they were acknowledged. Raises ValueError for another number of acks
     than of messages."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
     if all(acks):
-        return Verdict(None, (), Settled(gone=count))
+        return AckVerdict(None, (), Settled(gone=count))
     block = claim.block
     if claim.tries + 1 >= max_tries:
         failed = [message for message, ack in zip(claim.messages, acks, strict=True) if not ack]
         dead_letters = tuple(as_dead_letters(failed, block.topic_id, claim.tries + 1, reason, codec, at))
-        return Verdict(None, dead_letters, Settled(gone=count - len(dead_letters), dead=len(dead_letters)))
+        return AckVerdict(None, dead_letters, Settled(gone=count - len(dead_letters), dead=len(dead_letters)))
     if not any(acks):
-        return Verdict(block, (), Settled(again=count))
+        return AckVerdict(block, (), Settled(again=count))
     columns = decode(block.body, block.first, block.count).take(~np.array(acks, np.bool_))
     again = _block(block.topic, block.topic_id, block.partition, columns, codec)
-    return Verdict(again, (), Settled(gone=count - again.count, again=again.count))
+    return AckVerdict(again, (), Settled(gone=count - again.count, again=again.count))
 
 
 def as_dead_letters(

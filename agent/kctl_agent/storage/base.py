@@ -60,7 +60,7 @@ from kctl_agent.storage.chunk import (
     TopicPartition,
 )
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
-from kctl_agent.storage.room import Limits, TableStats
+from kctl_agent.storage.limits import StorageLimits, TableStats
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -110,7 +110,7 @@ class StorageMisconfigured(StorageUnusable):
 class OffsetStore(ABC):
     """How far each partition is stored, and in what. Every method may be called from any process and any thread."""
 
-    limits: Limits = Limits()
+    limits: StorageLimits = StorageLimits()
     exchanges: int = 0
     """How often this process has found another file in the place of this one, of a storage that is a file."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.room import Free, Limits
+from kctl_agent.storage.limits import Free, StorageLimits
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -146,7 +146,7 @@ class StorageStats:
     processing: int
     dead: int
     bytes: int
-    limits: Limits
+    limits: StorageLimits
     delayed: int = 0
     oldest_seconds: float | None = None
     """For how long the oldest message that is not dead has been in the storage; None when there is none."""
@@ -160,7 +160,9 @@ class StorageStats:
         return self.limits.messages
 
     @classmethod
-    def of(cls, partitions: tuple[PartitionStats, ...], limits: Limits, free: Free | None = None) -> StorageStats:
+    def of(
+        cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None
+    ) -> StorageStats:
         """The sums."""
         ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
         return cls(

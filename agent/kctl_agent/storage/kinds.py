@@ -76,14 +76,14 @@ def open_lake(settings: Settings) -> LakeStorage:
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import folder_of
     from kctl_agent.storage.lake.storage import LakeStorage
-    from kctl_agent.storage.room import Limits
+    from kctl_agent.storage.limits import StorageLimits
 
     return LakeStorage(
         folder_of(settings),
         partition_by=settings["partition_by"],
         target_file_bytes=settings["target_file_bytes"],
         merge_schema=settings["merge_schema"],
-        limits=Limits.of(settings),
+        limits=StorageLimits.of(settings),
     )
 
 
@@ -103,13 +103,13 @@ def _need_packages(uri: str) -> None:
 def _of_all(settings: Settings) -> dict[str, Any]:
     """What each but a table is made with."""
     from kctl_agent.storage.block import BLOCK_BYTES
-    from kctl_agent.storage.room import Limits
+    from kctl_agent.storage.limits import StorageLimits
 
     return {
         "block_messages": settings["block_messages"],
         "block_bytes": settings.get("block_bytes") or BLOCK_BYTES,
         "codec": settings["compression"],
-        "limits": Limits.of(settings),
+        "limits": StorageLimits.of(settings),
     }
 
 

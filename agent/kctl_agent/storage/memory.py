@@ -20,8 +20,8 @@ from kctl_agent.storage.ack_rules import given_up, judge, opened, requeued
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, Storage, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.put_rules import cut, judged, next_version, refuse_moved, refuse_other, skipped
-from kctl_agent.storage.room import Limits
 
 __all__ = ["MemoryStorage"]
 
@@ -56,7 +56,7 @@ class MemoryStorage(Storage):
         block_messages: int = 500,
         block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_messages = block_messages

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
 
-__all__ = ["RETRY_SECONDS", "Keys", "ObjectStore", "StoreMisconfigured"]
+__all__ = ["RETRY_SECONDS", "ObjectStore", "StoreKeys", "StoreMisconfigured"]
 
 _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
@@ -31,7 +31,7 @@ class StoreMisconfigured(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class StoreKeys:
     """Never shown."""
 
     id: str = field(repr=False)
@@ -39,7 +39,7 @@ class Keys:
     session_token: str | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> Keys:
+    def read(cls, path: Path) -> StoreKeys:
         """From a file as `~/.aws/credentials` is. Raises StoreMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
@@ -79,7 +79,7 @@ class ObjectStore:
     bucket: str
     endpoint: str | None
     region: str
-    keys: Keys | None = None
+    keys: StoreKeys | None = None
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
@@ -89,7 +89,7 @@ class ObjectStore:
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
         file = storage["credentials_file"]
-        return cls(urlsplit(storage["uri"]).netloc, endpoint, region, Keys.read(Path(file)) if file else None)
+        return cls(urlsplit(storage["uri"]).netloc, endpoint, region, StoreKeys.read(Path(file)) if file else None)
 
     def options(self) -> dict[str, str]:
         """Of delta-rs, and the `config` of obstore."""
@@ -139,7 +139,7 @@ def _check(endpoint: str | None, region: str) -> None:
         raise StoreMisconfigured(f"the region {region!r} (storage.region, or AWS_REGION) is none, such as `us-east-1`")
 
 
-def _named(keys: Keys) -> dict[str, str | None]:
+def _named(keys: StoreKeys) -> dict[str, str | None]:
     return {
         "aws_access_key_id": keys.id,
         "aws_secret_access_key": keys.secret,
@@ -147,7 +147,7 @@ def _named(keys: Keys) -> dict[str, str | None]:
     }
 
 
-def _named_for_spark(keys: Keys) -> dict[str, str | None]:
+def _named_for_spark(keys: StoreKeys) -> dict[str, str | None]:
     kind = "Simple" if keys.session_token is None else "Temporary"
     return {
         "access.key": keys.id,

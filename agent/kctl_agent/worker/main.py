@@ -26,7 +26,7 @@ from kctl_agent.spark.session import lost_jvm
 from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.storage.lake.delta.table import TableRefused
-from kctl_agent.worker.consumer_group.membership import Fenced
+from kctl_agent.worker.consumer_group.membership import MemberFenced
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
 from kctl_agent.worker.worker import Worker
@@ -66,7 +66,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         code, why = EX_CONFIG, f"cannot start: {error}"
         stats.ended(str(error))
         log_trace(error)
-    except Fenced as error:
+    except MemberFenced as error:
         code, why = EX_CONFIG, f"fenced: {error}"
         stats.ended(str(error))
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
@@ -102,7 +102,7 @@ def _storage(settings: WorkerSettings) -> OffsetStore:
             raise BootstrapError(str(error)) from error
     if not kind.is_handled_inside:
         return open_storage(settings.storage, reply_seconds=STORAGE_REPLY_SECONDS)
-    from kctl_agent.sinker.directly import HandlingStorage
+    from kctl_agent.sinker.inline_handler import HandlingStorage
 
     storage = HandlingStorage(settings.storage)
     storage.handler_settings.load()

@@ -21,7 +21,7 @@ from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageError
-from kctl_agent.storage.room import why_full
+from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from kctl_agent.kafka.errors import describe
 from kctl_agent.process.outages import until_it_works
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.worker.lifecycle.events import State
+from kctl_agent.worker.lifecycle.events import WorkerState
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Brokers
@@ -40,7 +40,7 @@ class Worker:
         self._stats = stats
         self._storage = storage
         self._inbox = inbox
-        self._stop = Stop()
+        self._stop = StopRequest()
         self._stored: deque[Group] = deque()
         self._pipeline = Pipeline(settings, storage, self._batch_done)
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
@@ -63,7 +63,7 @@ class Worker:
 
     def close(self) -> None:
         """Leave in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
-        self._stats.enter(State.STOPPING)
+        self._stats.enter(WorkerState.STOPPING)
         for close in reversed(self._endings):
             try:
                 close()

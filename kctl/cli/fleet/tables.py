@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kctl_agent.replies.topic_partition import TopicPartition
     from kctl_agent.replies.workers import Scope
 
-__all__ = ["OLD_SECONDS", "TABLES", "Table", "compact_partitions", "pause_text"]
+__all__ = ["OLD_SECONDS", "TABLES", "CommandTable", "compact_partitions", "pause_text"]
 
 _LINE_COLUMNS = 120
 _NUMBERS = frozenset(
@@ -131,7 +131,7 @@ def _describe(described: MethodsReply) -> list[str]:
     return _rows(described.methods, "method", "rpc", "changes", "deadline_ms", "summary")
 
 
-class Table(NamedTuple):
+class CommandTable(NamedTuple):
     """What a command asks, for its help, the type of its answer, and how that is shown."""
 
     question: str
@@ -148,20 +148,24 @@ class Table(NamedTuple):
 
 
 _REPLIES = "kctl_agent.replies"
-TABLES: dict[str, Table] = {
-    "kafka_lag": Table("How many messages wait in Kafka, in all and per topic", "kctl.rows.lag.LagTotals", _kafka_lag),
-    "offset_checker": Table(
+TABLES: dict[str, CommandTable] = {
+    "kafka_lag": CommandTable(
+        "How many messages wait in Kafka, in all and per topic", "kctl.rows.lag.LagTotals", _kafka_lag
+    ),
+    "offset_checker": CommandTable(
         "How far each partition has been read, and by which worker", "kctl.rows.offsets.Offsets", _offset_checker
     ),
-    "block_size": Table("How many messages wait in the storage", f"{_REPLIES}.block_size.StorageReply", _block_size),
-    "member_leader": Table(
+    "block_size": CommandTable(
+        "How many messages wait in the storage", f"{_REPLIES}.block_size.StorageReply", _block_size
+    ),
+    "member_leader": CommandTable(
         "The leader of the consumer group, and its members", "kctl.rows.members.GroupMembers", _member_leader
     ),
-    "metadata_brokers": Table("The Kafka brokers", f"{_REPLIES}.metadata.BrokersReply", _metadata_brokers),
-    "metadata_topics": Table(
+    "metadata_brokers": CommandTable("The Kafka brokers", f"{_REPLIES}.metadata.BrokersReply", _metadata_brokers),
+    "metadata_topics": CommandTable(
         "Leader and replicas of each partition", f"{_REPLIES}.metadata.TopicsReply", _metadata_topics
     ),
-    "workers": Table("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),
-    "ping": Table("The processes that answer", "kctl.rows.workers.Pings", _ping),
-    "describe": Table("Which methods are served", f"{_REPLIES}.describe.MethodsReply", _describe),
+    "workers": CommandTable("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),
+    "ping": CommandTable("The processes that answer", "kctl.rows.workers.Pings", _ping),
+    "describe": CommandTable("Which methods are served", f"{_REPLIES}.describe.MethodsReply", _describe),
 }

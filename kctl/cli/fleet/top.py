@@ -16,7 +16,7 @@ import typer
 
 from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
-from kctl.cli.groups.asked import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
+from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
 from kctl.cli.groups.groups import Sort
 from kctl.cli.options import ConfigOption, config_option
 from kctl.cli.screen import keys, line
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from kctl.rpc.reply import Reply
 
-__all__ = ["Glance", "Order", "register", "summary"]
+__all__ = ["FleetTopView", "SortOrder", "register", "summary"]
 
-S = TypeVar("S", "Order", Sort)
+S = TypeVar("S", "SortOrder", Sort)
 
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
@@ -58,7 +58,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 
 class _Sort(StrEnum):
-    """What `--sort` takes: an `Order`, or with `--groups` a `Sort`."""
+    """What `--sort` takes: an `SortOrder`, or with `--groups` a `Sort`."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -69,7 +69,7 @@ class _Sort(StrEnum):
     GROUP = "group"
 
 
-class Order(StrEnum):
+class SortOrder(StrEnum):
     """By what partitions are sorted; its first letter is the key that chooses it."""
 
     LAG = "lag"
@@ -77,11 +77,11 @@ class Order(StrEnum):
     WORKER = "worker"
 
 
-_SORTED: dict[Order, Callable[[OffsetRow], Any]] = {
+_SORTED: dict[SortOrder, Callable[[OffsetRow], Any]] = {
     # What is not known comes first: nobody reads it, or nobody knows.
-    Order.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *_name(row)),
-    Order.PARTITION: lambda row: _name(row),
-    Order.WORKER: lambda row: (row.worker or "", *_name(row)),
+    SortOrder.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *_name(row)),
+    SortOrder.PARTITION: lambda row: _name(row),
+    SortOrder.WORKER: lambda row: (row.worker or "", *_name(row)),
 }
 
 
@@ -90,7 +90,7 @@ def _name(row: OffsetRow) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class FleetTopView:
     """What was answered; a part that was not is empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
@@ -157,7 +157,7 @@ def _top(
             for option, is_given in (("--url", url != URL), ("--cluster", cluster), ("--token-file", token_file)):
                 if is_given:
                     raise UsageError(f"{option} is for `kctl top --groups`")
-            order = _chosen(sort, Order, Order.LAG)
+            order = _chosen(sort, SortOrder, SortOrder.LAG)
             _top_of_fleet(find(config_option(context, config), os.environ), order, every)
     except KeyboardInterrupt:
         return
@@ -173,7 +173,7 @@ def _chosen(sort: _Sort | None, kind: type[S], default: S) -> S:
         raise UsageError(f"--sort takes {', '.join(kind)} {where}, not `{sort}`") from None
 
 
-def _top_of_fleet(fleet: Fleet, sort: Order, every: float) -> None:
+def _top_of_fleet(fleet: Fleet, sort: SortOrder, every: float) -> None:
     if sys.stdin.isatty() and sys.stdout.isatty():
         _on_screen(fleet, sort, every)
         return
@@ -185,7 +185,7 @@ def _top_of_fleet(fleet: Fleet, sort: Order, every: float) -> None:
         pause.wait(every)
 
 
-def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
+def _poll(fleet: Fleet, *, needs_master: bool = False) -> FleetTopView:
     """What the screen shows next, asked of the master. Raises what a later try would not cure; with `needs_master`
     NoMaster too."""
 
@@ -197,10 +197,10 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
     except (KctlError, AgentError) as error:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
-        return Glance(problem=str(error))
+        return FleetTopView(problem=str(error))
     verdict = verdict_of(workers)
     known = () if verdict is None else {verdict.about, *(each.about for each in verdict.also)}
-    return Glance(
+    return FleetTopView(
         answered("workers", Workers, workers.raw).rows,
         answered("offset_checker", Offsets, offsets.raw).rows,
         answered("block_size", StorageReply, storage.raw),
@@ -209,7 +209,7 @@ def _poll(fleet: Fleet, *, needs_master: bool = False) -> Glance:
     )
 
 
-def summary(glance: Glance) -> str:
+def summary(glance: FleetTopView) -> str:
     """One line: `3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
     if glance.problem is not None:
         return clean(glance.problem)
@@ -227,7 +227,7 @@ def summary(glance: Glance) -> str:
     return " · ".join(parts)
 
 
-def _verdict(glance: Glance) -> list[str]:
+def _verdict(glance: FleetTopView) -> list[str]:
     """How the fleet is doing, the gravest reason first."""
     if glance.verdict is None or glance.problem is not None:
         return []
@@ -241,7 +241,7 @@ def _running(kind: str, rows: list[WorkerRow]) -> str:
     return f"{up} of {len(wanted)} {kind}s run"
 
 
-def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
+def _on_screen(fleet: Fleet, sort: SortOrder, every: float) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
@@ -257,10 +257,10 @@ def _on_screen(fleet: Fleet, sort: Order, every: float) -> None:
                     return
                 if pressed is None:
                     break
-                sort = next((order for order in Order if order.value[0] == pressed), sort)
+                sort = next((order for order in SortOrder if order.value[0] == pressed), sort)
 
 
-def _screen(fleet: Fleet, glance: Glance, sort: Order, columns: int, lines: int) -> list[Text]:
+def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, lines: int) -> list[Text]:
     verdict = _verdict(glance)
     style = _STYLES[glance.verdict.level] if glance.verdict else ""
     room = max(lines - _FRAME_LINES - len(glance.processes) - len(verdict) - len(glance.missing), 3)
@@ -296,7 +296,7 @@ def _style(row: WorkerRow) -> str:
     return "red" if state == "fatal" else "yellow"
 
 
-def _partitions(rows: Sequence[OffsetRow], sort: Order, room: int, columns: int) -> list[Text]:
+def _partitions(rows: Sequence[OffsetRow], sort: SortOrder, room: int, columns: int) -> list[Text]:
     ordered = sorted(rows, key=_SORTED[sort])
     cells = [
         (

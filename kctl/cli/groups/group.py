@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kctl.cli.groups.asked import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
+from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
 from kctl.cli.groups.groups import growth
 from kctl.cli.options import Output, OutputOption
 from kctl.cli.output import as_text

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kctl.cli.groups.asked import GroupsApi
-from kctl.cli.groups.glance import Glance, Trends, View, summary, table
+from kctl.cli.groups.api_client import GroupsApi
 from kctl.cli.groups.groups import Sort
+from kctl.cli.groups.top_view import GroupsTopView, Trends, View, summary, table
 from kctl.cli.screen import keys, line
 from kctl.cli.times import moment
 from kctl.errors import KctlError
@@ -47,13 +47,13 @@ def top(api: GroupsApi, cluster: str | None, sort: Sort, every: float) -> None:
         pause.wait(every)
 
 
-def _poll(api: GroupsApi, cluster: str | None, view: View, *, must_answer: bool = False) -> Glance:
+def _poll(api: GroupsApi, cluster: str | None, view: View, *, must_answer: bool = False) -> GroupsTopView:
     try:
-        return Glance(api.groups(cluster, view.patterns, view.sort.value, _ROWS))
+        return GroupsTopView(api.groups(cluster, view.patterns, view.sort.value, _ROWS))
     except KctlError as error:
         if must_answer or not error.retriable:
             raise
-        return Glance(problem=str(error))
+        return GroupsTopView(problem=str(error))
 
 
 def _on_screen(api: GroupsApi, cluster: str | None, view: View, every: float) -> None:
@@ -75,7 +75,7 @@ def _on_screen(api: GroupsApi, cluster: str | None, view: View, every: float) ->
                 view = view.pressed(pressed)
 
 
-def _screen(glance: Glance, trends: Trends, view: View, columns: int, rows: int) -> list[Text]:
+def _screen(glance: GroupsTopView, trends: Trends, view: View, columns: int, rows: int) -> list[Text]:
     missing = [line(glance.missing, columns, "yellow")] if glance.missing else []
     room = max(rows - _FRAME_LINES - len(missing), 3)
     total = glance.answer.get("total", 0)

@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.layout import Topic
 
 __all__ = ["run"]
@@ -58,7 +58,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _plan(
-    connection: Connection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
+    connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
     """What would change, setting by setting, with the value before. Raises UsageError: there is no such setting, or
     fewer partitions are wanted than there are."""
@@ -78,7 +78,7 @@ def _plan(
 
 
 def _alter(
-    connection: Connection, name: str, total: int | None, settings: Mapping[str, str | None], *, is_dry_run: bool
+    connection: ClusterConnection, name: str, total: int | None, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
     from kctl.kafka.admin import add_partitions, alter_settings
 

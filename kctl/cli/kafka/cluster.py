@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError, NoMaster, UsageError
-from kctl.kafka.access import Access, of_context, of_fleet, plain
+from kctl.kafka.access import ClusterAccess, of_context, of_fleet, plain
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
 
 __all__ = ["access", "audit_log", "connected", "fleet_group"]
 
@@ -24,7 +24,7 @@ _NO_CLUSTER = (
 )
 
 
-def access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
+def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
     """`-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
 
     Raises:
@@ -93,19 +93,19 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 
 @contextmanager
-def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Connection]:
+def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
     """A connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
     chosen = access(options, env)
-    from kctl.kafka import lean
+    from kctl.kafka import light_imports
 
-    lean.install()
-    from kctl.kafka.connection import Connection
+    light_imports.install()
+    from kctl.kafka.connection import ClusterConnection
 
-    with Connection(chosen, options.timeout) as connection:
+    with ClusterConnection(chosen, options.timeout) as connection:
         yield connection
 
 
-def _servers(text: str) -> Access:
+def _servers(text: str) -> ClusterAccess:
     for server in text.split(","):
         host, colon, port = server.strip().rpartition(":")
         if not colon or not host or not port.isdecimal() or int(port) > 65535:

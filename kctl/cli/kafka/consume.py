@@ -16,7 +16,7 @@ from kctl.kafka.target import Target, position
 from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.consume import Record
 
 __all__ = ["run"]
@@ -32,9 +32,9 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         reached = connection.access
     if options.limit == 0:
         return 0
-    from kctl.kafka import lean
+    from kctl.kafka import light_imports
 
-    lean.complete()
+    light_imports.complete()
     from kctl.kafka.consume import records
 
     write, count = bytes_writer(), 0
@@ -71,7 +71,7 @@ def _place(text: str) -> Target:
 
 
 def _span(
-    connection: Connection, options: argparse.Namespace, begin_at: Target
+    connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Where to begin and where the end is just now, by partition.
 

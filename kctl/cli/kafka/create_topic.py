@@ -15,7 +15,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.kafka.admin import NewTopic
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
 
 __all__ = ["run"]
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _create(connection: Connection, options: argparse.Namespace, settings: Mapping[str, str]) -> NewTopic:
+def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> NewTopic:
     from kctl.kafka.admin import create_topic as create
 
     return create(connection, options.topic, options.partitions, options.replicas, settings, is_dry_run=options.dry_run)

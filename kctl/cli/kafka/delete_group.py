@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
 
 __all__ = ["run"]
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _committed(connection: Connection, name: str) -> list[dict[str, Any]]:
+def _committed(connection: ClusterConnection, name: str) -> list[dict[str, Any]]:
     """What would be lost; it can be committed again from these rows.
 
     Raises:

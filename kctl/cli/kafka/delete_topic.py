@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.layout import Topic
 
 __all__ = ["run"]
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _row(connection: Connection, topic: Topic) -> dict[str, Any]:
+def _row(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
     """`messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
     from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 

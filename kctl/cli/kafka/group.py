@@ -12,7 +12,7 @@ from kctl.cli.table import cell, ranges
 
 if TYPE_CHECKING:
     from kctl.errors import KctlError
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.groups import Group
 
 __all__ = ["run"]
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _document(connection: Connection, group: Group, topic: str | None) -> dict[str, Any]:
+def _document(connection: ClusterConnection, group: Group, topic: str | None) -> dict[str, Any]:
     broker = None if group.coordinator is None else connection.brokers.get(group.coordinator)
     members = None
     if group.members is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.wanted import wanted_partitions
+from kctl.cli.kafka.topic_arguments import wanted_partitions
 from kctl.errors import UsageError
 from kctl.kafka.target import milliseconds
 

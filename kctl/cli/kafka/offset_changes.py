@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 
 if TYPE_CHECKING:
     from kctl.audit import Operation
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.reset import Change
 
 __all__ = ["audited_changes", "show_changes", "summary"]
@@ -21,7 +21,7 @@ _CHANGES = (("topic", False), ("partition", True), ("old", True), ("new", True),
 
 
 def audited_changes(
-    options: argparse.Namespace, env: Mapping[str, str], name: str, connection: Connection, changes: list[Change]
+    options: argparse.Namespace, env: Mapping[str, str], name: str, connection: ClusterConnection, changes: list[Change]
 ) -> AbstractContextManager[Operation]:
     """The line holds the old offsets: with them a mistake can be undone."""
     offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.wanted import required_topics
+from kctl.cli.kafka.topic_arguments import required_topics
 from kctl.errors import KctlError
 
 __all__ = ["run"]

@@ -12,11 +12,11 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.message_source import check_source, is_file, messages, value_of
 from kctl.cli.kafka.options import CODECS
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.progress import Progress
+from kctl.cli.kafka.progress import ProgressLine
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.access import Access
+    from kctl.kafka.access import ClusterAccess
     from kctl.kafka.produce import Production
 
 __all__ = ["run"]
@@ -39,9 +39,9 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     key = None if options.key is None else options.key.encode()
     check_source(options)
     access = _access(options, env)
-    from kctl.kafka import lean
+    from kctl.kafka import light_imports
 
-    lean.complete()
+    light_imports.complete()
     from kctl.kafka.produce import Production
 
     is_bulk = is_file(options) or options.repeat > 1
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _access(options: argparse.Namespace, env: Mapping[str, str]) -> Access:
+def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
     """How the brokers are reached, which have the topic and the partition."""
     with connected(options, env) as connection:
         from kctl.kafka.layout import require, topics_of
@@ -98,12 +98,12 @@ def _produce_many(
 ) -> None:
     """Send what a file or stdin holds, with progress, and report it. Raises KctlError after the report, when messages
     were not acknowledged."""
-    from kctl.kafka.pace import Pace
+    from kctl.kafka.rate_limit import Pace
 
     began = time.monotonic()
     pace = Pace(options.rate)
     with messages(options, key) as (found, total_bytes):
-        progress = Progress(production.report, total_bytes, began)
+        progress = ProgressLine(production.report, total_bytes, began)
         size = _send_all(production, found, options.partition, headers, pace.wait, progress.show)
     production.finish(progress.show if progress.is_shown else None)
     progress.clear()

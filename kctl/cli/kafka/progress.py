@@ -11,7 +11,7 @@ from kctl.terminal import plain
 if TYPE_CHECKING:
     from kctl.kafka.delivery import DeliveryReport
 
-__all__ = ["Progress", "line"]
+__all__ = ["ProgressLine", "line"]
 
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
@@ -19,7 +19,7 @@ _LINE_ENDS = 1
 """Bytes of a file that belong to a message but are not in it."""
 
 
-class Progress:
+class ProgressLine:
     """`show` may be called for each message: it reads the clock, and writes five times a second."""
 
     def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:

@@ -9,35 +9,37 @@ from typing import TYPE_CHECKING, Any
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection, Node
+    from kctl.kafka.connection import ClusterConnection, Node
 
 __all__ = ["READ_ONLY", "request_of"]
 
 
-def request_of(connection: Connection, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def request_of(connection: ClusterConnection, options: argparse.Namespace) -> tuple[Any, Node | None]:
     """The request that `options` describe, and the broker that is to get it; None: any."""
     from kctl.kafka.wire import requests
 
     return _BUILDERS[options.request](connection, requests()[options.request], options)
 
 
-def _api_versions(_connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _api_versions(_connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     return kind(client_software_name="kctl", client_software_version="1"), options.broker
 
 
-def _metadata(_connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _metadata(_connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     names = [kind.MetadataRequestTopic(name=name) for name in options.topic] if options.topic else None
     return kind(topics=names, allow_auto_topic_creation=False), options.broker
 
 
-def _find_coordinator(_connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _find_coordinator(
+    _connection: ClusterConnection, kind: Any, options: argparse.Namespace
+) -> tuple[Any, Node | None]:
     groups = _groups(options)
     if options.version is not None and options.version < 4:
         return kind(key=groups[0], key_type=0), options.broker
     return kind(coordinator_keys=groups, key_type=0, min_version=4), options.broker
 
 
-def _list_offsets(connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _list_offsets(connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     """The ends of the partitions that one broker leads, by default the leader of the first."""
     from kctl.kafka.layout import require, topics_of
 
@@ -65,7 +67,7 @@ def _list_offsets(connection: Connection, kind: Any, options: argparse.Namespace
     return kind(replica_id=-1, isolation_level=0, topics=made), leader
 
 
-def _offset_fetch(connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _offset_fetch(connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     groups = _groups(options)
     node = _coordinator(connection, options)
     if options.version is not None and options.version < 8:
@@ -74,11 +76,11 @@ def _offset_fetch(connection: Connection, kind: Any, options: argparse.Namespace
     return kind(groups=wanted, min_version=8), node
 
 
-def _describe_groups(connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _describe_groups(connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     return kind(groups=_groups(options)), _coordinator(connection, options)
 
 
-def _list_groups(_connection: Connection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
+def _list_groups(_connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     return kind(states_filter=[], types_filter=[]), options.broker
 
 
@@ -100,7 +102,7 @@ def _groups(options: argparse.Namespace) -> list[str]:
     return list(options.group)
 
 
-def _coordinator(connection: Connection, options: argparse.Namespace) -> Node:
+def _coordinator(connection: ClusterConnection, options: argparse.Namespace) -> Node:
     if options.broker is not None:
         return int(options.broker)
     found = connection.coordinators(options.group[:1])[options.group[0]]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kctl.cli.kafka.changes import check_choice, refusal, report
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
-from kctl.cli.kafka.wanted import wanted_partitions
+from kctl.cli.kafka.topic_arguments import wanted_partitions
 from kctl.errors import UsageError
 from kctl.kafka.target import target
 

@@ -11,7 +11,7 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
 from kctl.cli.output import as_text
-from kctl.cli.storage.opened import load_fleet, opened_dead_letters
+from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,

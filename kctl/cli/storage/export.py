@@ -10,7 +10,7 @@ import typer
 
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import as_json
-from kctl.cli.storage.opened import load_fleet, opened_dead_letters
+from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -25,7 +25,7 @@ from kctl.errors import UsageError
 __all__ = ["export"]
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """How dead letters are exported."""
 
     JSONL = "jsonl"
@@ -40,7 +40,9 @@ def export(
     offset_from: FromOption = None,
     offset_to: ToOption = None,
     older_than: OlderOption = None,
-    _output: Annotated[Format, typer.Option("--output", "-o", help="One JSON object per line.")] = Format.JSONL,
+    _output: Annotated[
+        ExportFormat, typer.Option("--output", "-o", help="One JSON object per line.")
+    ] = ExportFormat.JSONL,
 ) -> None:
     """Write dead letters to stdout as JSON lines.
 

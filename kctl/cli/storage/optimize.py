@@ -9,7 +9,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.opened import load_fleet, opened_table
+from kctl.cli.storage.fleet_storage import load_fleet, opened_table
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:
 
 
 def _counted(groups: list[Group], what: str) -> list[str]:
-    from kctl_agent.storage.room import readable
+    from kctl_agent.storage.limits import readable
 
     files = [file for group in groups for file in group]
     partitions = len({tuple(file.partition_values.values()) for file in files})

@@ -8,7 +8,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.opened import load_fleet, opened_dead_letters, opened_lake
+from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters, opened_lake
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,

@@ -15,7 +15,7 @@ from kctl.cli.times import duration, moment
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
     from kctl_agent.storage.lake.storage import LakeStorage
-    from kctl_agent.storage.room import TableStats
+    from kctl_agent.storage.limits import TableStats
 
 __all__ = [
     "ErrorGroup",
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def _full(stats: StorageStats | TableStats) -> str | None:
-    from kctl_agent.storage.room import why_full  # with numpy and all storages, for which `kctl --help` need not wait
+    from kctl_agent.storage.limits import why_full  # with numpy and all storages, for which `kctl --help` need not wait
 
     return why_full(stats)
 

@@ -9,7 +9,7 @@ import typer
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
-from kctl.cli.storage.opened import load_fleet, opened_table
+from kctl.cli.storage.fleet_storage import load_fleet, opened_table
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def vacuum(
 def _vacuumed(fleet: Config, lake: TableStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
     """What was done, or would be."""
     from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
-    from kctl_agent.storage.room import readable
+    from kctl_agent.storage.limits import readable
 
     found = unused(lake.table, retention_hours)
     if not found:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from kctl.http.api.answers import lag_rows, offset_rows
 from kctl.http.api.live import Live
 from kctl.http.api.streams import Streams
-from kctl.http.source import Source
+from kctl.http.source import SnapshotSource
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.errors import NotReady
 from kctl_agent.replies.encode import encoded
@@ -36,7 +36,7 @@ class _OncePerSnapshot:
 class Api:
     """Belongs to one event loop. `life` distinguishes this master from its successors."""
 
-    def __init__(self, source: Source, streams: Streams, life: str) -> None:
+    def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
         self.streams = streams
         self.live = Live(source)

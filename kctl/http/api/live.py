@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kctl.http.source import Source
+from kctl.http.source import SnapshotSource
 from kctl.master.snapshot import Reduced
 from kctl_agent.errors import Busy
 from kctl_agent.rpc.messages import Request, Role, reducer_method
@@ -18,7 +18,7 @@ _DEADLINE_MS = 2000
 class Live:
     """Belongs to one event loop."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SnapshotSource) -> None:
         self._source = source
         self._asking = 0
 

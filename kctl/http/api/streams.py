@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from kctl.http.source import Source
+from kctl.http.source import SnapshotSource
 from kctl_agent.errors import Busy
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
@@ -22,7 +22,7 @@ class Streams:
     """All open streams; belongs to one event loop. `life` is a word that is another one for each master: numbers of
     events begin anew."""
 
-    def __init__(self, source: Source, life: str) -> None:
+    def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
         self._life = life
         self._open = 0

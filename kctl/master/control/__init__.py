@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from kctl.master.control.router import Router
 from kctl.master.control.server import ControlServer
-from kctl.master.control.service import Service
+from kctl.master.control.service import MasterService
 
-__all__ = ["ControlServer", "Router", "Service"]
+__all__ = ["ControlServer", "MasterService", "Router"]

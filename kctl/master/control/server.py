@@ -31,7 +31,7 @@ from kctl_agent.paths import MASTER_NAME, BoundSocket, bind_socket, is_permitted
 from kctl_agent.rpc.messages import Request, readable_id, reply_error
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
-__all__ = ["ControlServer", "Limits"]
+__all__ = ["ControlServer", "SocketLimits"]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _BACKLOG = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SocketLimits:
     """What one caller, and all together, may take."""
 
     max_connections: int = 256
@@ -56,10 +56,10 @@ class ControlServer:
     may raise an AgentError or a KctlError."""
 
     def __init__(
-        self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: Limits | None = None
+        self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None
     ) -> None:
         self._answer = answer
-        self._limits = limits or Limits()
+        self._limits = limits or SocketLimits()
         self._connections: set[asyncio.Task[None]] = set()
         self._bound: BoundSocket | None = None
         self._server: asyncio.Server | None = None

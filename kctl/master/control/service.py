@@ -15,7 +15,7 @@ from msgspec import Raw
 from kctl import __version__
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
-from kctl.master.glance import lag_glance
+from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
@@ -27,7 +27,7 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Service"]
+__all__ = ["MasterService"]
 
 _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
@@ -63,7 +63,7 @@ _METHODS = {
 """Method on the wire to what it means; nothing else is served."""
 
 
-class Service:
+class MasterService:
     """Belongs to one event loop."""
 
     def __init__(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from kctl.config import Config, Http
+from kctl.config import Config, HttpSection
 from kctl.config.effects import changes
 from kctl.config.forms import Effect
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
@@ -23,7 +23,7 @@ from kctl.master.members import Members
 from kctl.master.operations.base import Report
 from kctl.master.pauses import Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
-from kctl.master.restart import State
+from kctl.master.restart import SupervisionState
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
@@ -58,7 +58,7 @@ class Context:
     worker_command: Sequence[str]
     reread: Callable[[], Config]
     """The configuration as it is on disk now; raises ConfigError."""
-    use_http: Callable[[Http], list[str]] = lambda _: []
+    use_http: Callable[[HttpSection], list[str]] = lambda _: []
     """Reads tokens and certificate again and has HTTP use them; returns what has changed. Raises ConfigError, and then
     nothing has."""
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
@@ -146,16 +146,16 @@ class Context:
         starts gets them at its start."""
         process = self.supervisor.process(name)
         while True:
-            if process.state is State.STARTING:
+            if process.state is SupervisionState.STARTING:
                 report(f"{name} is starting")
-                await process.until(lambda: process.state is not State.STARTING)
-            if process.state is not State.RUNNING:
+                await process.until(lambda: process.state is not SupervisionState.STARTING)
+            if process.state is not SupervisionState.RUNNING:
                 return f"{name} is {process.state}"
             incarnation = process.incarnation
             try:
                 await self.run_on(name, "pause", {"scopes": self.pauses.scopes(name)}, report)
             except (AgentRefused, OperationUnknown):
-                if process.incarnation == incarnation and process.state is State.RUNNING:
+                if process.incarnation == incarnation and process.state is SupervisionState.RUNNING:
                     raise
             else:
                 return name
@@ -230,11 +230,11 @@ async def settled(context: Context, process: ProcessSupervisor, after: int, repo
     while True:
         await process.until(
             lambda: (
-                process.state in (State.FATAL, State.STOPPED)
-                or (process.state is State.RUNNING and process.incarnation > after)
+                process.state in (SupervisionState.FATAL, SupervisionState.STOPPED)
+                or (process.state is SupervisionState.RUNNING and process.incarnation > after)
             )
         )
-        if process.state in (State.FATAL, State.STOPPED):
+        if process.state in (SupervisionState.FATAL, SupervisionState.STOPPED):
             why = process.status().last_error
             changed = await file_changed(context)
             raise OperationRefused(f"{process.name} is {process.state}" + (f": {why}" if why else "") + changed)

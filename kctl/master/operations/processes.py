@@ -12,7 +12,7 @@ from kctl.master.launch import supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context, file_changed, goes_on, settled, together
 from kctl.master.process_supervisor import ProcessSupervisor
-from kctl.master.restart import State
+from kctl.master.restart import SupervisionState
 from kctl.master.supervisor import Supervisor
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
@@ -27,7 +27,7 @@ _KINDS = {"workers": "worker", "sinkers": "sinker"}
 async def start(context: Context, params: JsonObject, _caller: Caller, report: Report) -> tuple[str, JsonObject]:
     """Starts a process that was stopped or given up, or that waits for its next try; waits until it has come up."""
     process = context.supervisor.process(params["name"])
-    if process.state in (State.STARTING, State.RUNNING):
+    if process.state in (SupervisionState.STARTING, SupervisionState.RUNNING):
         return f"{process.name} is {process.state} already{await file_changed(context)}", _pid(process)
     before = process.incarnation
     process.start()
@@ -78,8 +78,8 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
     in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
     operation."""
     processes = map(context.supervisor.process, context.supervisor.names)
-    alive = [each for each in processes if each.state is not State.STOPPED and _is_outdated(each)]
-    return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not State.FATAL))
+    alive = [each for each in processes if each.state is not SupervisionState.STOPPED and _is_outdated(each)]
+    return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not SupervisionState.FATAL))
 
 
 def _is_outdated(process: ProcessSupervisor) -> bool:
@@ -176,7 +176,7 @@ def _number(name: str) -> int:
 
 
 def _is_down(process: ProcessSupervisor) -> bool:
-    return process.state is State.FATAL or process.status().desired == State.STOPPED.value
+    return process.state is SupervisionState.FATAL or process.status().desired == SupervisionState.STOPPED.value
 
 
 async def _up(context: Context, process: ProcessSupervisor, before: int, report: Report) -> None:

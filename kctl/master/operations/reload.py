@@ -14,7 +14,7 @@ from kctl.master.launch import supervision_policies
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.processes import ENGINE_RESTARTS, restarted_by_all, scaled
-from kctl.master.restart import State
+from kctl.master.restart import SupervisionState
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["reload"]
@@ -67,7 +67,7 @@ async def _set_log_level(context: Context) -> None:
     level = context.config.log.level
     logging.getLogger().setLevel(level)
     for name in context.supervisor.names:
-        if context.supervisor.process(name).state is State.RUNNING:
+        if context.supervisor.process(name).state is SupervisionState.RUNNING:
             try:
                 await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
             except (AgentRefused, OperationUnknown) as error:  # it has the new level with its next start

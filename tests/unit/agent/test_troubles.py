@@ -13,7 +13,7 @@ from kafka.errors import KafkaConfigurationError, KafkaTimeoutError
 
 from kctl_agent.process import outages
 from kctl_agent.process.outages import Stopped, disk_error, outage, until_it_works
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert disk_error(tmp_path / "gone") == f"{tmp_path / 'gone'} cannot be written: No such file or directory"
 
 
-class PatientStop(Stop):
+class PatientStop(StopRequest):
     """Waits in no time, and counts it."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kctl.cli.fleet.ask import lacks
-from kctl.cli.fleet.top import Glance, Order, _screen, summary
+from kctl.cli.fleet.top import FleetTopView, SortOrder, _screen, summary
 from kctl.fleets import Fleet
 from kctl.rows.offsets import Offsets
 from kctl.rows.verdict import Finding, Level, Verdict
@@ -62,8 +62,8 @@ LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 
 
 def test_a_glance_is_printed_in_one_line_and_what_is_not_known_is_a_dash() -> None:
-    assert summary(Glance()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
-    assert summary(Glance(problem="no master is running there")) == "no master is running there"
+    assert summary(FleetTopView()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
+    assert summary(FleetTopView(problem="no master is running there")) == "no master is running there"
 
 
 def test_without_a_terminal_and_without_a_master_it_ends_at_once_with_exit_code_5(kctl: Kctl, short_dir: Path) -> None:
@@ -94,7 +94,7 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
         {"name": "worker-1", "kind": "worker", "supervisor": down},
         *({**SINKER, "supervisor": each} for each in (up, status_json(state="backoff"))),
     ]
-    glance = Glance(decoded(Workers, raw({"rows": rows})).rows)
+    glance = FleetTopView(decoded(Workers, raw({"rows": rows})).rows)
 
     assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
 
@@ -103,10 +103,12 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
     gap = "the brokers' offsets are up to 13 s old"
-    glance = Glance(decoded(Workers, raw({"rows": rows})).rows, decoded(Offsets, raw(OFFSETS)).rows, missing=(gap,))
+    glance = FleetTopView(
+        decoded(Workers, raw({"rows": rows})).rows, decoded(Offsets, raw(OFFSETS)).rows, missing=(gap,)
+    )
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
-    lines = [line.plain for line in _screen(fleet, glance, Order.LAG, columns, 40)]
+    lines = [line.plain for line in _screen(fleet, glance, SortOrder.LAG, columns, 40)]
 
     assert lines[1] == gap
     assert [line.split()[:2] for line in lines[3:5]] == [["worker-0", "running"], ["worker-1", "backoff"]]
@@ -141,7 +143,7 @@ def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
     verdict = Verdict(Level.FAILING, "storage", "the storage has been full", 1.0, (other,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
-    lines = _screen(fleet, Glance(verdict=verdict), Order.LAG, 100, 40)
+    lines = _screen(fleet, FleetTopView(verdict=verdict), SortOrder.LAG, 100, 40)
 
     assert [line.plain for line in lines[:2]] == [
         "failing: the storage has been full",

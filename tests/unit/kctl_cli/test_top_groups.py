@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kctl.cli.groups.glance import Glance, Trends, View, summary, table
 from kctl.cli.groups.groups import Sort
+from kctl.cli.groups.top_view import GroupsTopView, Trends, View, summary, table
 from kctl.status import Status
 from tests.served_groups import Latest, cluster, group, serving_groups
 from tests.terminals import Terminal, plain
@@ -93,9 +93,9 @@ def test_a_trend_is_that_of_the_last_polls_as_high_as_its_highest() -> None:
 def test_the_summary_counts_trouble_and_what_is_not_known_is_a_dash() -> None:
     answer = {"total": 2345, "statuses": {"ok": 2341, "stalled": 3, "losing": 1}, "lag": 1200}
 
-    assert summary(Glance(answer)) == "2,345 groups · 1 losing · 3 stalled · lag 1,200"
-    assert summary(Glance({"total": 0, "statuses": {}, "lag": None})) == "0 groups · lag -"
-    assert summary(Glance(problem="nobody\x1b")) == r"nobody\u001b"
+    assert summary(GroupsTopView(answer)) == "2,345 groups · 1 losing · 3 stalled · lag 1,200"
+    assert summary(GroupsTopView({"total": 0, "statuses": {}, "lag": None})) == "0 groups · lag -"
+    assert summary(GroupsTopView(problem="nobody\x1b")) == r"nobody\u001b"
 
 
 def test_a_long_name_is_cut_before_lag_growth_and_status_are() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli.groups.asked import URL
+from kctl.cli.groups.api_client import URL
 from kctl.config.exporter import load_exporter
-from kctl.config.sections import Http
+from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
 
 
@@ -27,4 +27,4 @@ def test_a_cluster_of_the_command_line_beside_those_of_the_file_is_refused(tmp_p
 def test_an_exporter_and_a_fleet_on_one_machine_do_not_both_take_the_same_port() -> None:
     port = load_exporter(None, {}, None, "one:9092").http.port
 
-    assert (port, Http().port, URL) == (9751, 9750, f"http://127.0.0.1:{port}")
+    assert (port, HttpSection().port, URL) == (9751, 9750, f"http://127.0.0.1:{port}")

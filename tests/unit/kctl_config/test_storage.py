@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kctl.config import load
-from kctl.config.sections import Spark, Storage
+from kctl.config.sections import SparkSection, StorageSection
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
@@ -67,7 +67,7 @@ def test_a_url_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_in_a_url_is_not_shown(url: str, seen: str) -> None:
-    (setting,) = [each for each in fields(Storage) if each.name == "url"]
+    (setting,) = [each for each in fields(StorageSection) if each.name == "url"]
 
     assert shown(setting, url) == seen
 
@@ -88,7 +88,7 @@ def test_a_password_in_a_url_is_not_shown(url: str, seen: str) -> None:
     ],
 )
 def test_what_spark_gets_is_not_shown_where_it_is_secret(name: str, value: str, seen: str) -> None:
-    (setting,) = [each for each in fields(Spark) if each.name == "conf"]
+    (setting,) = [each for each in fields(SparkSection) if each.name == "conf"]
 
     assert shown(setting, {name: value}) == {name: seen}
 

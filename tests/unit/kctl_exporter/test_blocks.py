@@ -7,11 +7,11 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.exporter.blocks import Block, gzipped, plain
+from kctl.exporter.blocks import TextBlock, gzipped, plain
 
 
-def block(text: bytes) -> Block:
-    return Block(lambda: text)
+def block(text: bytes) -> TextBlock:
+    return TextBlock(lambda: text)
 
 
 @given(st.lists(st.binary(max_size=5000), max_size=20))
@@ -33,7 +33,7 @@ def test_a_block_is_compressed_once_and_its_text_not_kept() -> None:
         made.append(1)
         return b"lines\n"
 
-    page = [Block(make)]
+    page = [TextBlock(make)]
 
     assert gzipped(page) == gzipped(page)
     assert len(made) == 1

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.exporter import METRICS, Exposition, SnapshotCollector
 from kctl.exporter.metric import OfCluster
 from kctl.exporter.reference import reference
-from kctl.master.restart import Cause, State
+from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.offset_checker import Partitions
@@ -39,7 +39,7 @@ def row(partition: int, committed: int | None, position: int | None, end: int | 
     return PartitionRow("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1, ResetPolicy.LATEST)
 
 
-def worker(name: str, state: State) -> WorkerStatus:
+def worker(name: str, state: SupervisionState) -> WorkerStatus:
     restarts = MappingProxyType({cause.value: 2 if cause is Cause.SIGNAL else 0 for cause in Cause})
     return WorkerStatus(name, "worker", "running", state.value, 1, 1.0, restarts, None, None, "log")
 
@@ -56,7 +56,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
         kafka_lag=LagTotals(total),
         block_size=Reduced(StorageReply(pending=pending, processing=0), asked, answered, failed, 0.1),
         ping=Reduced(Pings(), asked, answered, failed, 0.1),
-        supervised=(worker("worker-0", State.RUNNING),),
+        supervised=(worker("worker-0", SupervisionState.RUNNING),),
         resident_bytes={"worker-0": 5_000_000},
         last_success={"agents": 1_700_000_000.5},
     )
@@ -125,7 +125,7 @@ def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
     assert values(samples, "kctl_worker_up", "worker") == {("worker-0",): 1, ("worker-1",): 0}
     states = values(samples, "kctl_worker_state", "worker", "state")
     assert {state for (_, state), value in states.items() if value == 1} == {"running"}
-    assert {state for _, state in states} == {state.value for state in State}
+    assert {state for _, state in states} == {state.value for state in SupervisionState}
     assert values(samples, "kctl_worker_resident_memory_bytes", "worker") == {("worker-0",): 5_000_000}
     restarts = values(samples, "kctl_worker_restarts_total", "reason")
     assert restarts == {(cause.value,): 2 if cause is Cause.SIGNAL else 0 for cause in Cause}

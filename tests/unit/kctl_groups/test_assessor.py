@@ -6,7 +6,7 @@ import numpy as np
 
 from kctl.groups.assessor import GroupAssessor
 from kctl.groups.partitions import Names, PartitionColumns
-from kctl.status import Assessment, Owner, Rules, Status
+from kctl.status import Assessment, Owner, Status, StatusRules
 from kctl.status.columns import Reported
 
 CLIENTS = Owner(None, None, None, members=1)
@@ -28,7 +28,7 @@ def orders(*groups: str) -> Names:
 
 
 def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
-    assessor = GroupAssessor(Rules(), lambda _: 0)
+    assessor = GroupAssessor(StatusRules(), lambda _: 0)
     for second, names in enumerate([orders("a", "c")] * 50 + [orders("b", "c")] * 50):
         found = assessed(assessor, names, float(second), 0)
 
@@ -37,15 +37,15 @@ def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
 
 
 def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_concern() -> None:
-    assessor, names = GroupAssessor(Rules(), lambda _: 0), orders("a", "b")
+    assessor, names = GroupAssessor(StatusRules(), lambda _: 0), orders("a", "b")
     for second in range(100):
         assessed(assessor, names, float(second), 0)
 
-    assessor.adopt(Rules(), lambda group: int(group == "b"))
+    assessor.adopt(StatusRules(), lambda group: int(group == "b"))
     found = assessed(assessor, names, 100.0, 0)
     assert {group: each.status for group, each in found.items()} == {"a": Status.IDLE, "b": Status.OK}
 
-    assessor.adopt(Rules(window_seconds=30.0), lambda group: int(group == "b"))
+    assessor.adopt(StatusRules(window_seconds=30.0), lambda group: int(group == "b"))
     found = assessed(assessor, names, 101.0, 1)
     assert [each.window_complete for each in found.values()] == [0.0, 0.0]
 
@@ -53,7 +53,7 @@ def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_conce
 def test_a_group_without_partitions_is_unknown_between_others() -> None:
     names = Names({"a": (), "b": (("orders", 0),), "c": ()})
 
-    found = assessed(GroupAssessor(Rules(), lambda _: 0), names, 0.0, 0)
+    found = assessed(GroupAssessor(StatusRules(), lambda _: 0), names, 0.0, 0)
 
     assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
     assert found["a"].reason == "no partition is known"

@@ -8,10 +8,10 @@ import contextlib
 import pytest
 
 from kctl.errors import BrokerUnreachable
-from kctl.groups.collector import ClusterCollector, Settings
+from kctl.groups.collector import ClusterCollector, CollectorSettings
 from kctl.groups.snapshot import ClusterSnapshot
 from kctl.kafka.cluster_reading import ClusterReading
-from kctl.status import Rules
+from kctl.status import StatusRules
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Away:
 
 
 async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
-    settings = Settings(0.01, 60.0, Rules(600, 60, 600), lambda _: 0, lambda _: False)
+    settings = CollectorSettings(0.01, 60.0, StatusRules(600, 60, 600), lambda _: 0, lambda _: False)
     collector = ClusterCollector("main", Away(), settings, lambda name: pytest.fail(name))
     seen: list[ClusterSnapshot] = []
 

@@ -14,7 +14,7 @@ import pytest
 
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import GroupSnapshot
-from kctl.http import Access, create_app
+from kctl.http import AccessRights, create_app
 from kctl.http.api import streams as stream_module
 from kctl.http.errors import HttpError
 from kctl.master.events import EventFeed
@@ -273,7 +273,7 @@ async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
 )
 async def test_every_error_has_one_shape(path: str, method: str, status: int, code: str) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    response = await ask(snapshot(), path, method, Access(tokens=TOKENS), headers=headers)
+    response = await ask(snapshot(), path, method, AccessRights(tokens=TOKENS), headers=headers)
 
     assert response.status_code == status
     assert response.json().keys() == {"error"}

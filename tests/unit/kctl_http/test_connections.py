@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kctl.http import Access, HttpServer, Token
+from kctl.http import AccessRights, HttpServer, Token
 from kctl.http.protocol import BoundedProtocol, is_loopback
 from kctl.http.server import connection_bound
 from tests.conftest import eventually
@@ -64,7 +64,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @asynccontextmanager
 async def secured(pair: tuple[Path, Path]) -> AsyncIterator[Secured]:
     certificate, key = pair
-    async with serving(source_of(snapshot()), Access(tokens=TOKENS, certificate=certificate, key=key)) as server:
+    async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS, certificate=certificate, key=key)) as server:
         yield Secured(server, certificate, key)
 
 
@@ -192,7 +192,7 @@ async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, 
     ],
 )
 async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(head: str) -> None:
-    async with serving(source_of(snapshot()), Access(tokens=TOKENS)) as server:
+    async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS)) as server:
         reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
         writer.write(f"{head}Host: localhost\r\n\r\n".encode() + b"2")
 
@@ -207,7 +207,7 @@ async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(he
 async def test_a_half_body_does_not_hold_an_event_stream_open_nor_fill_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(source_of(snapshot()), Access(tokens=TOKENS)) as server:
+    async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS)) as server:
         server._app.guarded._limits = type(server._app.guarded._limits)(body_seconds=0.2)
         reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
         writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nab")
@@ -221,7 +221,7 @@ async def test_a_half_body_does_not_hold_an_event_stream_open_nor_fill_the_log(
 
 
 async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
-    access = Access(tokens=TOKENS)
+    access = AccessRights(tokens=TOKENS)
     async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(timeout=5) as client:
         for _ in range(3):
             answer = await client.get(f"{server.url}/healthz")
@@ -262,7 +262,9 @@ async def test_a_new_certificate_and_new_tokens_count_from_the_next_connection_a
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     certificate, key = certify(tmp_path, "renewed")
-    new = Access(False, False, (Token("a-new-token-of-the-test", "new", may_act=True),), frozenset(), certificate, key)
+    new = AccessRights(
+        False, False, (Token("a-new-token-of-the-test", "new", may_act=True),), frozenset(), certificate, key
+    )
     async with secured(pair) as here:
         old = httpx.AsyncClient(verify=here.trusted, timeout=10)
         async with old:

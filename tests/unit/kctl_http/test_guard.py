@@ -18,27 +18,29 @@ import httpx
 import pytest
 from fastapi import Request, Response
 
-from kctl.config import Http
+from kctl.config import HttpSection
 from kctl.errors import ConfigError, PortTaken
-from kctl.http import Access, Token, access_of, bind, create_app
-from kctl.http.guard import Guard, Limits
+from kctl.http import AccessRights, Token, access_of, bind, create_app
+from kctl.http.guard import Guard, RequestLimits
 from kctl.http.protocol import BoundedProtocol
-from kctl.http.throttle import Throttle
+from kctl.http.throttle import FailureThrottle
 from kctl_agent.peers import owner_of_peer
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
-WITH_TOKEN = Access(tokens=TOKENS)
-REMOTE = Access(is_loopback=False, tokens=TOKENS)
-OWN = Access(others_may_read=False, tokens=TOKENS)
+WITH_TOKEN = AccessRights(tokens=TOKENS)
+REMOTE = AccessRights(is_loopback=False, tokens=TOKENS)
+OWN = AccessRights(others_may_read=False, tokens=TOKENS)
 GOOD = {"authorization": f"Bearer {TOKEN}"}
 WRONG = {"authorization": "Bearer wrong-wrong-wrong-wrong"}
 PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api/v1/lag", "/api/v1/events", "/nothing")
 
 
-async def refusal(path: str, method: str = "GET", access: Access | None = None, **options: Any) -> tuple[int, str]:
+async def refusal(
+    path: str, method: str = "GET", access: AccessRights | None = None, **options: Any
+) -> tuple[int, str]:
     response = await ask(snapshot(), path, method, access, **options)
     assert response.headers["connection"] == "close"
     assert TOKEN not in response.text
@@ -54,7 +56,7 @@ async def test_on_loopback_reading_is_open(path: str) -> None:
 @pytest.mark.parametrize("path", PATHS)
 async def test_where_there_is_a_read_token_reading_needs_one_on_loopback_too(path: str) -> None:
     read = "a-token-for-reading-alone"
-    closed = Access(tokens=(*TOKENS, Token(read, "prometheus")))
+    closed = AccessRights(tokens=(*TOKENS, Token(read, "prometheus")))
 
     assert await refusal(path, access=closed) == (401, "unauthorized")
     assert "Basic" in (await ask(snapshot(), path, access=closed)).headers["www-authenticate"], (
@@ -122,14 +124,14 @@ async def test_a_foreign_name_that_points_at_us_is_refused(host: str) -> None:
     "host", ["localhost:9750", "127.0.0.1", "[::1]:9750", "127.0.0.2:1", "LOCALHOST", "proxy.example"]
 )
 async def test_our_own_names_are_known(host: str) -> None:
-    access = Access(hosts=frozenset({"proxy.example"}))
+    access = AccessRights(hosts=frozenset({"proxy.example"}))
 
     assert (await ask(snapshot(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
 
 
 @asynccontextmanager
 async def callers(
-    limits: Limits, clock: Callable[[], float], *addresses: str
+    limits: RequestLimits, clock: Callable[[], float], *addresses: str
 ) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A caller from each address, of one application that all need a token of."""
     guarded = Guard(create_app(source_of(snapshot())).routes, REMOTE, limits, clock)
@@ -149,7 +151,7 @@ async def codes(client: httpx.AsyncClient, headers: dict[str, str], times: int =
 @pytest.mark.shows("wrong tokens are limited for each address, and lock nobody out: a right one is accepted")
 async def test_wrong_tokens_of_an_address_are_limited_and_lock_nobody_out_there() -> None:
     now = [0.0]
-    async with callers(Limits(failures=5), lambda: now[0], "127.0.0.1", "192.0.2.2") as (shared, elsewhere):
+    async with callers(RequestLimits(failures=5), lambda: now[0], "127.0.0.1", "192.0.2.2") as (shared, elsewhere):
         assert await codes(shared, WRONG, 8) == [401] * 5 + [429] * 3
         late = await shared.get("/metrics", headers=WRONG)
         assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_failures")
@@ -163,12 +165,12 @@ async def test_wrong_tokens_of_an_address_are_limited_and_lock_nobody_out_there(
 
 async def test_an_ipv6_caller_is_the_network_that_he_has_to_himself() -> None:
     addresses = [f"2001:db8:0:1::{number:x}" for number in range(1, 5)]
-    async with callers(Limits(failures=3), lambda: 0.0, *addresses, "2001:db8:0:2::1") as clients:
+    async with callers(RequestLimits(failures=3), lambda: 0.0, *addresses, "2001:db8:0:2::1") as clients:
         assert [(await codes(each, WRONG))[0] for each in clients] == [401, 401, 401, 429, 401]
 
 
 async def test_of_many_addresses_the_oldest_are_forgotten() -> None:
-    throttle = Throttle(1, 60.0, lambda: 0.0)
+    throttle = FailureThrottle(1, 60.0, lambda: 0.0)
     for number in range(10_000):
         assert throttle.failed(f"10.0.{number >> 8}.{number & 255}") is None
 
@@ -320,7 +322,7 @@ async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    app = create_app(source_of(snapshot()), WITH_TOKEN, Limits(body_seconds=0.1, body_bytes=100))
+    app = create_app(source_of(snapshot()), WITH_TOKEN, RequestLimits(body_seconds=0.1, body_bytes=100))
     sent: list[Any] = []
 
     async def take(request: Request) -> Response:
@@ -368,7 +370,7 @@ def test_answers_do_not_wait_for_the_caller_s_acknowledgement() -> None:
         assert sock.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY only then"
 
 
-Settings = Callable[..., Http]
+Settings = Callable[..., HttpSection]
 
 
 @pytest.fixture
@@ -377,7 +379,7 @@ def settings(tmp_path: Path) -> Settings:
         (tmp_path / name).touch(0o600)
         (tmp_path / name).write_text(f"{text}\n")
     (tmp_path / "open").chmod(0o644)
-    return lambda **more: replace(Http(), **more)
+    return lambda **more: replace(HttpSection(), **more)
 
 
 @pytest.mark.parametrize(
@@ -409,10 +411,10 @@ def test_what_would_be_open_to_others_is_refused_at_the_start(
 
 
 def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> None:
-    assert access_of(settings(), tmp_path) == Access(others_may_read=False)
+    assert access_of(settings(), tmp_path) == AccessRights(others_may_read=False)
     open_to_others = settings(host="0.0.0.0", token_file="token", insecure=True, allowed_hosts=("Proxy.example",))
 
-    assert access_of(open_to_others, tmp_path) == Access(False, False, TOKENS, frozenset({"proxy.example"}))
+    assert access_of(open_to_others, tmp_path) == AccessRights(False, False, TOKENS, frozenset({"proxy.example"}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
@@ -480,7 +482,7 @@ async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(
 async def test_who_is_not_known_to_be_the_fleets_user_learns_no_reason_from_readyz() -> None:
     for latest, status in ((snapshot(), 503), (healthy(), 200)):
         reason = latest.verdict.main.reason
-        known, other = [await ask(latest, "/readyz", access=each) for each in (Access(), OWN)]
+        known, other = [await ask(latest, "/readyz", access=each) for each in (AccessRights(), OWN)]
         assert (known.status_code, other.status_code) == (status, status)
         assert reason in known.text
         assert reason not in other.text
@@ -492,7 +494,7 @@ async def test_a_defect_is_answered_with_500_and_logged_without_what_came_in(cap
     async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
         raise RuntimeError(written)
 
-    guarded = Guard(broken, Access())
+    guarded = Guard(broken, AccessRights())
     transport = httpx.ASGITransport(guarded, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         response = await client.get("/api/v1/lag")
@@ -518,7 +520,7 @@ async def test_a_defect_behind_the_begin_of_an_answer_sends_no_second_one() -> N
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": [(b"host", b"localhost")]}
-    await Guard(broken, Access())(scope, receive, send)
+    await Guard(broken, AccessRights())(scope, receive, send)
 
     assert sent == ["http.response.start"]
 
@@ -527,4 +529,4 @@ async def test_what_is_no_http_is_not_served() -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError
 
-    await Guard(never, Access())({"type": "websocket"}, never, never)
+    await Guard(never, AccessRights())({"type": "websocket"}, never, never)

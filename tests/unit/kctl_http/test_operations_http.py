@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kctl.http import Access
+from kctl.http import AccessRights
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Param, Report
 from kctl_agent.rpc.wire import JsonObject
@@ -38,7 +38,7 @@ def operation_log() -> OperationLog:
 async def post() -> AsyncIterator[Post]:
     operations = operation_log()
     async with (
-        serving(source_of(snapshot(), operations=operations), Access(tokens=TOKENS)) as server,
+        serving(source_of(snapshot(), operations=operations), AccessRights(tokens=TOKENS)) as server,
         httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
     ):
 

@@ -11,7 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from kctl.http import Access, create_app
+from kctl.http import AccessRights, create_app
 from kctl.master.operations import Caller, OperationLog, OperationType
 from kctl.master.operations.base import Report
 from kctl.master.snapshot import Reduced
@@ -31,7 +31,7 @@ async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple
 
 
 LOG = OperationLog({"act": OperationType("act", "acts", (), lambda _: frozenset(), carried, lambda _: 5.0)}, None)
-APP = create_app(source_of(healthy(), ask=fleet, operations=LOG), Access(tokens=TOKENS))
+APP = create_app(source_of(healthy(), ask=fleet, operations=LOG), AccessRights(tokens=TOKENS))
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)
 # An event stream does not end, so it cannot be called like this; test_api.py listens to it.

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.http import Access, HttpServer
+from kctl.http import AccessRights, HttpServer
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
-WITH_TOKEN = Access(tokens=TOKENS)
+WITH_TOKEN = AccessRights(tokens=TOKENS)
 SECRET = "zq-what-a-stranger-sent"
 
 

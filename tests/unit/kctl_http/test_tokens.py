@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.config import Http
+from kctl.config import HttpSection
 from kctl.errors import ConfigError
-from kctl.http import Access, Token, access_of
+from kctl.http import AccessRights, Token, access_of
 from kctl.http.tokens import read_tokens, shown_token
 from tests.fleet_snapshot import ask, snapshot
 
 pytestmark = pytest.mark.anyio
 
 OLD, NEW, READ = "an-old-token-0123456789", "a-new-token-0123456789", "a-read-token-0123456789"
-ROTATED = Access(
+ROTATED = AccessRights(
     is_loopback=False,
     tokens=(Token(OLD, "deploy-1", may_act=True), Token(NEW, may_act=True), Token(READ, "prometheus")),
 )
@@ -91,14 +91,14 @@ def test_a_token_has_one_meaning(tmp_path: Path, act: str, read: str, sentence: 
     (tmp_path / "read").write_text(read)
 
     with pytest.raises(ConfigError, match=sentence):
-        access_of(replace(Http(), token_file="act", read_token_file="read"), tmp_path)
+        access_of(replace(HttpSection(), token_file="act", read_token_file="read"), tmp_path)
 
 
 def test_a_fleet_beyond_loopback_may_be_served_for_reading_alone(tmp_path: Path) -> None:
     (tmp_path / "read").touch(0o600)
     (tmp_path / "read").write_text(f"prometheus: {READ}\n")
 
-    access = access_of(replace(Http(), host="0.0.0.0", read_token_file="read", insecure=True), tmp_path)
+    access = access_of(replace(HttpSection(), host="0.0.0.0", read_token_file="read", insecure=True), tmp_path)
 
     assert access.tokens == (Token(READ, "prometheus"),)
     assert not access.may_act
@@ -112,7 +112,7 @@ def test_whatever_is_shown_only_a_whole_token_is_one(given_text: str) -> None:
     assert (found.secret if found else None) == (given_text if given_text in (OLD, NEW, READ) else None)
 
 
-async def code(token: str, method: str, access: Access = ROTATED, scheme: str = "Bearer") -> tuple[int, str]:
+async def code(token: str, method: str, access: AccessRights = ROTATED, scheme: str = "Bearer") -> tuple[int, str]:
     if scheme == "Basic":
         token = base64.b64encode(f"me:{token}".encode()).decode()
     response = await ask(snapshot(), "/api/v1/lag", method, access, headers={"authorization": f"{scheme} {token}"})
@@ -136,7 +136,7 @@ async def test_the_scrapers_token_reads_and_cannot_act() -> None:
 
 
 async def test_where_there_are_only_read_tokens_nothing_can_be_changed() -> None:
-    access = Access(tokens=(Token(READ),))
+    access = AccessRights(tokens=(Token(READ),))
 
     assert await code(READ, "GET", access) == (200, "")
     assert await code(READ, "POST", access) == (403, "not_allowed")

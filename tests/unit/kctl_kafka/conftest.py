@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 
 PAUSES = 2
 
@@ -17,13 +17,13 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
     So such a test may give it minutes: what it waits for is a number of tries, however busy the machine is.
     """
-    pause = Connection.pause
+    pause = ClusterConnection.pause
     pauses: dict[int, int] = {}
 
-    def counted(connection: Connection) -> None:
+    def counted(connection: ClusterConnection) -> None:
         pauses[id(connection)] = pauses.get(id(connection), 0) + 1
         if pauses[id(connection)] >= PAUSES:
             connection.deadline._at = time.monotonic() + connection.deadline.timeout_seconds * 0.19
         pause(connection)
 
-    monkeypatch.setattr(Connection, "pause", counted)
+    monkeypatch.setattr(ClusterConnection, "pause", counted)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import Partition
-from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
 
 LOADING = 14
 NOT_COORDINATOR = 16
@@ -23,21 +23,21 @@ LONG = 120.0
 @contextmanager
 def connection_to(
     script: Script, *, seconds: float = 10.0, topics: Mapping[str, int] | None = None, has_retries: bool = True
-) -> Iterator[tuple[ScriptedBroker, Connection]]:
+) -> Iterator[tuple[ScriptedBroker, ClusterConnection]]:
     """A broker with this script and an open connection to it."""
     with (
         ScriptedBroker(script, topics=topics) as broker,
-        Connection(plain(broker.address), seconds, has_retries=has_retries) as connection,
+        ClusterConnection(plain(broker.address), seconds, has_retries=has_retries) as connection,
     ):
         connection.open(list(topics or ()))
         yield broker, connection
 
 
-def described(*groups: Mapping[str, Any]) -> Answers:
+def described(*groups: Mapping[str, Any]) -> BrokerAnswers:
     """Of the groups described here those that are asked for; others are dead, as a broker reports them."""
     known = {group["group_id"]: group for group in groups}
     dead = {"group_state": "Dead"}
-    return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
+    return BrokerAnswers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
 
 
 def group(name: str, *, state: str = "Stable", code: int = 0, members: Sequence[Mapping[str, Any]] = ()) -> Any:
@@ -70,7 +70,7 @@ def member(name: str, **assigned: Sequence[int]) -> Any:
     }
 
 
-def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
+def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> BrokerAnswers:
     """What each group has committed, or its error code; -1 for partitions that are asked for by name beside those."""
 
     def one(asked: Any) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
         offsets = known if asked.topics is None else {key: known.get(key, -1) for key in wanted}
         return {"group_id": asked.group_id, "topics": _by_topic(offsets, "committed_offset", metadata="")}
 
-    return Answers(lambda request: {"groups": [one(each) for each in request.groups]})
+    return BrokerAnswers(lambda request: {"groups": [one(each) for each in request.groups]})
 
 
-def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> Answers:
+def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> BrokerAnswers:
     """The offsets that are asked for; `codes` are errors of single partitions."""
 
     def fields(request: Any) -> dict[str, Any]:
@@ -95,10 +95,10 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
                 each["error_code"] = (codes or {}).get((topic["name"], each["partition_index"]), 0)
         return {"topics": topics}
 
-    return Answers(fields)
+    return BrokerAnswers(fields)
 
 
-def refused_coordinator(name: str) -> Answers:
+def refused_coordinator(name: str) -> BrokerAnswers:
     """The coordinator of every group is broker 1, but that of `name` is not to be known."""
 
     def fields(request: Any) -> dict[str, Any]:
@@ -108,17 +108,17 @@ def refused_coordinator(name: str) -> Answers:
             "coordinators": [{"key": key, **(refused if key == name else found)} for key in request.coordinator_keys]
         }
 
-    return Answers(fields)
+    return BrokerAnswers(fields)
 
 
-def committed_codes(code: int) -> Answers:
+def committed_codes(code: int) -> BrokerAnswers:
     """An OffsetCommit of which every partition has this error code."""
 
     def fields(request: Any) -> dict[str, Any]:
         keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}
         return {"topics": _by_topic(keys, "error_code")}
 
-    return Answers(fields)
+    return BrokerAnswers(fields)
 
 
 def _by_topic(values: Mapping[Partition, int], name: str, **more: Any) -> list[dict[str, Any]]:

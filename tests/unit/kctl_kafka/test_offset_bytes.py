@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from kctl.kafka.flexible import UNREADABLE
-from kctl.kafka.offset_bytes import LIST_VERSIONS, Keys, listed
+from kctl.kafka.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.raw import Raw
 from kctl.testing.broker_frames import _message
 
@@ -47,7 +47,7 @@ def body(kind: Any, version: int, fields: dict[str, Any]) -> bytes:
 @given(LOGS, st.sampled_from(LIST_VERSIONS))
 def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: list[dict[str, Any]], version: int) -> None:
     version = min(version, ListOffsetsResponse.max_version)
-    found = list(listed(body(ListOffsetsResponse, version, {"topics": logs}), Keys()))
+    found = list(listed(body(ListOffsetsResponse, version, {"topics": logs}), PartitionKeys()))
 
     assert [list(zip(*rows, strict=True)) for rows in found] == [
         [((log["name"], each["partition_index"]), each["offset"], each["error_code"]) for each in log["partitions"]]
@@ -58,11 +58,11 @@ def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: list[dict[str
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused_or_read_and_end(data: bytes) -> None:
     with suppress(*UNREADABLE):
-        list(listed(data, Keys()))
+        list(listed(data, PartitionKeys()))
 
 
 def test_keys_are_made_once_and_anew_where_partitions_are_others() -> None:
-    keys = Keys()
+    keys = PartitionKeys()
 
     assert keys.of("orders", (0, 1)) is keys.of("orders", (0, 1))
     assert keys.of("orders", (1, 2)) == [("orders", 1), ("orders", 2)]

@@ -6,11 +6,11 @@ import pytest
 
 from kctl.errors import BrokerUnreachable, KctlError, NotAuthorised
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
 from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
+from kctl.testing.scripted_broker import BrokerAnswers, HangsUp, Script, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -64,8 +64,14 @@ def test_a_leader_that_is_never_found_is_an_error_before_the_time_is_over() -> N
 def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_errors() -> None:
     leaders = {"orders": [1, -1]}
     brokers: dict[int, str] = {}
-    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"]))}
-    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON, has_retries=False) as connection:
+    script = {
+        "ListOffsets": ENDS,
+        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"])),
+    }
+    with (
+        ScriptedBroker(script) as broker,
+        ClusterConnection(plain(broker.address), SOON, has_retries=False) as connection,
+    ):
         brokers[1] = broker.address
         topics = topics_of(connection.open(["orders", "gone"]))
         found = log_offsets(connection, topics, [FIRST, SECOND, ("gone", 0), ("orders", 9)])
@@ -80,11 +86,11 @@ def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_err
 
 def test_a_dead_leader_costs_only_the_partitions_that_it_leads() -> None:
     brokers: dict[int, str] = {}
-    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
+    script = {"ListOffsets": ENDS, "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
     with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker:
         brokers |= {1: broker.address, 2: dead.address}
         dead.vanish()
-        with Connection(plain(broker.address), SOON) as connection:
+        with ClusterConnection(plain(broker.address), SOON) as connection:
             found = log_offsets(connection, topics_of(connection.open(["orders"])), [FIRST, SECOND])
 
     assert (found[FIRST].offset, found[FIRST].error) == (10, None)
@@ -168,9 +174,9 @@ def test_a_coordinator_that_is_refused_is_an_error_of_its_group_and_of_a_commit(
     script: Script = {
         "OffsetFetch": fetched({"audit": {FIRST: 1}}),
         "FindCoordinator": refused_coordinator("secret"),
-        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
+        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {})),
     }
-    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SOON) as connection:
+    with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SOON) as connection:
         brokers |= {1: broker.address, 2: "127.0.0.1:1"}
         connection.open()
         found = committed(connection, {"secret": [FIRST], "audit": [FIRST]})

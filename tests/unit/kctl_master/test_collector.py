@@ -15,7 +15,7 @@ from kctl.master import collector as module
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
-from kctl.master.health import Rules
+from kctl.master.health import HealthRules
 from kctl.master.members import Members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
@@ -55,7 +55,7 @@ class Fleet:
         self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1", "readers")
         members = Members(folder, dict, lambda: (), self.pool)
         agents = Agents(folder, self.pool)
-        policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0), Rules(60.0))
+        policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0), HealthRules(60.0))
         supervisor = Supervisor([], {"worker": policy}, agents.ping)
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 

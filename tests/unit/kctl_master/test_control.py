@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.control.server import ControlServer, Limits
+from kctl.master.control.server import ControlServer, SocketLimits
 from kctl.master.operations import base
 from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import BadParams, PathError
@@ -22,7 +22,7 @@ from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, Jso
 pytestmark = pytest.mark.anyio
 
 ASK = encode(Request(Role.EXTERNAL, "ping", "getPing", id="1").to_json())
-TIGHT = Limits(max_connections=2, frame_timeout_seconds=0.2, idle_timeout_seconds=0.4, write_timeout_seconds=0.2)
+TIGHT = SocketLimits(max_connections=2, frame_timeout_seconds=0.2, idle_timeout_seconds=0.4, write_timeout_seconds=0.2)
 
 
 async def answer(request: Request, _caller: base.Caller) -> JsonObject:
@@ -41,7 +41,7 @@ async def answer(request: Request, _caller: base.Caller) -> JsonObject:
 
 
 @contextlib.asynccontextmanager
-async def serving(run_dir: Path, limits: Limits | None = None) -> AsyncIterator[ControlServer]:
+async def serving(run_dir: Path, limits: SocketLimits | None = None) -> AsyncIterator[ControlServer]:
     server = ControlServer(answer, limits)
     await server.start(run_dir)
     try:

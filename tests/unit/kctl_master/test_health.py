@@ -8,11 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.master.health import Health, Heartbeat, Rules, Unhealthy, judge, on_heartbeat, on_memory_sample, refusals
+from kctl.master.health import (
+    Health,
+    HealthRules,
+    Heartbeat,
+    Unhealthy,
+    judge,
+    on_heartbeat,
+    on_memory_sample,
+    refusals,
+)
 from kctl.master.restart import Cause
 
 MB = 1 << 20
-RULES = Rules(
+RULES = HealthRules(
     ping_timeout_seconds=10,
     memory_soft_bytes=800 * MB,
     memory_hard_bytes=1000 * MB,
@@ -157,7 +166,7 @@ def test_a_limit_below_the_boot_size_is_named_with_both_sizes() -> None:
 sizes = st.integers(1, 4000).map(lambda megabytes: megabytes * MB)
 limits = st.one_of(st.none(), sizes)
 rules = st.builds(
-    Rules, st.floats(0.1, 100), limits, limits, st.integers(1, 5), st.one_of(st.none(), st.floats(0, 100))
+    HealthRules, st.floats(0.1, 100), limits, limits, st.integers(1, 5), st.one_of(st.none(), st.floats(0, 100))
 )
 beats = st.builds(
     beat,
@@ -169,7 +178,7 @@ beats = st.builds(
 
 @given(rules, st.lists(st.tuples(st.floats(0, 5), st.one_of(beats, sizes)), max_size=50))
 def test_a_worker_is_never_judged_by_a_limit_that_it_was_born_above(
-    of_fleet: Rules, history: list[tuple[float, Heartbeat | int]]
+    of_fleet: HealthRules, history: list[tuple[float, Heartbeat | int]]
 ) -> None:
     health, now = Health(0.0, 0.0), 0.0
     for pause, what in history:

@@ -20,7 +20,7 @@ from msgspec import Raw
 from kctl.kafka.broker_cache import BrokerCache
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.committed_bytes import by_topic
-from kctl.master.control.service import Service
+from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
@@ -83,9 +83,9 @@ async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]
 
 
 @pytest.fixture
-async def service(members: Members) -> AsyncIterator[Service]:
+async def service(members: Members) -> AsyncIterator[MasterService]:
     cluster = BrokerCache(NoBrokers(), "nowhere:1", "g")
-    yield Service(members, cluster, members._statuses, NO_VERDICT, EventFeed())
+    yield MasterService(members, cluster, members._statuses, NO_VERDICT, EventFeed())
     await cluster.close()
 
 
@@ -165,7 +165,7 @@ async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
     await cluster.refresh(10.0)
-    service = Service(members, cluster, lambda: statuses, NO_VERDICT, EventFeed())
+    service = MasterService(members, cluster, lambda: statuses, NO_VERDICT, EventFeed())
 
     reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
@@ -200,7 +200,7 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
     await cluster.refresh(10.0)
     made_in.clear()
 
-    service = Service(members, cluster, members._statuses, NO_VERDICT, EventFeed())
+    service = MasterService(members, cluster, members._statuses, NO_VERDICT, EventFeed())
     reply = await service.answer(request("kafka_lag", "onKafkaLag"))
     await cluster.close()
 
@@ -211,7 +211,7 @@ async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_l
 
 @pytest.mark.parametrize("method", ["getKafkaLag", "onKafkaLag"])
 async def test_the_master_fans_out_reduces_and_reports_how_complete_it_is(
-    service: Service, agent: Callable[..., ScriptedAgent], method: str
+    service: MasterService, agent: Callable[..., ScriptedAgent], method: str
 ) -> None:
     agent("worker-0", kafka_lag=ROWS)
     agent("worker-1", kafka_lag=BreaksFrame())
@@ -225,7 +225,7 @@ async def test_the_master_fans_out_reduces_and_reports_how_complete_it_is(
 
 
 async def test_the_master_answers_before_its_caller_gives_up(
-    service: Service, agent: Callable[..., ScriptedAgent]
+    service: MasterService, agent: Callable[..., ScriptedAgent]
 ) -> None:
     agent("worker-0", kafka_lag=ROWS)
     agent("worker-1", kafka_lag=Stalls())
@@ -237,7 +237,7 @@ async def test_the_master_answers_before_its_caller_gives_up(
     assert [(failed["from"], failed["code"]) for failed in reply["failed"]] == [("worker-1", "timeout")]
 
 
-async def test_one_worker_can_be_asked_alone(service: Service, agent: Callable[..., ScriptedAgent]) -> None:
+async def test_one_worker_can_be_asked_alone(service: MasterService, agent: Callable[..., ScriptedAgent]) -> None:
     asked = agent("worker-0", kafka_lag=ROWS)
     other = agent("guest", kafka_lag=ROWS)
 
@@ -248,7 +248,7 @@ async def test_one_worker_can_be_asked_alone(service: Service, agent: Callable[.
 
 
 async def test_ping_is_the_master_itself_and_on_ping_the_fleet(
-    service: Service, agent: Callable[..., ScriptedAgent]
+    service: MasterService, agent: Callable[..., ScriptedAgent]
 ) -> None:
     agent("worker-0")
 
@@ -256,7 +256,7 @@ async def test_ping_is_the_master_itself_and_on_ping_the_fleet(
     assert [row["name"] for row in (await service.answer(request("ping", "onPing")))["result"]["rows"]] == ["worker-0"]
 
 
-async def test_status_before_the_first_collection_is_the_supervisors_view(service: Service) -> None:
+async def test_status_before_the_first_collection_is_the_supervisors_view(service: MasterService) -> None:
     result = (await service.answer(request("status", "getStatus", deadline_ms=1)))["result"]
 
     assert [(row["name"], row["state"]) for row in result["rows"]] == [("worker-0", "running"), ("worker-1", "backoff")]
@@ -270,7 +270,9 @@ async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members:
 
     feed, latest = EventFeed(), collected("running", Level.OK)
     verdicts = Verdicts(lambda: latest, 60.0)
-    service = Service(members, BrokerCache(NoBrokers(), "nowhere:1", "g"), lambda: latest.supervised, verdicts, feed)
+    service = MasterService(
+        members, BrokerCache(NoBrokers(), "nowhere:1", "g"), lambda: latest.supervised, verdicts, feed
+    )
     before = await service.answer(request("status", "getStatus"))
     service._statuses = lambda: [status("worker-0", "fatal")]
     asked = asyncio.create_task(service.answer(request("status", "getStatus", deadline_ms=60_000)))
@@ -283,7 +285,7 @@ async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members:
     assert shown == [("ok", "running"), ("failing", "fatal")]
 
 
-async def test_describe_lists_every_method_and_nothing_else_is_served(service: Service) -> None:
+async def test_describe_lists_every_method_and_nothing_else_is_served(service: MasterService) -> None:
     methods: list[JsonObject] = (await service.answer(request("describe", "getDescribe")))["result"]["methods"]
 
     names = [method["method"] for method in methods]
@@ -297,7 +299,7 @@ async def test_describe_lists_every_method_and_nothing_else_is_served(service: S
 
 
 @pytest.mark.parametrize("params", [{"worker": "nobody"}, {"worker": 3}, {"limit": 3}, {"worker": "x" * 5000}])
-async def test_a_parameter_that_makes_no_sense_is_refused(service: Service, params: JsonObject) -> None:
+async def test_a_parameter_that_makes_no_sense_is_refused(service: MasterService, params: JsonObject) -> None:
     with pytest.raises(BadParams) as raised:
         await service.answer(request("kafka_lag", "getKafkaLag", **params))
 
@@ -305,7 +307,7 @@ async def test_a_parameter_that_makes_no_sense_is_refused(service: Service, para
 
 
 async def test_two_hundred_questions_at_once_share_the_connections(
-    service: Service, agent: Callable[..., ScriptedAgent]
+    service: MasterService, agent: Callable[..., ScriptedAgent]
 ) -> None:
     agent("worker-0", kafka_lag=ROWS)
     threads = threading.active_count()

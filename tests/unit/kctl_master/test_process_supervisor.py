@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 import kctl.master.process_supervisor
-from kctl.master.health import Heartbeat, Rules
+from kctl.master.health import HealthRules, Heartbeat
 from kctl.master.process import session_members
 from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
-from kctl.master.restart import Cause, RestartPolicy, State
+from kctl.master.restart import Cause, RestartPolicy, SupervisionState
 from kctl.master.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ subprocess.Popen([sys.executable, "-c", child])
 sys.stdin.read()
 """
 QUICK = RestartPolicy(backoff_min_seconds=0.05, backoff_max_seconds=0.2, stable_seconds=60)
-SLOW_PINGS = Rules(ping_timeout_seconds=60)
+SLOW_PINGS = HealthRules(ping_timeout_seconds=60)
 SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60)
 
 
@@ -70,7 +70,7 @@ class Supervised:
         code: str,
         log: Path,
         policy: RestartPolicy = QUICK,
-        rules: Rules = SLOW_PINGS,
+        rules: HealthRules = SLOW_PINGS,
         *,
         is_mute: bool = False,
         **times: float,
@@ -310,7 +310,7 @@ GROWING = (
 
 
 async def test_a_worker_that_hangs_leaves_its_stacks_in_its_log_and_is_replaced(tmp_path: Path) -> None:
-    fleet = Supervised(MUTE, tmp_path / "log", rules=Rules(ping_timeout_seconds=0.3))
+    fleet = Supervised(MUTE, tmp_path / "log", rules=HealthRules(ping_timeout_seconds=0.3))
 
     async with fleet.running():
         await fleet.reaches("running")
@@ -334,7 +334,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = calls(monkeypatch, "judge")
-    fleet = Supervised(UP, tmp_path / "log", rules=Rules(ping_timeout_seconds=0.5))
+    fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(ping_timeout_seconds=0.5))
     async with fleet.running():
         await fleet.reaches("running")
         fleet.is_mute = True
@@ -365,7 +365,7 @@ async def test_a_worker_above_its_soft_limit_is_asked_to_leave_and_counted(tmp_p
         health = fleet.process.health
         assert health is not None
         fleet.process._health = replace(health, boot_bytes=1 << 20)
-        rules = Rules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
+        rules = HealthRules(60, memory_soft_bytes=40 << 20, memory_breaches=2)
         fleet.supervisor.reconfigure([], {"worker": SupervisionPolicy(QUICK, rules, 0.05, 0.05)})
         assert fleet.supervisor.memory_limits() == {"worker-0": 40 << 20}
         await until(lambda: fleet.supervisor.status()[0].restarts_by_cause[Cause.MEMORY] >= 1)
@@ -377,7 +377,9 @@ async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_repo
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = calls(monkeypatch, "on_memory_sample")
-    fleet = Supervised(UP, tmp_path / "log", rules=Rules(60, memory_soft_bytes=1 << 20, memory_hard_bytes=2 << 20))
+    fleet = Supervised(
+        UP, tmp_path / "log", rules=HealthRules(60, memory_soft_bytes=1 << 20, memory_hard_bytes=2 << 20)
+    )
 
     async with fleet.running():
         await until(lambda: fleet.supervisor.status()[0].warning is not None)
@@ -391,7 +393,7 @@ async def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_repo
 
 
 async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path: Path) -> None:
-    fleet = Supervised(UP, tmp_path / "log", rules=Rules(60, stalled_seconds=0.2))
+    fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(60, stalled_seconds=0.2))
     fleet.reported = {"state": "running", "batches_total": 7, "lag": 100}
 
     async with fleet.running():
@@ -407,7 +409,7 @@ async def test_a_worker_that_makes_no_progress_is_replaced_and_counted(tmp_path:
 async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_another_finishes_batches_in_it(
     tmp_path: Path, batches: int, others_read: bool, is_at_fault: bool
 ) -> None:
-    fleet = Supervised(UP, tmp_path / "log", rules=Rules(60, stalled_seconds=0.2))
+    fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(60, stalled_seconds=0.2))
     fleet.supervisor._policies = {**fleet.supervisor._policies, "engine": SupervisionPolicy(QUICK, SLOW_PINGS)}
     engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "log-engine")
     other = replace(fleet.process.launch, name="worker-1", log_path=tmp_path / "log-1")
@@ -427,10 +429,10 @@ async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_a
     async with fleet.running():
         await fleet.reaches("running")
         process = fleet.supervisor.add(engine)
-        await until(lambda: process.state is State.RUNNING)
+        await until(lambda: process.state is SupervisionState.RUNNING)
         if others_read:
             reading = fleet.supervisor.add(other)
-            await until(lambda: reading.state is State.RUNNING)
+            await until(lambda: reading.state is SupervisionState.RUNNING)
         fleet.reported = {"state": "running", "batches_total": batches, "lag": 100}
         await until(lambda: restarts("engine" if is_at_fault else "worker-0") >= 1)
 

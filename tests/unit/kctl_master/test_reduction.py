@@ -11,7 +11,7 @@ import pytest
 
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
-from kctl.status import Assessor, Owner, Rules
+from kctl.status import Assessor, Owner, StatusRules
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
@@ -78,6 +78,6 @@ def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
         outcome = OFFSET_CHECKER.decoded(outcome_of(good, Answer("b", {"rows": [odd]}, 0.0)))
-        rows, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY).rows, Assessor(Rules())
+        rows, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY).rows, Assessor(StatusRules())
         for now in (1.0, 2.0):
             assessor.assess(rows, lambda _: owner, now, now)

@@ -18,9 +18,9 @@ from kctl.master.restart import (
     Replace,
     RestartPolicy,
     Start,
-    State,
-    Status,
     Stop,
+    SupervisionState,
+    SupervisionStatus,
     backoff_seconds,
     step,
 )
@@ -28,8 +28,10 @@ from kctl.master.restart import (
 POLICY = RestartPolicy(backoff_min_seconds=1, backoff_max_seconds=60, stable_seconds=30)
 
 
-def run(events: list[tuple[float, Event]], status: Status | None = None, jitter: float = 0.0) -> Status:
-    status = status or Status(since=0)
+def run(
+    events: list[tuple[float, Event]], status: SupervisionStatus | None = None, jitter: float = 0.0
+) -> SupervisionStatus:
+    status = status or SupervisionStatus(since=0)
     for now, event in events:
         status = step(POLICY, status, event, now, jitter)
     return status
@@ -38,26 +40,32 @@ def run(events: list[tuple[float, Event]], status: Status | None = None, jitter:
 @pytest.mark.parametrize(
     ("events", "state", "desired"),
     [
-        ([Start()], State.STARTING, State.RUNNING),
-        ([Start(), Ready()], State.RUNNING, State.RUNNING),
-        ([Start(), Exited(1)], State.BACKOFF, State.RUNNING),
-        ([Start(), Ready(), Exited(-9)], State.BACKOFF, State.RUNNING),
-        ([Start(), Exited(EXIT_CONFIG)], State.FATAL, State.RUNNING),
-        ([Start(), Ready(), Stop()], State.STOPPING, State.STOPPED),
-        ([Start(), Stop(), Exited(0)], State.STOPPED, State.STOPPED),
-        ([Start(), Exited(1), Stop()], State.STOPPED, State.STOPPED),
-        ([Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)], State.STARTING, State.RUNNING),
-        ([Start(), Replace(Cause.UNRESPONSIVE), Exited(-9)], State.BACKOFF, State.RUNNING),
-        ([Start(), Ready(), Replace(Cause.REQUESTED), Stop(), Exited(0)], State.STOPPED, State.STOPPED),
-        ([Start(), Ready(), Stop(), Start(), Exited(0)], State.STARTING, State.RUNNING),
-        ([Start(), Exited(EXIT_CONFIG), Start()], State.STARTING, State.RUNNING),
-        ([Start(), Exited(EXIT_CONFIG), Stop()], State.STOPPED, State.STOPPED),
-        ([Start(), Ready(), Start()], State.RUNNING, State.RUNNING),
-        ([Ready()], State.STOPPED, State.STOPPED),
-        ([Stop()], State.STOPPED, State.STOPPED),
+        ([Start()], SupervisionState.STARTING, SupervisionState.RUNNING),
+        ([Start(), Ready()], SupervisionState.RUNNING, SupervisionState.RUNNING),
+        ([Start(), Exited(1)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
+        ([Start(), Ready(), Exited(-9)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG)], SupervisionState.FATAL, SupervisionState.RUNNING),
+        ([Start(), Ready(), Stop()], SupervisionState.STOPPING, SupervisionState.STOPPED),
+        ([Start(), Stop(), Exited(0)], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Start(), Exited(1), Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)], SupervisionState.STARTING, SupervisionState.RUNNING),
+        ([Start(), Replace(Cause.UNRESPONSIVE), Exited(-9)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
+        (
+            [Start(), Ready(), Replace(Cause.REQUESTED), Stop(), Exited(0)],
+            SupervisionState.STOPPED,
+            SupervisionState.STOPPED,
+        ),
+        ([Start(), Ready(), Stop(), Start(), Exited(0)], SupervisionState.STARTING, SupervisionState.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG), Start()], SupervisionState.STARTING, SupervisionState.RUNNING),
+        ([Start(), Exited(EXIT_CONFIG), Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Start(), Ready(), Start()], SupervisionState.RUNNING, SupervisionState.RUNNING),
+        ([Ready()], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
     ],
 )
-def test_each_event_leads_where_the_table_shows(events: list[Event], state: State, desired: State) -> None:
+def test_each_event_leads_where_the_table_shows(
+    events: list[Event], state: SupervisionState, desired: SupervisionState
+) -> None:
     status = run([(float(now), event) for now, event in enumerate(events)])
 
     assert (status.state, status.desired) == (state, desired)
@@ -70,7 +78,7 @@ def test_a_worker_in_backoff_starts_when_its_time_has_come_and_not_before() -> N
     assert run([(5.9, Due())], waiting) is waiting
     started = run([(6.0, Due())], waiting)
 
-    assert started.state is State.STARTING
+    assert started.state is SupervisionState.STARTING
     assert started.next_try_at is None
 
 
@@ -87,19 +95,19 @@ def test_restarts_are_counted_by_cause_when_they_happen() -> None:
 def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
     status = run([(0, Start()), (1, Ready()), (2, Replace(Cause.REQUESTED)), (3, Exited(0))])
 
-    assert (status.state, status.failures) == (State.STARTING, 0)
+    assert (status.state, status.failures) == (SupervisionState.STARTING, 0)
 
 
 def test_only_a_configuration_that_cannot_be_used_is_given_up_all_else_is_tried_with_growing_pauses() -> None:
     status = run([(0, Start())])
     for number in range(100):
         status = step(POLICY, status, Exited(1), 100.0 * number, 1.0)
-        assert status.state is State.BACKOFF
+        assert status.state is SupervisionState.BACKOFF
         assert status.next_try_at == 100.0 * number + min(POLICY.backoff_max_seconds, 2.0 ** (number + 1))
         status = step(POLICY, status, Due(), 100.0 * number + 99, 1.0)
 
     given_up = step(POLICY, status, Exited(EXIT_CONFIG), 1e6, 1.0)
-    assert given_up.state is State.FATAL
+    assert given_up.state is SupervisionState.FATAL
     assert run([(2e6, Due())], given_up) is given_up
 
 
@@ -147,7 +155,7 @@ histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_si
 def test_there_are_never_two_incarnations_and_never_a_restart_storm(
     policy: RestartPolicy, history: list[tuple[float, Event, float]]
 ) -> None:
-    status, now, living, last_failure = Status(since=0), 0.0, False, None
+    status, now, living, last_failure = SupervisionStatus(since=0), 0.0, False, None
     for pause, event, jitter in history:
         now += pause
         if isinstance(event, Exited) and not living:
@@ -156,15 +164,17 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
         status = step(policy, status, event, now, jitter)
         if isinstance(event, Exited):
             living = False
-            last_failure = now if status.state is State.BACKOFF else None
-        if status is not before and status.state is State.STARTING:
+            last_failure = now if status.state is SupervisionState.BACKOFF else None
+        if status is not before and status.state is SupervisionState.STARTING:
             assert not living, "a second incarnation"
             living = True
             if last_failure is not None and isinstance(event, Due):
                 assert now - last_failure >= policy.backoff_min_seconds - 1e-6, "a restart storm"
-        assert living == (status.state in {State.STARTING, State.RUNNING, State.STOPPING})
-        assert (status.next_try_at is not None) == (status.state is State.BACKOFF)
-        assert status.desired in {State.RUNNING, State.STOPPED}
+        assert living == (
+            status.state in {SupervisionState.STARTING, SupervisionState.RUNNING, SupervisionState.STOPPING}
+        )
+        assert (status.next_try_at is not None) == (status.state is SupervisionState.BACKOFF)
+        assert status.desired in {SupervisionState.RUNNING, SupervisionState.STOPPED}
 
 
 @given(histories)
@@ -175,4 +185,4 @@ def test_a_stopped_fleet_stays_stopped_whatever_still_happens(history: list[tupl
             continue
         now += pause
         status = step(POLICY, status, event, now, jitter)
-        assert status.state in {State.STOPPING, State.STOPPED}
+        assert status.state in {SupervisionState.STOPPING, SupervisionState.STOPPED}

@@ -14,12 +14,12 @@ from benchmarks._burrow import Burrow, BurrowStatus
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status.assessor import Assessor
 from kctl.status.owners import Owner
-from kctl.status.rules import Rules
+from kctl.status.rules import StatusRules
 from kctl.status.words import Status
 
 PAGE = (Path(__file__).parents[3] / "docs" / "status.md").read_text(encoding="utf-8")
 CASES = Path(__file__).with_name("cases.md").read_text(encoding="utf-8")
-RULES = Rules()
+RULES = StatusRules()
 Judgement = tuple[Status, str]
 WELL = {"idle", "ok", "paused", "starting", "rebalancing", "unknown"}
 BURROW_S = {"OK": None, "none": None, "WARN": "warn", "STALL": "stalled", "STOP": "stopped", "REWIND": "rewind"}
@@ -118,7 +118,7 @@ def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> lis
 
 
 def _judged_with(allowed: int, given: Mapping[int, tuple[str, str]], shift: float) -> dict[int, Judgement]:
-    assessor = Assessor(Rules(hold_seconds=0.0, allowed_lag=allowed))
+    assessor = Assessor(StatusRules(hold_seconds=0.0, allowed_lag=allowed))
     owners = {n: reader(words) for n, (_, words) in given.items()}
     seen = {n: observations(seen) for n, (seen, _) in given.items()}
     rows = {

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.reduce import PartitionRow, ResetPolicy
-from kctl.status import Assessor, Owner, Rules, of_group
-from kctl.status.history import ABSENT, History, Offsets
+from kctl.status import Assessor, Owner, StatusRules, of_group
+from kctl.status.history import ABSENT, History, SeenOffsets
 from kctl.status.hysteresis import Held, Hysteresis
 from kctl.status.judgements import NUMBERS, STATUSES, Judgements
 from kctl.status.owners import Owners
@@ -61,7 +61,7 @@ def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
 
 
 def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
-    assessor = Assessor(Rules())
+    assessor = Assessor(StatusRules())
     rows = [row(0, 5, 9), row(1, 9, 9)]
     for t in range(90):
         assessor.assess(rows, lambda _: READER, float(t), 1000.0 + t)
@@ -113,7 +113,7 @@ def watched(*seen: tuple[float, int, int], keep_seconds: float = 60.0) -> Histor
 
 
 def watch(history: History, at: float, committed: int, end: int, keep_seconds: float = 60.0) -> None:
-    new = Offsets(np.array([at]), np.array([committed]), np.array([end]), np.array([ABSENT]))
+    new = SeenOffsets(np.array([at]), np.array([committed]), np.array([end]), np.array([ABSENT]))
     history.add(new, np.array([True]), np.array([keep_seconds]), np.array([0]))
 
 
@@ -126,7 +126,7 @@ def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
 
 def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
     def assessed(base: int) -> list[object]:
-        assessor, found = Assessor(Rules()), list[object]()
+        assessor, found = Assessor(StatusRules()), list[object]()
         for t in range(0, 600, 5):
             rows = [
                 row(0, base + 3 * t, base + 4 * t),
@@ -147,7 +147,7 @@ def test_what_never_happened_to_a_partition_takes_no_memory_and_is_right_once_it
     def watch_all(at: float, committed: int, end: int, of_last: int) -> None:
         offsets = np.full(size, committed)
         offsets[-1] = of_last
-        new = Offsets(np.full(size, at), offsets, np.full(size, end), np.zeros(size, np.int64))
+        new = SeenOffsets(np.full(size, at), offsets, np.full(size, end), np.zeros(size, np.int64))
         history.add(new, np.ones(size, np.bool_), np.full(size, 60.0), np.zeros(size, np.int64))
 
     watch_all(0.0, 10, 20, 10)
@@ -166,7 +166,7 @@ def growth(history: History) -> float:
 
 
 def judged(history: History, at: float) -> Status:
-    found: Judgements = judge(history, Owners([READER], np.array([0])), Rules(), np.array([0]), at)
+    found: Judgements = judge(history, Owners([READER], np.array([0])), StatusRules(), np.array([0]), at)
     return STATUSES[int(found.status[0])]
 
 
@@ -268,7 +268,7 @@ def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> 
 
 
 def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
-    assessor = Assessor(Rules(allowed_lag=1))
+    assessor = Assessor(StatusRules(allowed_lag=1))
     for t in range(100):
         [found] = assessor.assess([row(0, 10, 11)], lambda _: READER, float(t), 1000.0 + t)
 
@@ -276,7 +276,7 @@ def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
 
 
 def test_how_much_of_the_window_was_seen_goes_with_the_assessment() -> None:
-    assessor, complete = Assessor(Rules()), []
+    assessor, complete = Assessor(StatusRules()), []
     for t in [*range(91), *range(150, 250)]:
         rows = [row(0, t, t), row(1, 0, 5)]
         each = assessor.assess(rows, lambda _: READER, float(t), 1000.0 + t)
@@ -301,7 +301,7 @@ def test_the_sparkline_keeps_fifteen_minutes_and_shows_where_it_knows_nothing() 
 
 
 def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
-    assessor = Assessor(Rules(window_seconds=10.0, hold_seconds=0.0))
+    assessor = Assessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
     rows = [row(0), row(1), row(2)]
     for t in range(21):
         rows = [
@@ -321,7 +321,7 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
 
 
 def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
-    assessor = Assessor(Rules())
+    assessor = Assessor(StatusRules())
     uncommitted = PartitionRow("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
     assessor.assess([uncommitted], lambda _: READER, 0.0, 1000.0)
 
@@ -333,7 +333,7 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
 
 
 def test_nothing_is_known_of_a_group_without_partitions() -> None:
-    nothing = Assessor(Rules()).assess([], lambda _: READER, 0.0, 0.0)
+    nothing = Assessor(StatusRules()).assess([], lambda _: READER, 0.0, 0.0)
     assert of_group([], nothing).status is Status.UNKNOWN
 
 
@@ -364,7 +364,7 @@ def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator
 
 def test_growth_is_measured_anew_while_nothing_changes() -> None:
     """No earlier judgement may be kept: the last commit leaves the window, and so what growth is measured from."""
-    assessor, now, committed, end = Assessor(Rules()), 0.0, 100, 100
+    assessor, now, committed, end = Assessor(StatusRules()), 0.0, 100, 100
     found = []
     for polls, commits, arrivals, seconds, members in [
         (1, 0, 0, 1.0, 0),
@@ -391,7 +391,7 @@ def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
 ) -> None:
     """The rules judge all partitions at once, whatever becomes of each, and whichever of them come and go."""
-    together, alone = Assessor(Rules()), [Assessor(Rules()) for _ in all_ways]
+    together, alone = Assessor(StatusRules()), [Assessor(StatusRules()) for _ in all_ways]
     nobody: tuple[PartitionRow | None, Owner] = (None, Owner(None))
     for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):
         at = 10.0 * poll

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kctl.status.history import ABSENT, History, Offsets
+from kctl.status.history import ABSENT, History, SeenOffsets
 from kctl.status.observations import Reals
-from kctl.status.times import Times
+from kctl.status.times import TimeCodes
 
 SIZE = 5
 
 
-def seen(at: Reals, rounds: int) -> Offsets:
+def seen(at: Reals, rounds: int) -> SeenOffsets:
     committed = np.arange(SIZE) + 3 * (rounds // (1 + np.arange(SIZE)))
-    return Offsets(at, committed, committed + rounds % 7, np.full(SIZE, ABSENT))
+    return SeenOffsets(at, committed, committed + rounds % 7, np.full(SIZE, ABSENT))
 
 
 def watched(rounds: int, most: int, late: float = 0.0) -> History:
     history = History(SIZE)
-    history.rows.times = Times(most)
+    history.rows.times = TimeCodes(most)
     for number in range(rounds):
         at = np.full(SIZE, 10.1 * number) - late * np.arange(SIZE)
         history.add(seen(at, number), np.ones(SIZE, np.bool_), np.full(SIZE, 300.0), np.zeros(SIZE, np.int64))
@@ -38,7 +38,7 @@ def rows_of(history: History) -> list[list[tuple[float, int, int]]]:
 
 @pytest.mark.shows("when something was seen takes two bytes, and is given back exactly")
 def test_times_are_given_back_as_they_were() -> None:
-    times = Times()
+    times = TimeCodes()
 
     assert times.add(np.array([0.1, 0.1]))
     assert times.add(np.array([0.3, 0.2, 0.1]))
@@ -49,7 +49,7 @@ def test_times_are_given_back_as_they_were() -> None:
 
 
 def test_a_time_before_the_last_that_is_new_has_no_number() -> None:
-    times = Times()
+    times = TimeCodes()
     times.add(np.array([1.0, 2.0]))
 
     assert times.add(np.array([1.0]))

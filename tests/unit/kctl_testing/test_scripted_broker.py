@@ -13,27 +13,27 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from kctl.errors import BrokerRefused, BrokerUnreachable, KctlError
 from kctl.kafka.access import plain
-from kctl.kafka.connection import Connection
+from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.layout import require, topics_of
-from kctl.testing.broker_frames import Requests, metadata_fields, response_frame
+from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
 from kctl.testing.scripted_broker import (
-    Answers,
-    BreaksFrame,
+    BrokerAnswers,
+    BrokerBreaksFrame,
+    BrokerSendsBytes,
+    BrokerStalls,
+    BrokerVanishes,
     HangsUp,
     Script,
     ScriptedBroker,
-    SendsBytes,
-    Stalls,
     Step,
-    Vanishes,
 )
 
-GROUPS = Answers({"groups": [{"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty"}]})
+GROUPS = BrokerAnswers({"groups": [{"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty"}]})
 SECONDS = 5.0
 
 
 def listed(broker: ScriptedBroker, seconds: float = SECONDS) -> Any:
-    with Connection(plain(broker.address), seconds) as connection:
+    with ClusterConnection(plain(broker.address), seconds) as connection:
         connection.open()
         return connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]))
 
@@ -52,7 +52,10 @@ def test_an_answer_may_be_made_from_the_request() -> None:
     def described(request: Any) -> dict[str, Any]:
         return {"groups": [{"group_id": name.upper()} for name in request.groups]}
 
-    with ScriptedBroker({"DescribeGroups": Answers(described)}) as broker, Connection(plain(broker.address), 5) as ours:
+    with (
+        ScriptedBroker({"DescribeGroups": BrokerAnswers(described)}) as broker,
+        ClusterConnection(plain(broker.address), 5) as ours,
+    ):
         ours.open()
         answer = ours.ask(DescribeGroupsRequest(groups=["a", "b"], include_authorized_operations=False))
 
@@ -60,7 +63,7 @@ def test_an_answer_may_be_made_from_the_request() -> None:
 
 
 def test_steps_are_taken_one_request_after_the_other_and_the_last_one_stays() -> None:
-    steps: list[Step] = [Answers({"error_code": 14}), GROUPS]
+    steps: list[Step] = [BrokerAnswers({"error_code": 14}), GROUPS]
     with ScriptedBroker({"ListGroups": steps}) as broker:
         codes = [listed(broker).error_code for _ in range(3)]
 
@@ -68,7 +71,10 @@ def test_steps_are_taken_one_request_after_the_other_and_the_last_one_stays() ->
 
 
 def test_it_leads_the_partitions_of_its_topics_and_knows_no_others() -> None:
-    with ScriptedBroker(topics={"orders": 3}) as broker, Connection(plain(broker.address), SECONDS) as connection:
+    with (
+        ScriptedBroker(topics={"orders": 3}) as broker,
+        ClusterConnection(plain(broker.address), SECONDS) as connection,
+    ):
         topics = topics_of(connection.open(["orders", "gone"]))
 
     assert [each.leader for each in topics["orders"].partitions] == [1, 1, 1]
@@ -77,7 +83,7 @@ def test_it_leads_the_partitions_of_its_topics_and_knows_no_others() -> None:
 
 
 def test_it_coordinates_every_group() -> None:
-    with ScriptedBroker(node_id=7) as broker, Connection(plain(broker.address), SECONDS) as connection:
+    with ScriptedBroker(node_id=7) as broker, ClusterConnection(plain(broker.address), SECONDS) as connection:
         connection.open()
         connection.pause()
 
@@ -86,8 +92,11 @@ def test_it_coordinates_every_group() -> None:
 
 def test_several_brokers_are_named_by_a_script_for_metadata() -> None:
     with ScriptedBroker(node_id=2) as second:
-        both = Answers(lambda _: metadata_fields({1: first.address, 2: second.address}, {"orders": [1, 2, -1]}))
-        with ScriptedBroker({"Metadata": both}) as first, Connection(plain(first.address), SECONDS) as connection:
+        both = BrokerAnswers(lambda _: metadata_fields({1: first.address, 2: second.address}, {"orders": [1, 2, -1]}))
+        with (
+            ScriptedBroker({"Metadata": both}) as first,
+            ClusterConnection(plain(first.address), SECONDS) as connection,
+        ):
             topics = topics_of(connection.open(["orders"]))
             opened = connection.connections([1, 2])
 
@@ -110,25 +119,27 @@ def test_it_may_know_only_old_versions_of_a_request() -> None:
     assert [(each.group_id, each.group_state) for each in answer.groups] == [("billing", "")]
 
 
-@pytest.mark.parametrize("step", [BreaksFrame({"groups": [{"group_id": "x" * 100}]}), HangsUp(), Vanishes()])
+@pytest.mark.parametrize(
+    "step", [BrokerBreaksFrame({"groups": [{"group_id": "x" * 100}]}), HangsUp(), BrokerVanishes()]
+)
 def test_a_connection_can_end_at_any_place(step: Step) -> None:
     with ScriptedBroker({"ListGroups": [step, GROUPS]}) as broker, pytest.raises(BrokerUnreachable):
         listed(broker)
 
 
 def test_it_can_send_anything() -> None:
-    with ScriptedBroker({"ListGroups": SendsBytes()}) as broker, pytest.raises(KctlError):
+    with ScriptedBroker({"ListGroups": BrokerSendsBytes()}) as broker, pytest.raises(KctlError):
         listed(broker)
 
 
 def test_what_stalls_is_answered_when_the_event_is_set_and_holds_up_what_comes_after_it() -> None:
     go = threading.Event()
-    script: Script = {"ListGroups": Stalls(go, then=GROUPS), "DescribeGroups": Answers()}
+    script: Script = {"ListGroups": BrokerStalls(go, then=GROUPS), "DescribeGroups": BrokerAnswers()}
     requests: Sequence[Any] = [
         ListGroupsRequest(states_filter=[], types_filter=[]),
         DescribeGroupsRequest(groups=[], include_authorized_operations=False),
     ]
-    with ScriptedBroker(script) as broker, Connection(plain(broker.address), SECONDS) as connection:
+    with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SECONDS) as connection:
         connection.open()
         threading.Timer(0.05, go.set).start()
         answers = connection.ask_each([(1, each) for each in requests])
@@ -137,7 +148,7 @@ def test_what_stalls_is_answered_when_the_event_is_set_and_holds_up_what_comes_a
 
 
 def test_what_stalls_for_ever_is_given_up_by_the_client() -> None:
-    with ScriptedBroker({"ListGroups": Stalls()}) as broker, pytest.raises(BrokerUnreachable):
+    with ScriptedBroker({"ListGroups": BrokerStalls()}) as broker, pytest.raises(BrokerUnreachable):
         listed(broker, seconds=0.3)
 
 
@@ -154,7 +165,7 @@ def test_a_request_is_found_however_its_bytes_come() -> None:
     request.API_VERSION = 5
     request.with_header(correlation_id=7, client_id="me")
     data = request.encode(header=True, framed=True)
-    incoming = Requests()
+    incoming = RequestFrames()
 
     found = [each for at in range(2 * len(data)) for each in incoming.feed((data + data)[at : at + 1])]
 
@@ -164,7 +175,7 @@ def test_a_request_is_found_however_its_bytes_come() -> None:
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x0a\x7f\0\0\0\0\0\0\1\0\0"])
 def test_what_is_no_request_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="request"):
-        Requests().feed(data)
+        RequestFrames().feed(data)
 
 
 def test_a_field_that_no_response_has_is_refused() -> None:
@@ -188,7 +199,7 @@ def test_a_client_of_another_kind_is_served_too() -> None:
 def test_a_mistake_in_a_script_fails_the_test_that_made_it() -> None:
     with (
         pytest.raises(ValueError, match="colour"),
-        ScriptedBroker({"ListGroups": Answers({"colour": "red"})}) as broker,
+        ScriptedBroker({"ListGroups": BrokerAnswers({"colour": "red"})}) as broker,
         pytest.raises(BrokerUnreachable),
     ):
         listed(broker)

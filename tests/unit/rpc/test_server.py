@@ -16,7 +16,7 @@ import pytest
 
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.commands import COMMANDS, Command, Param
-from kctl_agent.rpc.connection import Connection
+from kctl_agent.rpc.connection import AcceptedConnection
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject, encode
@@ -483,13 +483,13 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
     server = serve()
     unlucky, lucky = connect(socket_file), connect(socket_file)
     assert lucky.ask("ping").ok
-    on_event = Connection.on_event
+    on_event = AcceptedConnection.on_event
 
-    def fail_once(self: Connection, mask: int, now: float) -> bool:
-        monkeypatch.setattr(Connection, "on_event", on_event)
+    def fail_once(self: AcceptedConnection, mask: int, now: float) -> bool:
+        monkeypatch.setattr(AcceptedConnection, "on_event", on_event)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Connection, "on_event", fail_once)
+    monkeypatch.setattr(AcceptedConnection, "on_event", fail_once)
     unlucky.send(question("ping"))
 
     assert unlucky.is_ended()

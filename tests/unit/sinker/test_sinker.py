@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.process.stop import Stop
+from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.handler import Handler
 from kctl_agent.sinker.in_flight import RETURNED_FALSE, Part
 from kctl_agent.sinker.journal import DIED, Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
+from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.conformance.given import fill, total
 from kctl_agent.storage.memory import MemoryStorage
@@ -42,7 +42,7 @@ class Bench:
         self.owner = f"{socket.gethostname()}:{folder}/sinker-0"
         self.folder = folder
         self.calls: list[list[int]] = []
-        self.stop = Stop()
+        self.stop = StopRequest()
         self._folder = folder
         self._handle = handle
         self._stop_after = stop_after
@@ -55,7 +55,7 @@ class Bench:
             handler="h:h", batch_wait_seconds=0.0, lease_seconds=60.0, handler_timeout_seconds=60.0, storage={},
             **given,  # type: ignore[arg-type]
         )  # fmt: skip
-        guard = Guard(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
+        guard = Watchdog(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
         handler = Handler("h:h", self._called, 60.0)
         stats = SinkerProcessStats("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, self.inbox)
         self.snapshot = stats._snapshot
@@ -232,7 +232,7 @@ def test_what_was_lost_while_the_sinker_stood_still_is_not_given_to_its_handler(
         own.storage.claim("another", 6, 60.0)
         return well(messages)
 
-    monkeypatch.setattr(Guard, "renew_seconds", 0.0)
+    monkeypatch.setattr(Watchdog, "renew_seconds", 0.0)
     own = bench(stands_still, stop_after=2, batch_size=4)
     monkeypatch.setattr(own.stop, "wait", lambda _: own.stop.ask())
     fill(own.storage, 6)

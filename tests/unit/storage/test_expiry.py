@@ -9,8 +9,8 @@ import pytest
 
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.conformance.given import fill, total
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import storage as redis
-from kctl_agent.storage.room import Limits
 
 
 def kill(storage: Storage, count: int) -> None:
@@ -22,7 +22,7 @@ def kill(storage: Storage, count: int) -> None:
 @pytest.mark.shows("dead letters stay for ever unless an age is set; what is removed for it is an event")
 def test_dead_letters_stay_for_ever_unless_they_may_not(storage: Storage) -> None:
     kill(storage, 3)
-    for limits in (Limits(), Limits(dead_seconds=3600.0)):
+    for limits in (StorageLimits(), StorageLimits(dead_seconds=3600.0)):
         storage.limits = limits
         assert storage.expire_dead() == 0
 
@@ -37,7 +37,7 @@ def test_dead_letters_that_are_too_old_are_removed(
 ) -> None:
     monkeypatch.setattr(redis, "PAGE", 2)
     kill(storage, 5)
-    storage.limits = Limits(dead_seconds=0.001)
+    storage.limits = StorageLimits(dead_seconds=0.001)
     pass_time(1.0)
 
     removed: list[int] = []

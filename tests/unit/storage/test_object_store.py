@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage.lake.folder.s3 import S3Folder
-from kctl_agent.storage.object_store import Keys, ObjectStore, StoreMisconfigured
+from kctl_agent.storage.object_store import ObjectStore, StoreKeys, StoreMisconfigured
 
 
 @pytest.mark.parametrize("secret", ["one\n two", "schlüssel", "a\x00b", "a b", ""])
@@ -21,7 +21,7 @@ def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_file(
     path.write_text("[default]\n" + "".join(f"{each} = {text}\n" for each, text in keys.items()))
 
     with pytest.raises(StoreMisconfigured, match=r"credentials .* has an empty key, or one of several lines") as raised:
-        Keys.read(path)
+        StoreKeys.read(path)
 
     assert secret == "" or secret not in str(raised.value)
 

@@ -17,7 +17,7 @@ at most three messages, one that makes the storage's clock go on, and one that o
     class TestPuts(Puts): ...
     class TestClaims(Claims): ...
 
-`Puts` holds all of `Offsets`, and `DeadLetters` all of `Dead`. These two are what an `OffsetStore` and a
+`Puts` holds all of `StoredOffsets`, and `DeadLetters` all of `Dead`. These two are what an `OffsetStore` and a
 `DeadLetterStore` guarantee where no message waits, such as tables: of a subclass its `plan` and `stored`, or `kill` and
 `again`, are how messages come into such a store and are read in it.
 
@@ -31,9 +31,9 @@ from __future__ import annotations
 from kctl_agent.storage.conformance.claims import Claims
 from kctl_agent.storage.conformance.dead import Dead
 from kctl_agent.storage.conformance.dead_letters import DeadLetters
-from kctl_agent.storage.conformance.offsets import Offsets
+from kctl_agent.storage.conformance.offsets import StoredOffsets
 from kctl_agent.storage.conformance.order import Order
 from kctl_agent.storage.conformance.puts import Puts
 from kctl_agent.storage.conformance.times import Times
 
-__all__ = ["Claims", "Dead", "DeadLetters", "Offsets", "Order", "Puts", "Times"]
+__all__ = ["Claims", "Dead", "DeadLetters", "Order", "Puts", "StoredOffsets", "Times"]

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from kctl_agent.message import Message
 from kctl_agent.storage.base import DeadLetterStore, OffsetStore, Selection
 from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.room import Limits
+from kctl_agent.storage.limits import StorageLimits
 
 __all__ = ["ERROR", "Dead"]
 
@@ -82,7 +82,11 @@ class Dead(Generic[S]):
     def test_those_that_are_older_than_they_may_be_are_removed(self, storage: S) -> None:
         self.kill(storage, 3)
 
-        for limits, removed in ((Limits(), 0), (Limits(dead_seconds=3600.0), 0), (Limits(dead_seconds=0.0), 3)):
+        for limits, removed in (
+            (StorageLimits(), 0),
+            (StorageLimits(dead_seconds=3600.0), 0),
+            (StorageLimits(dead_seconds=0.0), 3),
+        ):
             storage.limits = limits
             assert storage.expire_dead() == removed
 

@@ -24,12 +24,12 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
 
-__all__ = ["Offsets"]
+__all__ = ["StoredOffsets"]
 
 S = TypeVar("S", bound=OffsetStore)
 
 
-class Offsets(Generic[S]):
+class StoredOffsets(Generic[S]):
     """`plan` and `stored` are how messages come into a store of this kind, and how they are read in it."""
 
     def plan(self, storage: S, chunk: Chunk) -> Callable[[], Put]:

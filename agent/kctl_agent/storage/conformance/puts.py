@@ -9,12 +9,12 @@ import pytest
 from kctl_agent.storage.base import Binding, Chunk, GapRefused, OtherGroup, Put, Storage, StoredOffset
 from kctl_agent.storage.conformance import given
 from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
-from kctl_agent.storage.conformance.offsets import Offsets
+from kctl_agent.storage.conformance.offsets import StoredOffsets
 
 __all__ = ["Puts"]
 
 
-class Puts(Offsets[Storage]):
+class Puts(StoredOffsets[Storage]):
     def plan(self, storage: Storage, chunk: Chunk) -> Callable[[], Put]:
         return lambda: given.put(storage, chunk)[0]
 

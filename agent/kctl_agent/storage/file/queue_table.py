@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kctl_agent.storage.ack_rules import Verdict, requeued
+from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter, Selection
 from kctl_agent.storage.clock import MachineClock
@@ -17,7 +17,7 @@ from kctl_agent.storage.file.schema import transaction
 from kctl_agent.storage.file.selection import condition
 
 __all__ = [
-    "Wanted",
+    "ClaimSize",
     "clear",
     "dead_letter_damaged",
     "insert",
@@ -41,7 +41,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClaimSize:
     """Of a claim: how many messages and how many bytes at the most (None: any), see `Storage.claim`."""
 
     messages: int
@@ -70,7 +70,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 
 
 def lease(
-    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, wanted: Wanted
+    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, wanted: ClaimSize
 ) -> list[tuple[str, int, Block]]:
     """Lease the next blocks; (id, tries, block) of each. Without work it takes no lock that others wait for."""
     (waits,) = db.execute(
@@ -96,7 +96,7 @@ def lease(
     return [(str(row[0]), tries[row[0]], Block(*row[1:])) for row in rows]
 
 
-def _choose(db: sqlite3.Connection, wanted: Wanted) -> list[int]:
+def _choose(db: sqlite3.Connection, wanted: ClaimSize) -> list[int]:
     """Ids of the first pending blocks that are as many as wanted. Rows are read one by one, no further."""
     ids: list[int] = []
     messages, room = wanted.messages, float("inf") if wanted.bytes is None else wanted.bytes
@@ -111,7 +111,7 @@ def _choose(db: sqlite3.Connection, wanted: Wanted) -> list[int]:
     return ids
 
 
-def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: Verdict, retry_seconds: float) -> bool:
+def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict, retry_seconds: float) -> bool:
     """False: the lease is lost, and nothing was changed."""
     leased = (int(claim.id), claim.token)
     again = verdict.again

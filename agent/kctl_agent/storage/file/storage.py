@@ -37,8 +37,8 @@ from kctl_agent.storage.file.recovery import recover
 from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
+from kctl_agent.storage.limits import Free, StorageLimits
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
-from kctl_agent.storage.room import Free, Limits
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
 
@@ -59,7 +59,7 @@ class FileStorage(Storage):
         block_messages: int = 500,
         block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
         clock: MachineClock = MachineClock(),  # noqa: B008 - it has no state
     ) -> None:
         self.path = path.absolute()
@@ -144,7 +144,7 @@ class FileStorage(Storage):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        wanted = queue_table.Wanted(limit, limit_bytes, ordered)
+        wanted = queue_table.ClaimSize(limit, limit_bytes, ordered)
         token = uuid.uuid4().hex
         while True:
             lease_until = time.monotonic() + lease_seconds
@@ -308,7 +308,7 @@ class FileStorage(Storage):
 
 
 def _again(
-    path: Path, block_messages: int, block_bytes: int, codec: str, limits: Limits, clock: MachineClock
+    path: Path, block_messages: int, block_bytes: int, codec: str, limits: StorageLimits, clock: MachineClock
 ) -> FileStorage:
     return FileStorage(
         path, block_messages=block_messages, block_bytes=block_bytes, codec=codec, limits=limits, clock=clock

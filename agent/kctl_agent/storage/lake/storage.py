@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta.counts import TableCounter
+from kctl_agent.storage.lake.delta.table_counts import TableCounter
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TARGET_FILE_BYTES, TableStorage
-from kctl_agent.storage.room import Limits, TableStats
+from kctl_agent.storage.limits import StorageLimits, TableStats
 
 __all__ = ["LakeStorage"]
 
@@ -24,7 +24,7 @@ class LakeStorage(TableStorage):
         partition_by: Sequence[str] = (),
         target_file_bytes: int = TARGET_FILE_BYTES,
         merge_schema: bool = False,
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
     ) -> None:
         super().__init__(
             folder,

@@ -24,15 +24,15 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
     TopicPartition,
 )
-from kctl_agent.storage.lake.delta.batch_plans import BATCH, Plan, forget
-from kctl_agent.storage.lake.delta.counts import TableCounter, count
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.delta.offsets import app_id, claim_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
+from kctl_agent.storage.lake.delta.table_counts import TableCounter, count
 from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
-from kctl_agent.storage.room import Limits, TableCounts, TableStats
 
 __all__ = ["LakeBatch", "Move", "TableStorage"]
 
@@ -53,7 +53,7 @@ class TableStorage(OffsetStore):
         partition_by: Sequence[str] = (),
         target_file_bytes: int = TARGET_FILE_BYTES,
         merge_schema: bool = False,
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
     ) -> None:
         self.folder = folder
         self.partition_by = tuple(partition_by)
@@ -279,7 +279,7 @@ class LakeBatch:
             app_id(owner, tp): (before.next, before.version) if before else (None, None)
             for tp, (before, _) in self.moves.items()
         }
-        Plan(version, offsets).write(self._storage.folder, self.folder.name)
+        BatchPlan(version, offsets).write(self._storage.folder, self.folder.name)
 
     def commit(self, rows: int | None = None) -> list[DataFile]:
         """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is

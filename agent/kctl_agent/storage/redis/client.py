@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
-from kctl_agent.storage.room import Free
+from kctl_agent.storage.limits import Free
 
 __all__ = [
     "REPLY_SECONDS",

@@ -23,17 +23,17 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import Verdict, given_up, judge, opened
+from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis import dead_letter_store
 from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
 from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.redis.writer import RedisWriter
-from kctl_agent.storage.room import Limits
 
 __all__ = ["RedisStorage"]
 
@@ -55,7 +55,7 @@ class RedisStorage(Storage):
         block_messages: int = 500,
         block_bytes: int = BLOCK_BYTES,
         codec: str = "none",
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
         reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self._namespace = namespace
@@ -153,7 +153,7 @@ class RedisStorage(Storage):
             leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]
             claims, bad = opened(leased, owner, token, lease_until, time.time())
             for id_, dead_letter in bad.items():
-                self._settle(id_, token, owner, Verdict(None, (dead_letter,), Settled()), 0.0)
+                self._settle(id_, token, owner, AckVerdict(None, (dead_letter,), Settled()), 0.0)
             if claims or not bad:
                 return claims
 
@@ -162,11 +162,11 @@ class RedisStorage(Storage):
     ) -> Settled:
         verdict = judge(claim, acks, reason, max_tries, self.codec, time.time())
         if verdict.again is claim.block:  # unchanged: its bytes need not travel
-            verdict = Verdict(None, (), verdict.settled)
+            verdict = AckVerdict(None, (), verdict.settled)
         is_done = self._settle(claim.id, claim.token, claim.owner, verdict, retry_seconds)
         return verdict.settled if is_done else Settled(is_lost=True)
 
-    def _settle(self, id_: str, token: str, owner: str, verdict: Verdict, retry_seconds: float) -> bool:
+    def _settle(self, id_: str, token: str, owner: str, verdict: AckVerdict, retry_seconds: float) -> bool:
         settled, dead, again = verdict.settled, verdict.dead, verdict.again
         outcome = f"{settled.gone} {settled.again} {settled.dead}"
         fate = "again" if settled.again else "gone"

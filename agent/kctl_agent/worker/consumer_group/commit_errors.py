@@ -18,7 +18,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-__all__ = ["Commit", "keep_partition_errors", "refusal"]
+__all__ = ["PendingCommit", "keep_partition_errors", "refusal"]
 
 PARTITION_ERRORS: dict[int, type[KafkaError]] = {
     error.errno: error
@@ -32,7 +32,7 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
 """Those that concern no other partition; all others are about the member, the group or its coordinator."""
 
 
-class Commit(dict[TopicPartition, OffsetAndMetadata]):
+class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
     """Offsets to commit. `refused` are the partitions that the last response has refused, each with its error."""
 
     refused: dict[TopicPartition, type[KafkaError]]
@@ -43,12 +43,12 @@ class Commit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """From now on an error of a partition is found in `Commit.refused`; the others are raised as before."""
+    """From now on an error of a partition is found in `PendingCommit.refused`; the others are raised as before."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
     def handle_offset_commit_response(offsets: Any, send_time: float, response: Any) -> None:
-        if isinstance(offsets, Commit):
+        if isinstance(offsets, PendingCommit):
             offsets.refused = _take_out(response)
         handle(offsets, send_time, response)
 

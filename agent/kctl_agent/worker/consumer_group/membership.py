@@ -22,11 +22,11 @@ from kctl_agent.kafka.clients import opened
 from kctl_agent.kafka.errors import reason
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
-from kctl_agent.worker.consumer_group.commit_errors import Commit, keep_partition_errors, refusal
+from kctl_agent.worker.consumer_group.commit_errors import PendingCommit, keep_partition_errors, refusal
 from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["Fenced", "Lost", "Membership", "take_up_forgotten_join"]
+__all__ = ["MemberFenced", "MemberLost", "Membership", "take_up_forgotten_join"]
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 Offsets = Mapping[TopicPartition, int]
 
 
-class Lost(Exception):
+class MemberLost(Exception):
     """The group goes on without this member: its session expired. Nothing may be committed; it joins again by
     itself."""
 
 
-class Fenced(Exception):
+class MemberFenced(Exception):
     """Another member has joined with this one's `group.instance.id` and owns its partitions. To join again would fence
     that one in turn, so the worker has to end."""
 
@@ -169,7 +169,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced() from error
         except CommitFailedError as error:
             self._given_up = self._metadata().generation_id
-            raise Lost(str(error)) from error
+            raise MemberLost(str(error)) from error
         return commit.refused
 
     def close(self) -> None:
@@ -218,11 +218,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return self._consumer.group_metadata()
 
     @staticmethod
-    def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> Commit:
-        return Commit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
+    def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> PendingCommit:
+        return PendingCommit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
 
-    def _fenced(self) -> Fenced:
-        return Fenced(
+    def _fenced(self) -> MemberFenced:
+        return MemberFenced(
             f"another member of the group {self._settings.group} has joined with the group.instance.id "
             f"{self._settings.group_instance_id}; each member needs its own: give fleets of one group different "
             "fleet.name, and start this worker again"

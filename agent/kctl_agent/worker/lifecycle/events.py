@@ -44,18 +44,18 @@ __all__ = [
     "StartDue",
     "StartFailed",
     "StartQuery",
-    "State",
     "StopQuery",
     "StopRequested",
     "StorageCounted",
     "Throttle",
     "Tick",
+    "WorkerState",
 ]
 
 NONE: Group = frozenset()
 
 
-class State(StrEnum):
+class WorkerState(StrEnum):
     """As it is published. Before `joining` a worker is `starting`, and where it cannot go on `failed`: those are the
     process's."""
 
@@ -251,7 +251,7 @@ Event: TypeAlias = (
 class Enter:
     """Publish this state."""
 
-    state: State
+    state: WorkerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,15 +41,15 @@ from kctl_agent.worker.lifecycle.events import (
     StartDue,
     StartFailed,
     StartQuery,
-    State,
     StopQuery,
     StopRequested,
     StorageCounted,
     Throttle,
     Tick,
+    WorkerState,
 )
 from kctl_agent.worker.lifecycle.left_out import LeftOut
-from kctl_agent.worker.lifecycle.query_groups import Group, Groups
+from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
 
 __all__ = ["Lifecycle"]
 
@@ -58,7 +58,7 @@ class Lifecycle:
     """For one thread at a time: the main thread, or that of a revocation while the main thread waits for it."""
 
     def __init__(self) -> None:
-        self.state = State.JOINING
+        self.state = WorkerState.JOINING
         self.queries: Mapping[Group, Phase] = {}
         """Replaced, never changed in place."""
         self.is_seeking = False
@@ -71,7 +71,7 @@ class Lifecycle:
         self._throttled_by: str | None = None
         self._plan: list[Group] = []
         """Which queries there should be, as of the last tick."""
-        self._groups = Groups()
+        self._groups = QueryGroups()
         self._left_out = LeftOut()
         self._rules: dict[type[Event], Callable[..., list[Action]]] = {
             Polled: self._on_polled,
@@ -126,7 +126,7 @@ class Lifecycle:
     def _on_polled(self, event: Polled, _now: float) -> list[Action]:
         if event.is_rebalancing:
             self._polled = Polled(NONE, is_rebalancing=True)
-            return self._enter(State.REBALANCING)
+            return self._enter(WorkerState.REBALANCING)
         self._polled = event
         return [self._commit()]
 
@@ -138,7 +138,7 @@ class Lifecycle:
         if not event.partitions:
             return []
         stopped = self._stop_reading(Polled(NONE, is_rebalancing=True), is_waited_for=True)
-        return [*self._enter(State.REBALANCING), *stopped]
+        return [*self._enter(WorkerState.REBALANCING), *stopped]
 
     def _on_lost(self, _event: Lost, _now: float) -> list[Action]:
         stopped = self._stop_reading(Polled(NONE, is_rebalancing=self._polled.is_rebalancing))
@@ -163,7 +163,7 @@ class Lifecycle:
         self._left_out.add(event.unanswered, now)
         self._left_out.take_in(event.partitions)
         self.queries = {**self.queries, event.partitions: Phase.READING}
-        return [self._commit(), *self._enter(State.RUNNING)]
+        return [self._commit(), *self._enter(WorkerState.RUNNING)]
 
     def _on_start_failed(self, event: StartFailed, now: float) -> list[Action]:
         failures, seconds = self._groups.failed(event.group, event.why, now, is_own_fault=event.outside is None)
@@ -189,7 +189,7 @@ class Lifecycle:
         report = ReportEvent("engine_lost", event.why)
         if not self.queries:
             return [report]
-        return [report, *self._stop_all(), *self._enter(State.ASSIGNED)]
+        return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def _on_seek_requested(self, _event: SeekRequested, _now: float) -> list[Action]:
         self.is_seeking = True
@@ -236,7 +236,7 @@ class Lifecycle:
     def _retry_query(self, group: Group, failure: QueryFailed, now: float) -> list[Action]:
         actions = self._stop_one(group)
         if not self.queries:
-            actions += self._enter(State.ASSIGNED)
+            actions += self._enter(WorkerState.ASSIGNED)
         failures, seconds = self._groups.failed(group, failure.why, now, is_own_fault=failure.outside is None)
         return [
             *actions,
@@ -248,23 +248,25 @@ class Lifecycle:
         if self._is_held:
             return []
         if not self.queries and self._polled.assigned and not self._wanted:
-            return self._enter(State.PAUSED)
+            return self._enter(WorkerState.PAUSED)
         due = [group for group in self._plan if group.isdisjoint(self.reading) and self._groups.is_due(group, now)]
         if not due:
-            return self._enter(State.RUNNING) if self.state is State.REBALANCING and self.is_complete else []
+            return (
+                self._enter(WorkerState.RUNNING) if self.state is WorkerState.REBALANCING and self.is_complete else []
+            )
         actions = self._throttle()
         if self._throttled_by is not None:
             return actions
         if not self.queries:
-            actions += self._enter(State.ASSIGNED)
+            actions += self._enter(WorkerState.ASSIGNED)
         return [*actions, StartQuery(due[0])]  # one: it may take long, and the group must be polled
 
     def _on_stop(self, _event: StopRequested, _now: float) -> list[Action]:
-        return self._enter(State.STOPPING)
+        return self._enter(WorkerState.STOPPING)
 
     @property
     def _is_held(self) -> bool:
-        return self.is_seeking or self.state is State.STOPPING
+        return self.is_seeking or self.state is WorkerState.STOPPING
 
     @property
     def _wanted(self) -> Group:
@@ -276,14 +278,14 @@ class Lifecycle:
         why = self._throttled_by = self._storage.nearly_full if before else self._storage.full
         actions: list[Action] = []
         if why is not None:
-            actions += self._enter(State.THROTTLED)
+            actions += self._enter(WorkerState.THROTTLED)
             if before is None:
                 actions.append(ReportEvent("throttled", f"takes no new batch: {why}"))
         return [*actions, Throttle(why)] if why != before else actions
 
-    def _enter(self, state: State) -> list[Action]:
+    def _enter(self, state: WorkerState) -> list[Action]:
         """A worker that stops does nothing else any more."""
-        if state is self.state or self.state is State.STOPPING:
+        if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
         return [Enter(state)]

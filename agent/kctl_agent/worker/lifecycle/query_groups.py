@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-__all__ = ["RETRY_SECONDS", "Group", "Groups"]
+__all__ = ["RETRY_SECONDS", "Group", "QueryGroups"]
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""
@@ -41,7 +41,7 @@ class _State:
     why: str = ""
 
 
-class Groups:
+class QueryGroups:
     """`plan` returns which queries there should be; `failed` and `stored` what became of them."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
-from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.stats import WorkerStats
 
 __all__ = ["Committer", "topics_of"]
@@ -21,7 +21,7 @@ class Committer:
     def __init__(
         self,
         membership: Membership,
-        progress: Progress,
+        progress: ReadProgress,
         stats: WorkerStats,
         describe: Callable[[KafkaError, str], str],
     ) -> None:

@@ -14,8 +14,8 @@ from kafka.errors import KafkaError
 
 from kctl_agent.storage.base import OffsetStore, StorageError
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
-from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.offsets.progress import ReadProgress
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 
 __all__ = ["LogChecks"]
@@ -29,7 +29,7 @@ STORAGE_CHECK_SECONDS = 5.0
 class LogChecks:
     """Of the queries that run."""
 
-    def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: Progress) -> None:
+    def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
         self._pipeline = pipeline
         self._brokers = brokers
         self._storage = storage
@@ -37,12 +37,12 @@ class LogChecks:
         self._compared: BrokerView | None = None
         self._check_at = 0.0
 
-    def check(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
+    def check(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
         """`view` is what the brokers reported last."""
         self._compare_logs(running, view)
         self._check_storage()
 
-    def _compare_logs(self, running: Mapping[TopicPartition, Source], view: BrokerView) -> None:
+    def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
         """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
         where the log differs. A broker is asked only when another one leads than before."""
         if view is self._compared:

@@ -26,7 +26,7 @@ from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.consumer_group.membership import Fenced, Lost, Membership
+from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle import events
 from kctl_agent.worker.lifecycle.machine import Lifecycle
@@ -39,9 +39,9 @@ from kctl_agent.worker.main_thread.requeuing import Requeuing
 from kctl_agent.worker.main_thread.seeking import Seeking
 from kctl_agent.worker.main_thread.unread_partitions import UnreadPartitions
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
-from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.batch_failure import Failure
+from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import Sources, WorkerStats
@@ -86,7 +86,7 @@ class MainLoop:
         self._stats = stats
         self._inbox = inbox
         self._stored = stored
-        self._progress = Progress()
+        self._progress = ReadProgress()
         self._lifecycle = Lifecycle()
         self._unread = UnreadPartitions(stats)
         self._actions: dict[type[events.Action], Callable[[Any], None]] = self._performers()
@@ -125,7 +125,7 @@ class MainLoop:
                 self._check_queries()
             if self._requeuing is not None:
                 self._requeuing.turn(time.monotonic())
-        except Fenced as error:
+        except MemberFenced as error:
             self._handle(events.Fenced(str(error)))
             raise
 
@@ -243,13 +243,13 @@ class MainLoop:
         positions = {tp: at for tp, at in self._pipeline.positions.items() if tp in action.partitions}
         try:
             self._committer.commit(positions, time.monotonic())
-        except Lost:
+        except MemberLost:
             self._on_lost()
 
     def _start_query(self, action: events.StartQuery) -> None:
         try:
             answer = self._query_start.start(action.group)
-        except Lost:
+        except MemberLost:
             self._on_lost()
         else:
             self._handle(answer)
@@ -262,7 +262,7 @@ class MainLoop:
         wait_seconds = self._settings.pipeline.revoke_timeout_seconds if action.is_waited_for else 0.0
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
-    def _explained(self, failure: Failure) -> tuple[str, Outside | None]:
+    def _explained(self, failure: BatchFailure) -> tuple[str, Outside | None]:
         """Why a query has failed. As long as something outside is away, no failure is the fault of a record."""
         if failure.is_storage:
             return failure.text, "storage"

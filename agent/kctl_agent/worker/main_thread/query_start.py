@@ -22,7 +22,7 @@ from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle.events import DriverEnded, QueryStarted, StartFailed
 from kctl_agent.worker.main_thread.committer import topics_of
 from kctl_agent.worker.offsets.positions import Moved
-from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import Decided, StartOffsets
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.transform import TransformFailed
@@ -44,7 +44,7 @@ class QueryStart:
         pipeline: Pipeline,
         start_offsets: StartOffsets,
         membership: Membership,
-        progress: Progress,
+        progress: ReadProgress,
         stats: WorkerStats,
         describe: Callable[[KafkaError, str], str],
     ) -> None:

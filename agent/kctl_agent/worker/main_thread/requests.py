@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.operations import Inbox, Operation, Outcome, is_paused, outcome_of
-from kctl_agent.worker.consumer_group.membership import Lost, Membership
+from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
@@ -74,7 +74,7 @@ class Requests:
             return Outcome("unknown", str(error))
         except KafkaError as error:
             return Outcome("failed", self._describe(error, f"{operation.rpc} failed"))
-        except Lost as error:
+        except MemberLost as error:
             self._on_lost()
             return Outcome("failed", str(error))
         except AgentError as error:

@@ -11,8 +11,8 @@ from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.positions import Found
-from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.offsets.seek import Plan, plan
+from kctl_agent.worker.offsets.progress import ReadProgress
+from kctl_agent.worker.offsets.seek import SeekPlan, plan
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.stats import WorkerStats
 
@@ -32,7 +32,7 @@ class Seeking:
         brokers: Brokers,
         storage: OffsetStore,
         membership: Membership,
-        progress: Progress,
+        progress: ReadProgress,
         stats: WorkerStats,
     ) -> None:
         self._pipeline = pipeline
@@ -42,7 +42,7 @@ class Seeking:
         self._progress = progress
         self._stats = stats
 
-    def plan(self, tp: TopicPartition, to: str) -> tuple[Found, Plan]:
+    def plan(self, tp: TopicPartition, to: str) -> tuple[Found, SeekPlan]:
         """What a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
         found = self._brokers.found([tp])[0][tp]
         position = self.position(tp, found)
@@ -57,7 +57,7 @@ class Seeking:
         stored = self._storage.stored_offsets([tuple(tp)]).get(tuple(tp))
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
-    def move(self, tp: TopicPartition, found: Found, planned: Plan) -> None:
+    def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
         """The group first: if the broker refuses, nothing has changed; killed in between, or if the stored offset has
         moved, the next start sees a reset. Raises Lost, KafkaError, StorageError: nothing has changed; HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl_agent.storage.base import StoredOffset
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.epochs import LogSeen
-from kctl_agent.worker.offsets.note import CommitNote, StorageId
 
-__all__ = ["Found", "Moved", "Start", "decide"]
+__all__ = ["Found", "Moved", "StartOffset", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartOffset:
     """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be
     reported.
 
@@ -94,7 +94,7 @@ class Start:
     must_commit: bool
 
 
-def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> Start:
+def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
     """Decide for one partition. `first` is where to begin when nobody has read it yet.
 
     - Another topic id voids the stored offset, and an offset that was committed with it. An id that is not known voids
@@ -124,7 +124,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
     placed = None if kept else StoredOffset(found.topic, found.partition, topic_id, offset)
     is_ours = found.note is not None and found.note.storage.id == storage.id
     must_commit = found.committed is not None and (not is_ours or found.committed > offset)
-    return Start(offset, placed, tuple(moved), must_commit)
+    return StartOffset(offset, placed, tuple(moved), must_commit)
 
 
 def _go_on(

@@ -8,15 +8,15 @@ from kafka import TopicPartition
 
 from kctl_agent.worker.consumer_group.commits import Commits
 from kctl_agent.worker.offsets.brokers import BrokerView
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.epochs import Epochs
-from kctl_agent.worker.offsets.note import CommitNote, StorageId
-from kctl_agent.worker.offsets.reading import Reading
+from kctl_agent.worker.offsets.log_knowledge import Reading
 from kctl_agent.worker.offsets.start_offsets import Decided
 
-__all__ = ["Progress"]
+__all__ = ["ReadProgress"]
 
 
-class Progress:
+class ReadProgress:
     """Changed by the main thread, or by that of a revocation while the main thread waits for it; read by any."""
 
     def __init__(self) -> None:

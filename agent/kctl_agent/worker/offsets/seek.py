@@ -13,11 +13,11 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.worker.offsets.positions import Found
 
-__all__ = ["Plan", "plan"]
+__all__ = ["SeekPlan", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SeekPlan:
     """One partition: read up to `position`, to go on at `target`."""
 
     topic: str
@@ -58,7 +58,7 @@ class Plan:
         }
 
 
-def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> Plan:
+def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
     """`to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older than it,
     the end of the log when there is none. `offset_at` asks the broker.
 
@@ -79,7 +79,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
         raise BadParams(
             f"{found.topic}-{found.partition} has offsets from {begin} to {end}, {target} is not among them"
         )
-    return Plan(found.topic, found.partition, position, target)
+    return SeekPlan(found.topic, found.partition, position, target)
 
 
 def _number(text: str) -> int | None:

@@ -17,10 +17,10 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, OffsetStore, OtherGroup, StorageUnusable, StoredOffset
 from kctl_agent.storage.put_rules import refuse_moved
 from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.commit_metadata import StorageId
 from kctl_agent.worker.offsets.epochs import LogSeen
-from kctl_agent.worker.offsets.note import StorageId
-from kctl_agent.worker.offsets.positions import Found, Moved, Start, decide
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.offsets.positions import Found, Moved, StartOffset, decide
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings
 
 __all__ = ["Decided", "StartOffsets"]
@@ -36,7 +36,7 @@ class Decided:
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
-    starts: Mapping[TopicPartition, Start]
+    starts: Mapping[TopicPartition, StartOffset]
     unanswered: Mapping[TopicPartition, str]
     """Partitions that no leader answers for, and why."""
 
@@ -48,13 +48,13 @@ class Decided:
         """What has to be committed before anything is read."""
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
-    def source(self, tp: TopicPartition) -> Source:
+    def source(self, tp: TopicPartition) -> KafkaSource:
         """Where to begin, once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
-            return Source(start.offset, start.stored_offset.topic_id, version + 1)
-        return Source(start.offset, before.topic_id if before else None, version)
+            return KafkaSource(start.offset, start.stored_offset.topic_id, version + 1)
+        return KafkaSource(start.offset, before.topic_id if before else None, version)
 
 
 class StartOffsets:

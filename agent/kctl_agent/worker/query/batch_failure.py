@@ -14,7 +14,7 @@ from kctl_agent.errors import StorageError
 from kctl_agent.process.tracebacks import innermost
 from kctl_agent.storage.base import StorageUnusable
 
-__all__ = ["Failure", "TaskFailed", "failure"]
+__all__ = ["BatchFailure", "TaskFailed", "failure"]
 
 MAX_TEXT = 500
 PY4J = "An error occurred while calling"
@@ -24,7 +24,7 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class BatchFailure:
     """`is_storage`: the storage could not be used, whatever was to be put into it."""
 
     text: str
@@ -42,13 +42,15 @@ class TaskFailed(Exception):
         super().__init__(f"{token} {error.code} {sentence[:MAX_TEXT]}")
 
 
-def failure(error: BaseException, token: str) -> Failure:
+def failure(error: BaseException, token: str) -> BatchFailure:
     """Of what a batch has raised in the driver; `token` is that of its job."""
     if isinstance(error, StorageError):
-        return Failure(f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT], isinstance(error, StorageUnusable))
+        return BatchFailure(
+            f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT], isinstance(error, StorageUnusable)
+        )
     if found := re.search(rf"{re.escape(token)} (\w+) ([^\r\n]*)", str(error)):
-        return Failure(found[2], found[1] == StorageUnusable.code)
-    return Failure(_one_line(error))
+        return BatchFailure(found[2], found[1] == StorageUnusable.code)
+    return BatchFailure(_one_line(error))
 
 
 def _one_line(error: BaseException) -> str:

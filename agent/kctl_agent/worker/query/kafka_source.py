@@ -14,7 +14,7 @@ from kctl_agent.worker.settings import KafkaSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Source", "kafka_source"]
+__all__ = ["KafkaSource", "kafka_source"]
 
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
@@ -40,7 +40,7 @@ the processor time (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KafkaSource:
     """Where to begin one partition, and the version of the stored offset that this was decided on."""
 
     start: int
@@ -49,7 +49,7 @@ class Source:
 
 
 def kafka_source(
-    session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, Source], max_records: int
+    session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, KafkaSource], max_records: int
 ) -> DataFrame:
     """The records of these partitions, at most so many in a batch."""
     assign: dict[str, list[int]] = {}

@@ -31,11 +31,11 @@ from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.query.batch_failure import Failure, failure
+from kctl_agent.worker.query.batch_failure import BatchFailure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
-from kctl_agent.worker.query.kafka_source import Source, kafka_source
+from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_source
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.stopping import stop_queries
@@ -68,7 +68,7 @@ class _Run:
     """One query's life. `positions` are the ends of its last finished batch."""
 
     def __init__(
-        self, storage: OffsetStore, sources: Mapping[TopicPartition, Source], checkpoint: Path, pipeline: Pipeline
+        self, storage: OffsetStore, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path, pipeline: Pipeline
     ) -> None:
         self.sources = dict(sources)
         self.checkpoint = checkpoint
@@ -83,7 +83,7 @@ class _Run:
         self.last_batch_id = -1
         self.began_at = time.monotonic()
         self.batch_started_at: float | None = None
-        self.failure: Failure | None = None
+        self.failure: BatchFailure | None = None
         """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
         self._token = uuid.uuid4().hex
         self._batch_put = pipeline.batch_put(storage)
@@ -121,7 +121,7 @@ class _Run:
                 self.batch_started_at = None
         self._pipeline.on_batch(batch)
 
-    def failure_of(self, error: BaseException) -> Failure:
+    def failure_of(self, error: BaseException) -> BatchFailure:
         """What an error of this query means."""
         return failure(error, self._token)
 
@@ -212,7 +212,7 @@ class Pipeline:
         self._is_called = True
         topic = TopicPartition(self._settings.kafka.topics[0], 0)
         with self._driver_used():
-            self.batch_put(self._storage).check(self._source({topic: Source(0, None)}))
+            self.batch_put(self._storage).check(self._source({topic: KafkaSource(0, None)}))
         self._is_checked = True
 
     def batch_put(self, storage: OffsetStore) -> BatchPut:
@@ -244,7 +244,7 @@ class Pipeline:
         return frozenset(self._runs)
 
     @property
-    def sources(self) -> dict[TopicPartition, Source] | None:
+    def sources(self) -> dict[TopicPartition, KafkaSource] | None:
         """The partitions that are read now; None when no query runs."""
         runs = self._runs.values()
         return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
@@ -274,7 +274,7 @@ class Pipeline:
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
-    def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+    def start(self, sources: Mapping[TopicPartition, KafkaSource]) -> None:
         """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
         when there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
         if not self._is_checked:
@@ -339,7 +339,7 @@ class Pipeline:
         now, runs = time.monotonic(), self._runs.values()
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
-    def failures(self) -> dict[frozenset[TopicPartition], Failure]:
+    def failures(self) -> dict[frozenset[TopicPartition], BatchFailure]:
         """The queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
         found = {}
         with self._driver_used():
@@ -347,7 +347,7 @@ class Pipeline:
                 if not run.gate.is_set() and not run.query.isActive:
                     self._driver.check()
                     error = run.query.exception()
-                    found[group] = run.failure or (run.failure_of(error) if error else Failure("the query ended"))
+                    found[group] = run.failure or (run.failure_of(error) if error else BatchFailure("the query ended"))
         return found
 
     @contextmanager
@@ -367,7 +367,7 @@ class Pipeline:
     def close(self) -> None:
         self._driver.close()
 
-    def _source(self, sources: Mapping[TopicPartition, Source]) -> DataFrame:
+    def _source(self, sources: Mapping[TopicPartition, KafkaSource]) -> DataFrame:
         session = self._driver.session
         if session is None:
             raise DriverLost("there is no Spark session")

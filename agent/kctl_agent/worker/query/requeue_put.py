@@ -17,7 +17,7 @@ from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.room import why_full
+from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.query.lake_put import LakePut, write
 
 if TYPE_CHECKING:

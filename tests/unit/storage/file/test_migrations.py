@@ -15,7 +15,7 @@ from kctl_agent.storage.claim import PartitionStats
 from kctl_agent.storage.conformance.given import chunk, everything, offsets, put, total
 from kctl_agent.storage.file import FileStorage, migrations
 from kctl_agent.storage.file.schema import SCHEMA_VERSION
-from kctl_agent.storage.room import Limits
+from kctl_agent.storage.limits import StorageLimits
 from tests.unit.storage.file.test_storage import Machine
 
 TOKEN = "00000000000000000000000000000003"
@@ -32,7 +32,7 @@ def written_by(version: int, path: Path) -> Path:
 def opened(path: Path) -> FileStorage:
     """A second after the last of what is in it happened."""
     clock = Machine(since_boot=1002.0, unix=1_700_000_002.0)
-    storage = FileStorage(path, block_messages=3, clock=clock, limits=Limits(messages=100, dead=50))
+    storage = FileStorage(path, block_messages=3, clock=clock, limits=StorageLimits(messages=100, dead=50))
     storage.prepare()
     return storage
 
@@ -74,7 +74,7 @@ def test_messages_leases_delays_and_dead_letters_are_counted_as_before(storage: 
         PartitionStats("t", 1, pending=6, bytes=180, oldest_seconds=1.0),
         PartitionStats("t", 3, dead=1, bytes=94),
     )
-    assert stats.limits == Limits(messages=100, dead=50)
+    assert stats.limits == StorageLimits(messages=100, dead=50)
     assert [message.offset for block in storage.blocks() for message in block.messages()] == [
         *(1, 2, 3, 4, 5, 12, 13, 14),
         *range(7, 13),

@@ -40,12 +40,14 @@ from kctl_agent.worker.lifecycle.events import (
     StartDue,
     StartFailed,
     StartQuery,
-    State,
     StopQuery,
     StopRequested,
     StorageCounted,
     Throttle,
     Tick,
+)
+from kctl_agent.worker.lifecycle.events import (
+    WorkerState as S,
 )
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import MOST_QUERIES, SPLIT_AFTER
@@ -76,87 +78,87 @@ def run(
 @pytest.mark.parametrize(
     ("events", "state", "actions"),
     [
-        ([Polled(NONE)], State.JOINING, [Commit(NONE)]),
-        ([Polled(NONE), Tick()], State.JOINING, []),
-        ([Polled(NONE), Tick(), StartDue()], State.JOINING, []),
-        ([Polled(AB), Tick()], State.JOINING, []),
-        (JOINED, State.ASSIGNED, [Enter(State.ASSIGNED), StartQuery(AB)]),
-        (READS, State.RUNNING, [Commit(AB), Enter(State.RUNNING)]),
-        ([*READS, Polled(AB)], State.RUNNING, [Commit(AB)]),
-        ([*READS, Tick()], State.RUNNING, []),
-        ([*READS, Tick(), StartDue()], State.RUNNING, []),
+        ([Polled(NONE)], S.JOINING, [Commit(NONE)]),
+        ([Polled(NONE), Tick()], S.JOINING, []),
+        ([Polled(NONE), Tick(), StartDue()], S.JOINING, []),
+        ([Polled(AB), Tick()], S.JOINING, []),
+        (JOINED, S.ASSIGNED, [Enter(S.ASSIGNED), StartQuery(AB)]),
+        (READS, S.RUNNING, [Commit(AB), Enter(S.RUNNING)]),
+        ([*READS, Polled(AB)], S.RUNNING, [Commit(AB)]),
+        ([*READS, Tick()], S.RUNNING, []),
+        ([*READS, Tick(), StartDue()], S.RUNNING, []),
         # a start that fails is tried again, later
-        ([*JOINED, StartFailed(AB, "no broker", "brokers")], State.ASSIGNED,
+        ([*JOINED, StartFailed(AB, "no broker", "brokers")], S.ASSIGNED,
          [ReportRetry("no broker", 1, 1.0, "brokers")]),
-        ([*JOINED, StartFailed(AB, "no broker"), Tick(), StartDue()], State.ASSIGNED, []),
+        ([*JOINED, StartFailed(AB, "no broker"), Tick(), StartDue()], S.ASSIGNED, []),
         # the group
-        ([Polled(NONE, is_rebalancing=True)], State.REBALANCING, [Enter(State.REBALANCING)]),
-        ([*READS, Revoked(AB)], State.REBALANCING, [Enter(State.REBALANCING), StopQuery(is_waited_for=True)]),
-        ([*READS, Revoked(NONE)], State.RUNNING, []),
-        ([*READS, Polled(NONE, is_rebalancing=True), Polled(AB), Tick(), StartDue()], State.RUNNING,
-         [Enter(State.RUNNING)]),
-        ([*READS, Revoked(AB), Polled(AB)], State.REBALANCING, [Commit(NONE)]),
-        ([*READS, Lost()], State.RUNNING, [LOST, StopQuery()]),
-        ([*READS, Lost(), Tick(), StartDue()], State.RUNNING, []),
-        ([*READS, Fenced("by worker-1")], State.RUNNING, [ReportEvent("fenced", "by worker-1"), StopQuery()]),
+        ([Polled(NONE, is_rebalancing=True)], S.REBALANCING, [Enter(S.REBALANCING)]),
+        ([*READS, Revoked(AB)], S.REBALANCING, [Enter(S.REBALANCING), StopQuery(is_waited_for=True)]),
+        ([*READS, Revoked(NONE)], S.RUNNING, []),
+        ([*READS, Polled(NONE, is_rebalancing=True), Polled(AB), Tick(), StartDue()], S.RUNNING,
+         [Enter(S.RUNNING)]),
+        ([*READS, Revoked(AB), Polled(AB)], S.REBALANCING, [Commit(NONE)]),
+        ([*READS, Lost()], S.RUNNING, [LOST, StopQuery()]),
+        ([*READS, Lost(), Tick(), StartDue()], S.RUNNING, []),
+        ([*READS, Fenced("by worker-1")], S.RUNNING, [ReportEvent("fenced", "by worker-1"), StopQuery()]),
         # other partitions than before
-        ([*READS, Polled(frozenset({A})), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, Polled(frozenset({A})), Tick(), Drained(AB)], State.RUNNING, [Commit(frozenset({A})), StopQuery(AB)]),
-        ([*READS, Polled(frozenset({A})), Tick(), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, Drained(frozenset({C}))], State.RUNNING, []),
+        ([*READS, Polled(frozenset({A})), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, Polled(frozenset({A})), Tick(), Drained(AB)], S.RUNNING, [Commit(frozenset({A})), StopQuery(AB)]),
+        ([*READS, Polled(frozenset({A})), Tick(), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, Drained(frozenset({C}))], S.RUNNING, []),
         # paused
-        ([Polled(AB), Paused(AB), Tick(), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
-        ([Polled(AB), Paused(frozenset({A})), Tick(), StartDue()], State.ASSIGNED,
-         [Enter(State.ASSIGNED), StartQuery(frozenset({B}))]),
-        ([*READS, Polled(AB), Paused(AB), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, Polled(AB), Paused(AB), Tick(), Drained(AB), StartDue()], State.PAUSED, [Enter(State.PAUSED)]),
+        ([Polled(AB), Paused(AB), Tick(), StartDue()], S.PAUSED, [Enter(S.PAUSED)]),
+        ([Polled(AB), Paused(frozenset({A})), Tick(), StartDue()], S.ASSIGNED,
+         [Enter(S.ASSIGNED), StartQuery(frozenset({B}))]),
+        ([*READS, Polled(AB), Paused(AB), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, Polled(AB), Paused(AB), Tick(), Drained(AB), StartDue()], S.PAUSED, [Enter(S.PAUSED)]),
         # throttled
-        ([Polled(AB), FULL, Tick(), StartDue()], State.THROTTLED,
-         [Enter(State.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
+        ([Polled(AB), FULL, Tick(), StartDue()], S.THROTTLED,
+         [Enter(S.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
           Throttle("800 of 800 messages")]),
-        ([*READS, FULL, Tick()], State.THROTTLED,
-         [Enter(State.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
+        ([*READS, FULL, Tick()], S.THROTTLED,
+         [Enter(S.THROTTLED), ReportEvent("throttled", "takes no new batch: 800 of 800 messages"),
           Throttle("800 of 800 messages"), Drain(AB)]),
-        ([*READS, HALF_FULL, Tick()], State.RUNNING, []),
-        ([*READS, FULL, Tick(), Drained(AB), HALF_FULL, Tick(), StartDue()], State.THROTTLED,
+        ([*READS, HALF_FULL, Tick()], S.RUNNING, []),
+        ([*READS, FULL, Tick(), Drained(AB), HALF_FULL, Tick(), StartDue()], S.THROTTLED,
          [Throttle("700 of 800 messages")]),
-        ([*READS, FULL, Tick(), Drained(AB), ROOM, Tick(), StartDue()], State.ASSIGNED,
-         [Throttle(None), Enter(State.ASSIGNED), StartQuery(AB)]),
+        ([*READS, FULL, Tick(), Drained(AB), ROOM, Tick(), StartDue()], S.ASSIGNED,
+         [Throttle(None), Enter(S.ASSIGNED), StartQuery(AB)]),
         # what the brokers report
-        ([*READS, LogsObserved(is_recreated=True), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, LogsObserved(is_leaderless=True), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, LogsObserved(is_leaderless=True, is_hopeless=True), Tick()], State.RUNNING, [StopQuery(AB)]),
+        ([*READS, LogsObserved(is_recreated=True), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, LogsObserved(is_leaderless=True), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, LogsObserved(is_leaderless=True, is_hopeless=True), Tick()], S.RUNNING, [StopQuery(AB)]),
         # a query that closed its own gate, or that failed
-        ([*READS, Draining(frozenset({AB})), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, QueryFailed(AB, "no number"), Tick()], State.ASSIGNED,
-         [StopQuery(AB), Enter(State.ASSIGNED), ReportRetry("no number", 1, 1.0),
+        ([*READS, Draining(frozenset({AB})), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, QueryFailed(AB, "no number"), Tick()], S.ASSIGNED,
+         [StopQuery(AB), Enter(S.ASSIGNED), ReportRetry("no number", 1, 1.0),
           ReportQueryFailed("no number", is_first=True)]),
-        ([*READS, QueryFailed(AB, "no number"), Tick(), StartDue()], State.ASSIGNED, []),
-        ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number"), Tick()], State.RUNNING, [Drain(AB)]),
+        ([*READS, QueryFailed(AB, "no number"), Tick(), StartDue()], S.ASSIGNED, []),
+        ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number"), Tick()], S.RUNNING, [Drain(AB)]),
         # a driver that ended with all queries
-        ([*READS, DriverEnded("no engine")], State.ASSIGNED,
-         [ReportEvent("engine_lost", "no engine"), StopQuery(), Enter(State.ASSIGNED)]),
-        ([*READS, DriverEnded("no engine"), Tick(), StartDue()], State.ASSIGNED, [StartQuery(AB)]),
-        ([*JOINED, DriverEnded("no engine")], State.ASSIGNED, [ReportEvent("engine_lost", "no engine")]),
-        ([*READS, StopRequested(), DriverEnded("no engine")], State.STOPPING,
+        ([*READS, DriverEnded("no engine")], S.ASSIGNED,
+         [ReportEvent("engine_lost", "no engine"), StopQuery(), Enter(S.ASSIGNED)]),
+        ([*READS, DriverEnded("no engine"), Tick(), StartDue()], S.ASSIGNED, [StartQuery(AB)]),
+        ([*JOINED, DriverEnded("no engine")], S.ASSIGNED, [ReportEvent("engine_lost", "no engine")]),
+        ([*READS, StopRequested(), DriverEnded("no engine")], S.STOPPING,
          [ReportEvent("engine_lost", "no engine"), StopQuery()]),
         # a seek
-        ([*READS, SeekRequested()], State.RUNNING, [Drain(AB)]),
-        ([*READS, SeekRequested(), Drained(AB)], State.RUNNING, []),
-        ([*READS, SeekRequested(), Drained(AB), Tick()], State.RUNNING, []),
-        ([*READS, SeekRequested(), Drained(AB), SeekBegun()], State.RUNNING, [Commit(AB), StopQuery()]),
-        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), StartDue()], State.RUNNING, []),
-        ([*READS, SeekRequested(), Drained(AB), SeekEnded(), Tick()], State.RUNNING, [Drain(AB)]),
-        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), SeekEnded(), Tick(), StartDue()], State.ASSIGNED,
-         [Enter(State.ASSIGNED), StartQuery(AB)]),
+        ([*READS, SeekRequested()], S.RUNNING, [Drain(AB)]),
+        ([*READS, SeekRequested(), Drained(AB)], S.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), Tick()], S.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun()], S.RUNNING, [Commit(AB), StopQuery()]),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), StartDue()], S.RUNNING, []),
+        ([*READS, SeekRequested(), Drained(AB), SeekEnded(), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, SeekRequested(), Drained(AB), SeekBegun(), SeekEnded(), Tick(), StartDue()], S.ASSIGNED,
+         [Enter(S.ASSIGNED), StartQuery(AB)]),
         # the end
-        ([*READS, StopRequested()], State.STOPPING, [Enter(State.STOPPING)]),
-        ([*READS, StopRequested(), Revoked(AB)], State.STOPPING, [StopQuery(is_waited_for=True)]),
-        ([*JOINED, StopRequested(), Tick(), StartDue()], State.STOPPING, []),
-        ([*READS, StopRequested(), StopRequested()], State.STOPPING, []),
+        ([*READS, StopRequested()], S.STOPPING, [Enter(S.STOPPING)]),
+        ([*READS, StopRequested(), Revoked(AB)], S.STOPPING, [StopQuery(is_waited_for=True)]),
+        ([*JOINED, StopRequested(), Tick(), StartDue()], S.STOPPING, []),
+        ([*READS, StopRequested(), StopRequested()], S.STOPPING, []),
     ],
 )  # fmt: skip
-def test_each_event_leads_where_the_table_shows(events: list[Event], state: State, actions: list[Action]) -> None:
+def test_each_event_leads_where_the_table_shows(events: list[Event], state: S, actions: list[Action]) -> None:
     lifecycle, last = run(events)
 
     assert (lifecycle.state, last) == (state, actions)
@@ -184,7 +186,7 @@ def test_what_no_leader_answers_for_is_taken_in_again_when_one_does() -> None:
 
     assert run([LogsObserved(AB), Tick()], lifecycle, now=121.0)[1] == [Drain(frozenset({A}))]
     _, started = run([Drained(frozenset({A})), StartDue()], lifecycle, now=121.0)
-    assert started == [Enter(State.ASSIGNED), StartQuery(AB)]
+    assert started == [Enter(S.ASSIGNED), StartQuery(AB)]
     run([QueryStarted(AB, {})], lifecycle, now=121.0)
     assert lifecycle.left_out(0.0, 200.0) == {}
     assert run([LogsObserved(NONE), Tick()], lifecycle, now=122.0)[1] == []
@@ -432,7 +434,7 @@ class World(RuleBasedStateMachine):
     def the_lifecycle_knows_which_queries_there_are(self) -> None:
         assert self.lifecycle.queries.keys() == self.queries.keys()
         assert len(self.queries) <= MOST_QUERIES + 2
-        assert (self.lifecycle.state is State.STOPPING) == self.is_stopping
+        assert (self.lifecycle.state is S.STOPPING) == self.is_stopping
 
     def teardown(self) -> None:
         """Whatever has happened: when all is well again, everything is read; when it is stopped, nothing is."""
@@ -455,7 +457,7 @@ class World(RuleBasedStateMachine):
                 self.start(QueryStarted(self.starting, {}), self.starting)
         assert NONE.union(*self.queries) == (NONE if self.is_stopping else self.assigned)
         if self.queries:
-            assert (self.lifecycle.state, list(self.queries)) == (State.RUNNING, [self.assigned])
+            assert (self.lifecycle.state, list(self.queries)) == (S.RUNNING, [self.assigned])
             assert self.lifecycle.is_complete
 
 
@@ -474,4 +476,4 @@ def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[Event]
     for event in events:
         actions = stopping.on(event, 200.0)
         assert not any(isinstance(action, StartQuery | Enter) for action in actions)
-    assert stopping.state is State.STOPPING
+    assert stopping.state is S.STOPPING

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
-from kctl_agent.worker.lifecycle.query_groups import HEALTHY_SECONDS, MOST_QUERIES, SPLIT_AFTER, Groups
+from kctl_agent.worker.lifecycle.query_groups import HEALTHY_SECONDS, MOST_QUERIES, SPLIT_AFTER, QueryGroups
 
 PARTITIONS = [TopicPartition("t", number) for number in range(12)]
 
@@ -18,7 +18,7 @@ class Simulation:
     def __init__(self, count: int, bad: set[int]) -> None:
         self.wanted = frozenset(PARTITIONS[:count])
         self.bad = {PARTITIONS[number] for number in bad}
-        self.groups = Groups()
+        self.groups = QueryGroups()
         self.now = 0.0
 
     def run(self, seconds: float) -> None:
@@ -84,7 +84,7 @@ def test_where_everything_fails_each_is_isolated_and_all_are_in_one_query_again_
 
 
 def test_two_failures_and_an_outage_split_nothing() -> None:
-    groups, wanted = Groups(), frozenset(PARTITIONS[:4])
+    groups, wanted = QueryGroups(), frozenset(PARTITIONS[:4])
     for number in range(SPLIT_AFTER - 1):
         assert groups.failed(wanted, "x", float(number)) == (number + 1, [1.0, 2.0][number])
     assert groups.plan(wanted, 10.0) == [wanted]

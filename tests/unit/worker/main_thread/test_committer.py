@@ -11,10 +11,10 @@ from kafka import TopicPartition
 from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 
 from kctl.testing.scripted_broker import ScriptedBroker
-from kctl_agent.worker.consumer_group.membership import Lost, Membership
+from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.offsets.epochs import LogSeen
-from kctl_agent.worker.offsets.progress import Progress
+from kctl_agent.worker.offsets.progress import ReadProgress
 from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 
@@ -28,7 +28,7 @@ class Commits:
 
     def __init__(self, broker: ScriptedBroker, member: Membership) -> None:
         self._broker = broker
-        self.progress = Progress()
+        self.progress = ReadProgress()
         stats: Any = PlayedStats()
         self.troubles = stats.troubles
         self._committer = Committer(member, self.progress, stats, lambda error, what: f"{what}: {error}")
@@ -90,7 +90,7 @@ def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
 
 
 def test_a_member_that_the_group_has_lost_commits_nothing() -> None:
-    with commits(committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))) as made, pytest.raises(Lost):
+    with commits(committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))) as made, pytest.raises(MemberLost):
         made.commit(0.0)
 
 

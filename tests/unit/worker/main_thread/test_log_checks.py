@@ -15,14 +15,14 @@ from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.epochs import LogSeen
-from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.offsets.progress import ReadProgress
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from tests.unit.worker.query.test_pipeline import Query
 from tests.unit.worker.test_import_dir import settings
 
 TP = TopicPartition("t", 0)
-SOURCES = {TP: Source(10, None, 1)}
+SOURCES = {TP: KafkaSource(10, None, 1)}
 
 
 class Checks:
@@ -36,7 +36,7 @@ class Checks:
         self.run = _Run(self.storage, SOURCES, folder / "checkpoint", self.pipeline)
         self.run.query = Query()
         self.pipeline._runs = {frozenset(SOURCES): self.run}
-        self.progress = Progress()
+        self.progress = ReadProgress()
         self.progress.epochs.began({TP: LogSeen(1, 8)})
         self.diverged: dict[TopicPartition, int] = {}
         self.error: KafkaError | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from kctl.testing.scripted_broker import Answers as Response
+from kctl.testing.scripted_broker import BrokerAnswers as Response
 from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox, Operation
@@ -22,14 +22,14 @@ from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore, StorageError
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
-from kctl_agent.worker.consumer_group.membership import Fenced, Membership
+from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.lifecycle import query_groups
 from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Bounds, Topics
-from kctl_agent.worker.query.batch_failure import Failure
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.batch_failure import BatchFailure
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from kctl_agent.worker.stats import WorkerStats
 from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
@@ -85,12 +85,12 @@ class PlayedPipeline(Pipeline):
     def connect(self) -> str | None:
         return None if self.has_driver else "the engine is starting"
 
-    def failures(self) -> dict[Group, Failure]:
+    def failures(self) -> dict[Group, BatchFailure]:
         if self._runs and not self.has_driver:
             raise DriverLost("the engine has ended")
         return super().failures()
 
-    def start(self, sources: Mapping[TopicPartition, Source]) -> None:
+    def start(self, sources: Mapping[TopicPartition, KafkaSource]) -> None:
         if not self.has_driver:
             raise DriverLost("the engine has ended")
         run = _Run(self._storage, sources, self.folder / "none", self)
@@ -232,7 +232,7 @@ def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_r
     worker.until_it_reads()
     for _ in range(2 * SPLIT_AFTER):
         [run] = worker.pipeline.runs.values()
-        run.query.isActive, run.failure = False, Failure("MISCONF", is_storage=True)
+        run.query.isActive, run.failure = False, BatchFailure("MISCONF", is_storage=True)
         worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
     assert worker.outage() == ("storage", "MISCONF; next try in 0 s")
     assert worker.loop._lifecycle.isolated() == {}
@@ -254,7 +254,7 @@ def test_as_long_as_something_is_away_no_failure_is_a_records_fault(
         worker.stats.failing("elsewhere", "no answer", "brokers")
     for _ in range(2 * SPLIT_AFTER):
         [run] = worker.pipeline.runs.values()
-        run.query.isActive, run.failure = False, Failure("no answer")
+        run.query.isActive, run.failure = False, BatchFailure("no answer")
         worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
 
     assert (worker.outage() or ("", ""))[0] == away
@@ -413,7 +413,7 @@ def test_a_worker_that_is_fenced_stops_its_query_at_once(turning: Callable[..., 
     worker.until_it_reads()
     [run] = worker.pipeline.runs.values()
 
-    with pytest.raises(Fenced), run.busy:
+    with pytest.raises(MemberFenced), run.busy:
         worker.until(lambda: False)
 
     assert (run.query.stops, worker.events(), worker.pipeline.groups) == (1, ["fenced"], frozenset())

@@ -15,12 +15,12 @@ from py4j.protocol import Py4JError
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.worker.consumer_group.membership import Lost
+from kctl_agent.worker.consumer_group.membership import MemberLost
 from kctl_agent.worker.lifecycle.events import QueryStarted, StartFailed
 from kctl_agent.worker.main_thread.query_start import QueryStart
-from kctl_agent.worker.offsets.note import CommitNote, StorageId
-from kctl_agent.worker.offsets.progress import Progress
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
+from kctl_agent.worker.offsets.progress import ReadProgress
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
@@ -40,9 +40,9 @@ class Started:
     """A query start with a storage, a group and played brokers and Spark."""
 
     start: QueryStart
-    progress: Progress
+    progress: ReadProgress
     storage: FileStorage
-    queries: list[dict[Any, Source]] = field(default_factory=list)
+    queries: list[dict[Any, KafkaSource]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     fewer: str | None = None
@@ -57,14 +57,14 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
             storage = stack.enter_context(closing(FileStorage(tmp_path / "s.sqlite")))
             storage.prepare()
             broker, member = stack.enter_context(scripted_group({"OffsetCommit": commits or committed()}))
-            progress = Progress()
+            progress = ReadProgress()
             played = answers or Answers()
             played.partitions = tuple(sorted(EVERYTHING))
             if not played.committed:  # by another client: it has to be committed anew
                 played.committed = dict.fromkeys(EVERYTHING, (40, None))
             begun: Started
 
-            def start(sources: dict[Any, Source]) -> None:
+            def start(sources: dict[Any, KafkaSource]) -> None:
                 begun.queries.append(sources)
                 begun.stored_at_start.append(len(storage.stored_offsets([tuple(tp) for tp in sources])))
                 begun.asked += [name for name in broker.asked if name == "OffsetCommit"]
@@ -169,7 +169,7 @@ def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_n
 def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[..., Started]) -> None:
     begun = starting(commits=committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)))
 
-    with pytest.raises(Lost):
+    with pytest.raises(MemberLost):
         begun.start.start(ORDERS)
 
     assert begun.queries == []

@@ -34,7 +34,7 @@ from kctl_agent.worker.lifecycle.events import (
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.requests import Requests
 from kctl_agent.worker.main_thread.seeking import HalfMoved
-from kctl_agent.worker.offsets.seek import Plan
+from kctl_agent.worker.offsets.seek import SeekPlan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 AB = frozenset({A, B})
@@ -48,7 +48,7 @@ class Worker:
         self.inbox = Inbox()
         self.lifecycle = Lifecycle()
         self.actions: list[Action] = []
-        self.moved: list[Plan] = []
+        self.moved: list[SeekPlan] = []
         self.position = 40
         self.error: Exception | None = None
         self.before_move: Callable[[], object] = lambda: None
@@ -79,12 +79,12 @@ class Worker:
         assert outcome is not None
         return outcome.state, outcome.text
 
-    def _plan(self, _tp: TopicPartition, to: str) -> tuple[None, Plan]:
+    def _plan(self, _tp: TopicPartition, to: str) -> tuple[None, SeekPlan]:
         if to != "earliest":
             raise BadParams("a seek goes to earliest")
-        return None, Plan("t", 0, self.position, 0)
+        return None, SeekPlan("t", 0, self.position, 0)
 
-    def _move(self, tp: TopicPartition, _found: None, plan: Plan) -> None:
+    def _move(self, tp: TopicPartition, _found: None, plan: SeekPlan) -> None:
         assert tp == A
         self.before_move()
         if self.error is not None:
@@ -107,7 +107,7 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
     worker.turn()
 
     assert worker.outcome() == ("done", "t-0: from 55 back to 0; 55 offsets are handled again")
-    assert worker.moved == [Plan("t", 0, 55, 0)]
+    assert worker.moved == [SeekPlan("t", 0, 55, 0)]
     assert not worker.lifecycle.is_seeking
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl_agent.storage.base import StoredOffset
-from kctl_agent.worker.offsets.note import CommitNote, StorageId
-from kctl_agent.worker.offsets.positions import Found, Start, decide
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
+from kctl_agent.worker.offsets.positions import Found, StartOffset, decide
 
 OURS = StorageId("1", "host-1:file:/srv/s.sqlite")
 MOVED_HERE = StorageId("1", "host-2:file:/srv/s.sqlite")
@@ -161,7 +161,7 @@ def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_wa
 
     assert log[0] <= first.offset <= log[1]
     assert after_placing.offset == first.offset
-    assert after_committing == Start(first.offset, None, (), False)
+    assert after_committing == StartOffset(first.offset, None, (), False)
 
 
 @given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))

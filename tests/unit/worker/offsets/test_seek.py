@@ -6,7 +6,7 @@ import pytest
 
 from kctl_agent.errors import BadParams
 from kctl_agent.worker.offsets.positions import Found
-from kctl_agent.worker.offsets.seek import Plan, plan
+from kctl_agent.worker.offsets.seek import SeekPlan, plan
 
 LOG = Found("orders", 3, "A", 200, 100, 300)
 FIRST_OF_TIME = {1_000: 100, 2_000: 250}
@@ -30,7 +30,7 @@ FIRST_OF_TIME = {1_000: 100, 2_000: 250}
 def test_a_seek_reports_how_many_offsets_it_skips_or_repeats(to: str, target: int, skipped: int, again: int) -> None:
     planned = plan(to, LOG, 220, FIRST_OF_TIME.get)
 
-    assert planned == Plan("orders", 3, 220, target)
+    assert planned == SeekPlan("orders", 3, 220, target)
     assert (planned.skipped, planned.again) == (skipped, again)
     assert planned.to_json() == {
         "topic": "orders", "partition": 3, "from": 220, "to": target, "skipped": skipped, "again": again,

@@ -16,10 +16,10 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.worker.offsets.note import CommitNote, StorageId
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -200,7 +200,7 @@ def test_a_new_group_begins_at_the_start_of_the_log_and_commits_nothing_before_i
     decided = start.decide(frozenset({T0}), {})
     start.place(decided)
 
-    assert decided.source(T0) == Source(30, "A", 1)
+    assert decided.source(T0) == KafkaSource(30, "A", 1)
     assert decided.first_commits({T0}) == {}
     assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 30, 1)}, "those of others are not placed"
 
@@ -215,7 +215,7 @@ def test_reading_goes_on_at_the_stored_offset_and_nothing_is_placed(storage: Fil
     decided = start.decide(frozenset({T0}), {})
     start.place(decided)
 
-    assert decided.source(T0) == Source(40, "A", 1)
+    assert decided.source(T0) == KafkaSource(40, "A", 1)
     assert storage.stored_offsets([T0])[T0].version == 1
 
 
@@ -228,7 +228,7 @@ def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: 
 
     assert [(tp, moved.kind) for tp, moved in decided.moves] == [(T0, "rewound")]
     assert decided.first_commits({T0, T1}) == {T0: 20}
-    assert decided.source(T0) == Source(20, "A", 2)
+    assert decided.source(T0) == KafkaSource(20, "A", 2)
     assert storage.stored_offsets([T0])[T0] == StoredOffset("t", 0, "A", 20, 2)
 
 

@@ -20,7 +20,7 @@ from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
 from kctl_agent.storage.conformance.given import chunk, stored
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.memory import MemoryStorage
-from kctl_agent.worker.offsets.note import CommitNote, StorageId, parse
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId, parse
 from kctl_agent.worker.offsets.positions import Found, decide
 
 TP = ("t", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from kctl_agent.storage.base import GapRefused, StorageUnusable
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.worker.query.batch_failure import Failure, TaskFailed, failure
+from kctl_agent.worker.query.batch_failure import BatchFailure, TaskFailed, failure
 from kctl_agent.worker.query.put import PutJob, put_in_task
 
 TOKEN = "5f2a"
@@ -21,7 +21,7 @@ SPARK = (
 )
 
 
-def in_driver(error: BaseException) -> Failure:
+def in_driver(error: BaseException) -> BatchFailure:
     kind = type(error)
     return failure(RuntimeError(SPARK.format(raised=f"{kind.__module__}.{kind.__qualname__}: {error}")), TOKEN)
 
@@ -29,7 +29,7 @@ def in_driver(error: BaseException) -> Failure:
 @pytest.mark.shows("only a storage that cannot be used counts as that, whatever text a record brings")
 def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> None:
     error = StorageUnusable("orders-3 could not be stored: database or disk is full")
-    expected = Failure("StorageUnusable: orders-3 could not be stored: database or disk is full", is_storage=True)
+    expected = BatchFailure("StorageUnusable: orders-3 could not be stored: database or disk is full", is_storage=True)
 
     assert in_driver(TaskFailed(TOKEN, error)) == expected
     assert failure(error, TOKEN) == expected
@@ -38,8 +38,8 @@ def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> N
 def test_what_the_storage_refuses_is_no_fault_of_it() -> None:
     error = GapRefused("a range of orders-3 begins at 7")
 
-    assert in_driver(TaskFailed(TOKEN, error)) == Failure("GapRefused: a range of orders-3 begins at 7")
-    assert failure(error, TOKEN) == Failure("GapRefused: a range of orders-3 begins at 7")
+    assert in_driver(TaskFailed(TOKEN, error)) == BatchFailure("GapRefused: a range of orders-3 begins at 7")
+    assert failure(error, TOKEN) == BatchFailure("GapRefused: a range of orders-3 begins at 7")
 
 
 @pytest.mark.parametrize(

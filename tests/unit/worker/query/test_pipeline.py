@@ -18,7 +18,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query import block_put
-from kctl_agent.worker.query.kafka_source import Source
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Batch, Pipeline, _Run
 from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
@@ -82,7 +82,7 @@ def pipeline(storage: MemoryStorage, batches: list[Batch], tmp_path: Path) -> Pi
 
 @pytest.fixture
 def run(pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
-    made = _Run(storage, {TP: Source(0, None, 1)}, tmp_path / "checkpoint", pipeline)
+    made = _Run(storage, {TP: KafkaSource(0, None, 1)}, tmp_path / "checkpoint", pipeline)
     made.query = Query()
     (made.checkpoint / "offsets").mkdir(parents=True)
     pipeline._runs = {frozenset({TP}): made}
@@ -189,7 +189,7 @@ ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
 @pytest.fixture
 def other(run: _Run, pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
     """A second query beside `run`."""
-    made = _Run(storage, {OTHER: Source(5, None, 1)}, tmp_path / "other", pipeline)
+    made = _Run(storage, {OTHER: KafkaSource(5, None, 1)}, tmp_path / "other", pipeline)
     made.query = Query()
     pipeline._runs = {ALONE: run, OTHER_ALONE: made}
     return made

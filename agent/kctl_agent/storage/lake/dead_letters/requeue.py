@@ -36,7 +36,7 @@ from kctl_agent.storage.lake.dead_letters.request_numbers import (
     unmoved,
 )
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, is_null, reading
-from kctl_agent.storage.lake.delta.batch_plans import BATCH, Plan, forget
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, spark_schema, written_files
 from kctl_agent.storage.lake.delta.offsets import read_offset
 from kctl_agent.storage.lake.folder import Folder
@@ -226,10 +226,10 @@ class Requeues:
         kept_number = secrets.randbits(62) + 1
         folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
         finished = {self._numbers.finished(state.table): (state.finished or None, None)}
-        Plan(state.version, {self._numbers.put_back: (state.stored or None, None)}).write(
+        BatchPlan(state.version, {self._numbers.put_back: (state.stored or None, None)}).write(
             self._lake.folder, folder.name
         )
-        Plan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
+        BatchPlan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:

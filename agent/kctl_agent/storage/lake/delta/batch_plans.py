@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.delta.table import LakeTable
     from kctl_agent.storage.lake.folder import Folder, FolderFile
 
-__all__ = ["BATCH", "Plan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
+__all__ = ["BATCH", "BatchPlan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ one with each try, and each has to be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """`version` is the table's at the beginning of the batch; `offsets` are the numbers of its `txn` actions then: of
     each name its own and the one of `NAME/version`, None where there was none."""
 
@@ -57,7 +57,7 @@ class Plan:
             raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
 
     @classmethod
-    def parse(cls, content: bytes) -> Plan:
+    def parse(cls, content: bytes) -> BatchPlan:
         """The plan that a file holds. Raises ValueError: a power cut has damaged it."""
         try:
             found = json.loads(content)
@@ -134,11 +134,11 @@ def _batch(plan: FolderFile) -> str:
     return plan.name.removesuffix(SUFFIX)
 
 
-def _read_all(table: Folder) -> Iterator[tuple[FolderFile, Plan | None]]:
+def _read_all(table: Folder) -> Iterator[tuple[FolderFile, BatchPlan | None]]:
     """None: a power cut has damaged it. Raises OSError."""
     for batch, file in _plans(table):
         try:
-            yield file, Plan.parse(table.read(plan_name(batch)))
+            yield file, BatchPlan.parse(table.read(plan_name(batch)))
         except FileNotFoundError as error:  # its batch has ended
             log.debug("the plan of %s was not read: %s", batch, error)
         except ValueError:
@@ -150,7 +150,7 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
-def _remove(table: Folder, file: FolderFile, plan: Plan | None) -> None:
+def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
@@ -160,7 +160,7 @@ def _remove(table: Folder, file: FolderFile, plan: Plan | None) -> None:
     table.remove([plan_name(folder.name)])
 
 
-def _is_overtaken(table: Folder, batch: str, plan: Plan) -> bool:
+def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
     """Whether the log shows that its stored offsets were moved on when it was not committed yet: it cannot be later.
     False also where entries were cleaned up, or it would take too many to know, or the table has gone back."""
     wanted = f"{batch}/".encode()

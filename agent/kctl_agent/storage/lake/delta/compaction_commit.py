@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.delta.batch_plans import Plan
+from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.log import actions, committed_at
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class CompactionBasis:
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 
     @property
-    def plan(self) -> Plan:
-        return Plan(self.version, {COMPACTIONS: (self.number, None)})
+    def plan(self) -> BatchPlan:
+        return BatchPlan(self.version, {COMPACTIONS: (self.number, None)})
 
     @property
     def transactions(self) -> dict[str, int]:

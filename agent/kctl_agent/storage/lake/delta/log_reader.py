@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.log import (
     LAST_CHECKPOINT,
     LOG,
@@ -25,12 +26,11 @@ from kctl_agent.storage.lake.delta.log import (
     log_files,
 )
 from kctl_agent.storage.lake.delta.log_state import LogState
-from kctl_agent.storage.lake.delta.raced import read_again
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
 
-__all__ = ["LogReader"]
+__all__ = ["DeltaLogReader"]
 
 MOST_ENTRIES = 200
 """So many are read on: of more, a checkpoint has most."""
@@ -40,7 +40,7 @@ class CheckpointMoved(LogUnreadable):
     """The log may not be the one any more that was listed."""
 
 
-class LogReader:
+class DeltaLogReader:
     """Of one table. For one thread at a time."""
 
     def __init__(self, table: Folder) -> None:

@@ -19,11 +19,11 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
 from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
+from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days
 from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, write_entry
-from kctl_agent.storage.lake.delta.log_reader import LogReader
+from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
-from kctl_agent.storage.lake.delta.raced import read_again
 from kctl_agent.storage.lake.delta.schema_merge import add_columns, new_columns, nullable
 from kctl_agent.storage.lake.delta.table_checks import check_columns, check_features, check_rewritable, check_schema
 from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
@@ -49,7 +49,7 @@ class LakeTable:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._lock = threading.RLock()
-        self._log = LogReader(folder)
+        self._log = DeltaLogReader(folder)
         self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.room import Free
+from kctl_agent.storage.limits import Free
 
 __all__ = ["FOLDER", "Folder", "FolderFile", "TableRefused"]
 

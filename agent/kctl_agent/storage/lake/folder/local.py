@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
-from kctl_agent.storage.room import Free
+from kctl_agent.storage.limits import Free
 
 __all__ = ["LocalFolder", "sync_file"]
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, forget, has_plan_on, sweep
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
-from kctl_agent.storage.lake.delta.counts import is_small
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, is_exact
 from kctl_agent.storage.lake.delta.table_checks import check_rewritable
+from kctl_agent.storage.lake.delta.table_counts import is_small
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_footer
-from kctl_agent.storage.room import readable
+from kctl_agent.storage.limits import readable
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.delta.table import LakeTable

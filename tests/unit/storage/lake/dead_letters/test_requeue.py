@@ -21,12 +21,12 @@ from deltalake.schema import PrimitiveType
 from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta.batch_plans import Plan, sweep
+from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
 from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.room import Limits
+from kctl_agent.storage.limits import StorageLimits
 from tests.table_conformance import compact
 from tests.unit.storage.lake.dead_letters.test_table import FIELDS, HEADERS, NOW, dead, written
 from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
@@ -171,7 +171,10 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
 
     assert table.requeue_dead() == 2
     assert table.requeue_dead() == table.clear("dead") == 0
-    assert DeadLetterTable(LakeStorage(LocalFolder(path), limits=Limits(dead_seconds=0.001)), GROUP.group).expire() == 0
+    assert (
+        DeadLetterTable(LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=0.001)), GROUP.group).expire()
+        == 0
+    )
     assert table.find_dead("t:0:101") is None
 
     assert put_back(table) == PutBack(5, 5, 0)
@@ -222,7 +225,7 @@ def test_a_worker_that_was_frozen_stores_nothing_beside_the_one_that_was_faster(
 STEPS: dict[str, list[tuple[type, str]]] = {
     "commit": [(LakeTable, "commit")],
     "rewrite": [(LakeTable, "rewrite")],
-    "plan": [(Plan, "write")],
+    "plan": [(BatchPlan, "write")],
     "unlink": [(Path, "unlink")],
 }
 

@@ -16,7 +16,7 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
-from kctl_agent.storage.room import Limits, why_full
+from kctl_agent.storage.limits import StorageLimits, why_full
 from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
 
 HEADER = {
@@ -360,7 +360,7 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
 def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
 ) -> None:
-    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead=2))
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead=2))
     assert (limited.stats().dead, why_full(limited.stats())) == (0, None)
     written(table, begun(storage, 100, 110), [101, 102]).commit()
 
@@ -378,7 +378,7 @@ def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
 
 
 def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
-    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=Limits(dead_seconds=3600.0))
+    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
     written(table, begun(limited, 100, 110), [101], at=NOW - timedelta(hours=2)).commit()

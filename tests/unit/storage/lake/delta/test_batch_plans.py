@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.delta import batch_plans as plans
-from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, Plan, plan_name, sweep
+from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, BatchPlan, plan_name, sweep
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
@@ -139,7 +139,7 @@ def test_a_plan_that_cannot_be_written_leaves_nothing(path: Path) -> None:
     place.mkdir(parents=True)
 
     with pytest.raises(StorageUnusable, match="cannot be written: Is a directory"):
-        Plan(0, {}).write(LocalFolder(path), "kctl-1")
+        BatchPlan(0, {}).write(LocalFolder(path), "kctl-1")
 
     assert list(place.parent.iterdir()) == [place]
 

@@ -12,9 +12,9 @@ import pytest
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.dead_letters.numbered_rows import numbered_files
-from kctl_agent.storage.lake.delta.counts import count
 from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, own_file
 from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.delta.table_counts import count
 from kctl_agent.storage.lake.folder import LocalFolder
 from tests.table_conformance import compact
 

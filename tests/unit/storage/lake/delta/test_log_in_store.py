@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.delta import log_reader, table
 from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, LogUnreadable, entry_name, write_entry
-from kctl_agent.storage.lake.delta.log_reader import LogReader
+from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
@@ -75,7 +75,7 @@ def test_of_a_log_only_what_follows_its_newest_checkpoint_is_listed(
     folder: S3Folder, path: Path, listed: list[str]
 ) -> None:
     grown(folder, path)
-    reader = LogReader(folder)
+    reader = DeltaLogReader(folder)
 
     assert reader.newest().version == NEWEST
     assert len(listed) < 20
@@ -113,13 +113,13 @@ def test_a_log_that_moves_on_whenever_it_is_read_is_given_up(
     monkeypatch.setattr(LogState, "read", classmethod(overtaken))
 
     with pytest.raises(LogUnreadable, match="checkpoints of its log are written faster than it can be read"):
-        LogReader(folder).newest()
+        DeltaLogReader(folder).newest()
 
 
 def test_a_process_that_has_stood_still_reads_a_checkpoint_instead_of_each_entry(
     storage: LakeStorage, folder: S3Folder, path: Path, listed: list[str]
 ) -> None:
-    reader = LogReader(folder)
+    reader = DeltaLogReader(folder)
     before = reader.newest().version
     for start in range(100, 100 + 3 * log_reader.MOST_ENTRIES):
         write_entry(folder, before + start - 99, [{"commitInfo": {"number": start}}])

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.log import write_entry
-from kctl_agent.storage.lake.delta.log_reader import LogReader
+from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.folder import local
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
@@ -84,7 +84,7 @@ def test_a_process_that_was_frozen_before_it_knew_the_entry_it_had_read_takes_no
         cleaned_up(path)
 
     steps = [go_on]
-    sync = LogReader._sync
+    sync = DeltaLogReader._sync
 
     def frozen(*args: object) -> None:
         sync(*args)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_a_process_that_was_frozen_before_it_knew_the_entry_it_had_read_takes_no
             steps.pop()()
 
     storage.table._log._state = None
-    monkeypatch.setattr(LogReader, "_sync", frozen)
+    monkeypatch.setattr(DeltaLogReader, "_sync", frozen)
 
     with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
         late.commit()
@@ -128,14 +128,14 @@ def test_an_entry_of_ours_is_kept_where_a_checkpoint_may_have_it(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a process that was frozen after the write, for as long as others took to write a checkpoint."""
-    late, confirm = begun(storage, 100, 110), LogReader.confirm
+    late, confirm = begun(storage, 100, 110), DeltaLogReader.confirm
 
-    def frozen(reader: LogReader, *args: object) -> object:
+    def frozen(reader: DeltaLogReader, *args: object) -> object:
         DeltaTable(path).create_checkpoint()
         return confirm(reader, *args)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(LogReader, "confirm", frozen)
+        patched.setattr(DeltaLogReader, "confirm", frozen)
         with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
             late.commit()
 

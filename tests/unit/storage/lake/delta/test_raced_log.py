@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import checkpoint, counts, log_state
+from kctl_agent.storage.lake.delta import checkpoint, log_state
+from kctl_agent.storage.lake.delta import table_counts as counts
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.vacuum import unused

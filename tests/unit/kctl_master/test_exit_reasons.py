@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.master.endings import cause, why
+from kctl.master.exit_reasons import cause, why
 
 INFO = "2026-11-22 10:00:00,000 INFO kctl_agent.worker reads orders-0 from 5"
 SENTENCE = "cannot begin to read"

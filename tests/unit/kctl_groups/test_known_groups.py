@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kctl.groups.known import Known
+from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.cluster_reading import ClusterReading
 from kctl.kafka.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.groups import ListedGroup
@@ -32,21 +32,21 @@ def whole(**changes: object) -> ClusterReading:
     return reading
 
 
-def known(*readings: tuple[float, ClusterReading]) -> Known:
-    found = Known(stale_after_seconds=60)
+def known(*readings: tuple[float, ClusterReading]) -> KnownGroups:
+    found = KnownGroups(stale_after_seconds=60)
     for at, reading in readings:
         found.add(reading, at)
         found.forget(at)
     return found
 
 
-def rows(found: Known, group: str, now: float, *, is_read_committed: bool = False) -> Sequence[PartitionRow]:
+def rows(found: KnownGroups, group: str, now: float, *, is_read_committed: bool = False) -> Sequence[PartitionRow]:
     columns = found.partitions(now, lambda _: is_read_committed)
     return columns.rows()[columns.names.groups.index(group)]
 
 
 def row(
-    found: Known, group: str, now: float, *, is_read_committed: bool = False
+    found: KnownGroups, group: str, now: float, *, is_read_committed: bool = False
 ) -> tuple[int | None, int | None, float]:
     [only] = rows(found, group, now, is_read_committed=is_read_committed)
     return only.committed, only.lag, only.age_seconds

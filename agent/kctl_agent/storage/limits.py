@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
 
-__all__ = ["Free", "Limits", "TableCounts", "TableStats", "readable", "why_full"]
+__all__ = ["Free", "StorageLimits", "TableCounts", "TableStats", "readable", "why_full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StorageLimits:
     """At which workers take no new batch, and how long dead letters are kept; None is no limit. Nothing is dropped for
     a limit but dead letters that are too old."""
 
@@ -29,7 +29,7 @@ class Limits:
     """Dead letters that are older are removed for good (`Storage.expire_dead`)."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Limits:
+    def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
         """Those of `open_storage`'s settings; what is missing or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
@@ -64,7 +64,7 @@ class TableCounts:
 class TableStats:
     """A table, in which nothing waits; `counts` is None before the first count."""
 
-    limits: Limits
+    limits: StorageLimits
     free: Free | None
     counts: TableCounts | None = None
     dead: int | None = None

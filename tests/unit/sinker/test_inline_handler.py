@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.sinker import directly
-from kctl_agent.sinker.directly import HandlingStorage
+from kctl_agent.sinker import inline_handler
 from kctl_agent.sinker.failures import FailureLog
+from kctl_agent.sinker.inline_handler import HandlingStorage
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.conformance.given import chunk
 
@@ -54,16 +54,16 @@ Make = Callable[..., HandlingStorage]
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The handlers' module, new for each test; it knows its calls. So is the log's memory of what it has logged."""
-    monkeypatch.setattr(directly, "_failures", FailureLog(directly.log))
+    monkeypatch.setattr(inline_handler, "_failures", FailureLog(inline_handler.log))
     (tmp_path / "direct_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
     import direct_handlers  # type: ignore[import-not-found]
 
     yield direct_handlers
     direct_handlers.released.set()
-    for calls in directly._open.values():
+    for calls in inline_handler._open.values():
         calls.close()
-    directly._open.clear()
+    inline_handler._open.clear()
     del __import__("sys").modules["direct_handlers"]
 
 
@@ -172,7 +172,7 @@ def test_a_traceback_goes_into_the_log_of_the_executor(
 def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
     make: Make, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directly, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(inline_handler, "GRACE_SECONDS", 0.0)
     storage = make("hangs", handler_timeout_seconds=0.1, max_tries=2)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))

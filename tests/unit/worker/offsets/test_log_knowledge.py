@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka import TopicPartition
 
 from kctl_agent.worker.offsets.brokers import BrokerView, Unanswered
-from kctl_agent.worker.offsets.reading import Reading
+from kctl_agent.worker.offsets.log_knowledge import Reading
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

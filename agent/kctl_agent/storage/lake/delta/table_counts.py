@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.log import (
     EntryMissing,
     checkpoint_opened,
@@ -25,8 +26,7 @@ from kctl_agent.storage.lake.delta.log import (
     reading_log,
 )
 from kctl_agent.storage.lake.delta.log_state import NoTable
-from kctl_agent.storage.lake.delta.raced import read_again
-from kctl_agent.storage.room import TableCounts
+from kctl_agent.storage.limits import TableCounts
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.delta.table import LakeTable

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kctl.cli.groups.asked import unanswered
+from kctl.cli.groups.api_client import unanswered
 from kctl.cli.groups.groups import Sort, growth
 from kctl.cli.screen import BACKSPACE, ENTER, ESCAPE
 from kctl.cli.table import UNKNOWN, Column, clean, clip, render
 from kctl.cli.times import duration
 
-__all__ = ["Glance", "Trends", "View", "summary", "table"]
+__all__ = ["GroupsTopView", "Trends", "View", "summary", "table"]
 
 _TREND_POLLS = 10
 _BARS = "▁▂▃▄▅▆▇█"
@@ -84,7 +84,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class GroupsTopView:
     """What was answered to `/api/v1/groups`, or why nothing was."""
 
     answer: dict[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Trends:
         return "".join(" " if lag is None else _BARS[lag * (len(_BARS) - 1) // most] for lag in lags)
 
 
-def summary(glance: Glance) -> str:
+def summary(glance: GroupsTopView) -> str:
     """One line: `2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
     if glance.problem is not None:
         return clean(glance.problem)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from kctl.kafka.target import topic_and_partitions
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import Connection
+    from kctl.kafka.connection import ClusterConnection
     from kctl.kafka.layout import Partition, Topic
 
 __all__ = ["required_topics", "wanted_partitions"]
 
 
-def required_topics(connection: Connection, names: list[str] | None) -> dict[str, Topic] | None:
+def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
     """Opens the connection; the topics that were named, which must exist; None when none was."""
     from kctl.kafka.layout import require, topics_of
 
@@ -24,7 +24,7 @@ def required_topics(connection: Connection, names: list[str] | None) -> dict[str
     return {name: require(topics, name) for name in names}
 
 
-def wanted_partitions(connection: Connection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
+def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
     """Opens the connection; the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
     from kctl.kafka.layout import require, topics_of
 

@@ -19,7 +19,7 @@ from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
 
-__all__ = ["Known", "KnownGroup"]
+__all__ = ["KnownGroup", "KnownGroups"]
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> d
     return {key: value for key, value in values.items() if key in wanted}
 
 
-class Known:
+class KnownGroups:
     """Not thread-safe. All times are those of the caller's monotonic clock."""
 
     def __init__(self, stale_after_seconds: float) -> None:

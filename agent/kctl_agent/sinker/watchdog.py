@@ -16,12 +16,12 @@ from kctl_agent.errors import StorageError
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.storage.base import Storage
 
-__all__ = ["Guard"]
+__all__ = ["Watchdog"]
 
 log = logging.getLogger(__name__)
 
 
-class Guard:
+class Watchdog:
     """`lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had its time; both on the
     guard's thread. `timed_out` must not return."""
 

@@ -24,8 +24,8 @@ from kctl_agent.sinker.in_flight import RETURNED_FALSE, Ack
 from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.put_rules import cut, judged, skipped
-from kctl_agent.storage.room import Limits
 
 __all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
 
@@ -67,7 +67,7 @@ class HandlingStorage(DirectlyStorage):
         common: dict[str, Any] = {
             "block_messages": settings["block_messages"],
             "codec": settings["compression"],
-            "limits": Limits.of(settings),
+            "limits": StorageLimits.of(settings),
         }
         super().__init__(Path(settings["path"]), **common)
 

@@ -10,10 +10,10 @@ import pytest
 
 from kctl_agent.storage.claim import StorageStats
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.room import Free, Limits, why_full
+from kctl_agent.storage.limits import Free, StorageLimits, why_full
 
-EMPTY = StorageStats(0, 0, 0, 0, Limits())
-LIMITS = Limits(messages=1000, bytes=5 << 30, dead=100)
+EMPTY = StorageStats(0, 0, 0, 0, StorageLimits())
+LIMITS = StorageLimits(messages=1000, bytes=5 << 30, dead=100)
 GIB = 1 << 30
 
 
@@ -70,12 +70,12 @@ def test_who_waits_for_room_goes_on_only_when_there_is_some_more(stats: StorageS
 def test_limits_are_those_of_the_settings_and_0_is_none() -> None:
     settings = {"limit": 0, "limit_bytes": 5, "dead_limit": 6, "min_free_bytes": 7}
 
-    assert Limits.of(settings) == Limits(None, 5, 6, 7)
-    assert Limits.of({}) == Limits()
+    assert StorageLimits.of(settings) == StorageLimits(None, 5, 6, 7)
+    assert StorageLimits.of({}) == StorageLimits()
 
 
 def test_a_file_storage_watches_its_disk(tmp_path: Path) -> None:
-    with closing(FileStorage(tmp_path / "s", limits=Limits(min_free_bytes=1 << 60))) as storage:
+    with closing(FileStorage(tmp_path / "s", limits=StorageLimits(min_free_bytes=1 << 60))) as storage:
         storage.prepare()
         stats = storage.stats()
 

@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import counts, table
+from kctl_agent.storage.lake.delta import table, table_counts
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.room import TableCounts
+from kctl_agent.storage.limits import TableCounts
 from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
 
@@ -101,10 +101,10 @@ def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
     assert write_entry(storage.folder, 3, again)
     monkeypatch.setattr(storage._counter, "_next_at", 0.0)
 
-    counts = storage.stats().counts
+    table_counts = storage.stats().counts
 
-    assert counts is not None
-    assert (counts.version, counts.files, counts.rows) == (3, 1, 10)
+    assert table_counts is not None
+    assert (table_counts.version, table_counts.files, table_counts.rows) == (3, 1, 10)
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
@@ -124,9 +124,9 @@ def test_rows_that_a_deletion_vector_has_are_not_counted(
         DeltaTable(path).create_checkpoint()
     begun(storage, 10, 20).commit()
 
-    counts = storage.count()
+    table_counts = storage.count()
 
-    assert (counts.version, counts.files, counts.rows) == (5, 2, 17)
+    assert (table_counts.version, table_counts.files, table_counts.rows) == (5, 2, 17)
 
 
 def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
@@ -153,9 +153,9 @@ def test_counting_takes_one_hundredth_of_the_time_at_the_most(
         asked.append(folder)
         return counted
 
-    monkeypatch.setattr(counts, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(counts, "count", counting)
-    monkeypatch.setattr(counts.TableCounter, "_continued", lambda _: None)
+    monkeypatch.setattr(table_counts, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(table_counts, "count", counting)
+    monkeypatch.setattr(table_counts.TableCounter, "_continued", lambda _: None)
 
     for _ in range(3):
         storage._counter.last()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.sinker.guard import Guard
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
+from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Claim, StorageUnusable
 from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.memory import MemoryStorage
@@ -43,7 +43,7 @@ class _Watched:
         self.storage = _Storage()
         self.lost: list[InFlightClaim] = []
         self.timed_out: list[Sequence[Part]] = []
-        self.guard = Guard(self.storage, lease_seconds, timeout_seconds, self.lost.append, self.timed_out.append)
+        self.guard = Watchdog(self.storage, lease_seconds, timeout_seconds, self.lost.append, self.timed_out.append)
         fill(self.storage, 6)
 
     def claimed(self, lease_seconds: float = LONG) -> InFlightClaim:
