@@ -31,6 +31,12 @@ from kctl_agent.storage.block import decode
 PER_SECOND = 4000
 WARM_UP_SECONDS = 40
 """From the first batch on: those of a cold JVM take ten times as long."""
+SETTINGS = """trigger_seconds = 0
+
+[engine]
+heap = "2g"
+"""
+"""A heap that keeps the consumers of 1,000 partitions, as the event `consumers_not_kept` asks for."""
 
 
 def main() -> None:
@@ -44,7 +50,7 @@ def main() -> None:
     for partitions in options.partitions:
         with running_broker() as (broker, place):
             create_topic(broker.bootstrap_servers, TOPIC, partitions)
-            with Fleet(place / "fleet", broker.bootstrap_servers, "trigger_seconds = 0") as fleet:
+            with Fleet(place / "fleet", broker.bootstrap_servers, SETTINGS) as fleet:
                 producer = Producer(broker.bootstrap_servers, TOPIC, partitions, PER_SECOND)
                 producer.start()
                 try:

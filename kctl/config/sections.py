@@ -370,8 +370,6 @@ class ExporterSection(Section):
     max_partitions: Annotated[int, number(0), PARTITIONS] = 0
     """With more partitions of all groups of a cluster than this, those of the groups that have the most have no series
     of their own, as few groups as will do; `kctl_cluster_cut_groups` has how many. 0: no limit."""
-    compatible_names: tuple[Literal["kafka_exporter", "kminion"], ...] = ()
-    """Values under the names of other exporters too, for dashboards that were made for them; exporter.md has which."""
     read_committed: tuple[Pattern, ...] = ()
     """Patterns of groups that read committed records alone: their lag is counted to the last stable offset, so an open
     transaction is no lag."""

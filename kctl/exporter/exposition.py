@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -29,35 +29,24 @@ class Exposition:
     """`latest` gives the last snapshot, None before the first. A scrape asks nobody else and may run on any thread.
 
     With `beside`, a prometheus_client registry of the caller's, its samples follow ours on the same page: its names
-    must be others than ours. `names` are those of other exporters (`COMPATIBLE`) under
-    which values are on the page too.
+    must be others than ours.
     """
 
     def __init__(
         self,
         latest: Callable[[], Exposed | None],
         *,
-        names: Sequence[str] = (),
         beside: CollectorRegistry | None = None,
     ) -> None:
         self._latest = latest
         self._is_cached = beside is None
         """What others count changes between two snapshots."""
-        self._beside, self._names = beside, list(names)
-        self._renderer = PageRenderer(names=names, beside=beside)
+        self._renderer = PageRenderer(beside)
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
         self._pages = _Pages(None)
         self._ready = _Pages(None)
         """Those of a snapshot that is not the last one yet, or has just become it."""
-
-    def use(self, names: Sequence[str]) -> None:
-        """From now on there are these names of other exporters. On any thread."""
-        if list(names) == self._names:
-            return
-        with self._lock:
-            self._names, self._renderer = list(names), PageRenderer(names=names, beside=self._beside)
-            self._pages, self._ready = _Pages(None), _Pages(None)
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """The page of the last snapshot, in a format that the scraper accepts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry
@@ -10,7 +9,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from kctl.exporter.blocks import TextBlock, gzipped, plain
-from kctl.exporter.compatible import COMPATIBLE
 from kctl.exporter.metrics import METRICS
 from kctl.exporter.page_content import Exposed
 from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
@@ -47,8 +45,8 @@ def _takes_gzip(accept_encoding: str) -> bool:
 class PageRenderer:
     """Not thread-safe: one thread renders at a time."""
 
-    def __init__(self, *, names: Sequence[str], beside: CollectorRegistry | None) -> None:
-        self._text = TextRenderer([*METRICS, *(metric for name in names for metric in COMPATIBLE[name])])
+    def __init__(self, beside: CollectorRegistry | None) -> None:
+        self._text = TextRenderer(METRICS)
         self._beside = beside
 
     def body(self, snapshot: Exposed | None, wanted: Format) -> bytes:

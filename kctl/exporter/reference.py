@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kctl.exporter.compatible import COMPATIBLE
 from kctl.exporter.metric import Metric
 from kctl.exporter.metrics import METRICS
 
@@ -41,24 +40,11 @@ _HEAD = """\
 
 def reference() -> str:
     """The whole page, ending with a newline."""
-    return (
-        _INTRODUCTION
-        + _HEAD
-        + _rows(METRICS)
-        + "".join(_of_others(name, metrics) for name, metrics in COMPATIBLE.items())
-    )
+    return _INTRODUCTION + _HEAD + _rows(METRICS)
 
 
 def _rows(metrics: Sequence[Metric]) -> str:
     return "".join(f"{_row(metric)}\n" for metric in metrics)
-
-
-def _of_others(name: str, metrics: Sequence[Metric]) -> str:
-    return (
-        f'\n## Under names of {name}\n\nOnly with `exporter.compatible_names = ["{name}"]`;\n'
-        f"[exporter.md](exporter.md#dashboards-that-were-made-for-other-exporters) has what differs.\n\n{_HEAD}"
-        + _rows(metrics)
-    )
 
 
 def _row(metric: Metric) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -23,7 +23,6 @@ from kctl.groups.filters import NameFilter, fits
 from kctl.groups.known_groups import KnownGroups
 from kctl.groups.partitions import PartitionColumns
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
-from kctl.groups.topic_logs import WholeTopics
 from kctl.kafka.access import ClusterAccess
 from kctl.kafka.all_groups import AllGroups
 from kctl.kafka.cluster_reader import ClusterReader
@@ -57,7 +56,6 @@ class CollectorSettings:
     detail_of: Callable[[str], Detail] = lambda _: "partition"
     max_partitions: int = 0
     """So many partitions have series of their own at most; 0: any number."""
-    has_whole_topics: bool = False
     """Whether the logs of whole topics go into the snapshot."""
 
 
@@ -90,8 +88,6 @@ class ClusterCollector:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{cluster}")
         self._known = KnownGroups(settings.stale_after_seconds)
-        self._topics = WholeTopics()
-        self._brokers: Mapping[int, str] = {}
         self._assessor = GroupAssessor(settings.rules, settings.allowed_lag_of)
         self._began_at = clock()
         self._is_ready = False
@@ -126,7 +122,7 @@ class ClusterCollector:
             access,
             exporter.timeout_seconds,
             AllGroups(lambda name: name not in excluded and wants(name)),
-            WantedLogs(has_whole_topics=bool(exporter.compatible_names), reads_committed=reads_committed),
+            WantedLogs(reads_committed=reads_committed),
             wants_topic=wants_topic,
         )
         rules = StatusRules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
@@ -138,7 +134,6 @@ class ClusterCollector:
             reads_committed,
             detail,
             exporter.max_partitions,
-            bool(exporter.compatible_names),
         )
         return cls(cluster, reader, settings, partial(_described, access, exporter.timeout_seconds))
 
@@ -192,8 +187,6 @@ class ClusterCollector:
             cut_groups=cut,
             columns=columns,
             is_ready=self._is_ready,
-            topics=self._topics.topics(now - self._settings.stale_after_seconds) if self._is_ready else {},
-            brokers=self._brokers,
             sequence=self._sequence,
         )
         self._latest = snapshot
@@ -205,8 +198,6 @@ class ClusterCollector:
         self._assessor.adopt(other._settings.rules, other._settings.allowed_lag_of)
         self._known.stale_after_seconds = other._settings.stale_after_seconds
         self._settings, self.describe = other._settings, other.describe
-        if not self._settings.has_whole_topics:
-            self._topics = WholeTopics()
         self._reader, other._reader = other._reader, self._reader
 
     def _poll(self, at: float, unix: float) -> None:
@@ -218,9 +209,6 @@ class ClusterCollector:
             self._failed(dict.fromkeys(PARTS, str(error) or type(error).__name__))
             return
         self._known.add(reading, at)
-        self._brokers = reading.brokers
-        if self._settings.has_whole_topics:
-            self._topics.add(reading, at)
         failures = reading.failures()
         self._last_success.update((part, unix) for part in PARTS if part not in failures)
         self._failed(failures)

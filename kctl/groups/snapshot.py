@@ -15,7 +15,7 @@ from kctl.reduce.kafka_lag import LagTotals
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import Assessments
 
-__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupColumns", "GroupSnapshot", "TopicLogs"]
+__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupColumns", "GroupSnapshot"]
 
 _LET_GO_AT_ONCE = 500
 
@@ -63,16 +63,6 @@ class GroupSnapshot:
         return max((row.age_seconds for row in rows), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLogs:
-    """The logs of a topic that groups read."""
-
-    partitions: int
-    """How many it has."""
-    offsets: Mapping[int, tuple[int, int | None]]
-    """Partition to the end of its log and its start, as far as they are known."""
-
-
 class GroupColumns(NamedTuple):
     """The partitions of many groups, and how they are doing."""
 
@@ -103,10 +93,6 @@ class ClusterSnapshot:
     """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
     sequence: int = 0
     """Counts the collections."""
-    topics: Mapping[str, TopicLogs] = field(default_factory=dict)
-    """Those that groups read; empty unless `exporter.compatible_names` asks for them."""
-    brokers: Mapping[int, str] = field(default_factory=dict)
-    """Number to `host:port`, as last reported."""
     columns: GroupColumns | None = None
     """The partitions of all `groups`, one group after the other; None where they are kept as rows."""
 

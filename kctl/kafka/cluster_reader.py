@@ -70,7 +70,6 @@ class ClusterReader:
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,
-            has_whole_topics=True,
             ends_stable=isolation_level == "read_committed",
             topics_seconds=_TOPICS_SECONDS,
             starts_each_time=False,
@@ -131,7 +130,6 @@ class ClusterReader:
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
         self._read_committed(connection, reading)
         self._logs.read(connection, reading, silent)
-        reading.brokers = {node: broker.address for node, broker in connection.brokers.items()}
         return reading
 
     def _read_committed(self, connection: ClusterConnection, reading: ClusterReading) -> None:

@@ -47,8 +47,6 @@ class ClusterReading:
     """How many each of the topics has that groups read."""
     unclear_topics: set[str] = field(default_factory=set)
     """Topics that brokers could not describe just now; they exist nevertheless."""
-    brokers: dict[int, str] = field(default_factory=dict)
-    """Number to `host:port`."""
     errors: dict[str, str] = field(default_factory=dict)
 
     def failed(self, part: str, why: object) -> None:

@@ -27,9 +27,7 @@ class WantedLogs:
     """Which logs are read besides those of partitions that groups have committed, and how."""
 
     topics: Collection[str] = ()
-    """Read whether groups have committed in them or not."""
-    has_whole_topics: bool = False
-    """All partitions of a topic, if any."""
+    """All their partitions are read, whether groups have committed in them or not."""
     reads_committed: Callable[[str], bool] = lambda _: False
     """Whether the lag of a group is counted to the last stable offset, by its name."""
     ends_stable: bool = False
@@ -115,7 +113,7 @@ class LogReader:
     def _lead(self, reading: ClusterReading) -> None:
         """Finds the leaders of what is wanted."""
         wanted = self._partitions(reading.committed.values())
-        if self._wanted.has_whole_topics:
+        if self._wanted.topics:
             wanted = wanted.union(
                 *({(name, each.partition) for each in topic.partitions} for name, topic in self._topics.items())
             )

@@ -45,7 +45,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
     collectors = Collectors()
     prepared = collectors.prepared(_wanted(config))
     access = access_of(config.http, config.path.parent, others_may_read=True)
-    exposition = Exposition(collectors.whole, names=config.exporter.compatible_names)
+    exposition = Exposition(collectors.whole)
     collectors.prepare.append(exposition.prepare)
     source = GroupsSource(
         latest=collectors.latest,
@@ -59,7 +59,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
         stack.push_async_callback(collectors.close)
         await collectors.use(prepared)
         http = HttpServer(GroupsApp(source, access), http_socket, access)
-        return await _Exporter(config, reread, collectors, exposition, http).run(signals)
+        return await _Exporter(config, reread, collectors, http).run(signals)
 
 
 class _Exporter:
@@ -70,14 +70,12 @@ class _Exporter:
         config: ExporterConfig,
         reread: Callable[[], ExporterConfig],
         collectors: Collectors,
-        exposition: Exposition,
         http: HttpServer,
     ) -> None:
         self._config = config
         """The one in force."""
         self._reread = reread
         self._collectors = collectors
-        self._exposition = exposition
         self._http = http
 
     async def run(self, signals: StopSignals) -> int:
@@ -134,7 +132,6 @@ class _Exporter:
         for setting in _left_for_a_restart(self._config, wanted):
             log.warning("action=reload setting=%s: it takes effect when the exporter is started again", setting)
         self._config = wanted
-        self._exposition.use(wanted.exporter.compatible_names)
         await self._collectors.use(prepared)
         log.info(
             "action=reloaded clusters=%s added=%s removed=%s changed=%s http=%s",

@@ -90,7 +90,7 @@ def wired(
         http_refused=http_refusals,
         groups=groups.whole,
     )
-    exposition = Exposition(collector.latest, names=config.exporter.compatible_names)
+    exposition = Exposition(collector.latest)
     collector.prepare.append(exposition.prepare)
     context = Context(
         config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions
@@ -115,7 +115,7 @@ def wired(
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
     context.use_http = partial(_use_http, http, config.path.parent)
-    context.prepare_groups = partial(_prepare_groups, groups, exposition)
+    context.prepare_groups = partial(_prepare_groups, groups)
     control = ControlServer(Router(answer, operations).answer)
     upkeep = Upkeep(lambda: context.config, collector.latest)
     return MasterParts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, upkeep)
@@ -128,14 +128,10 @@ def _all_groups(config: Config) -> list[CollectedCluster]:
     return [CollectedCluster(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
 
 
-def _prepare_groups(groups: Collectors, exposition: Exposition, config: Config) -> Callable[[], Awaitable[None]]:
+def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitable[None]]:
     prepared = groups.prepared(_all_groups(config))
 
-    async def use() -> None:
-        exposition.use(config.exporter.compatible_names)
-        await groups.use(prepared)
-
-    return use
+    return partial(groups.use, prepared)
 
 
 def _use_http(server: HttpServer, folder: Path, settings: HttpSection) -> list[str]:

@@ -1,17 +1,16 @@
-"""Our values under the names of kafka_exporter and kminion, on a real scrape of a real broker, and in a Prometheus."""
+"""Our values under the names of kafka_exporter and kminion, recorded by a real Prometheus of a real broker."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 from kafka import KafkaConsumer, KafkaProducer
 
-from kctl.exporter.compatible import COMPATIBLE
 from kctl.kafka.access import plain
 from kctl.kafka.connection import ClusterConnection
 from kctl.kafka.offsets import commit
@@ -20,10 +19,11 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
-from tests.prometheus import Prometheus
+from tests.prometheus import Prometheus, require
 
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
-Eventually = Callable[..., Any]
+NAMES = ("kafka_exporter", "kminion")
 
 CONFIG = """
 [clusters.main]
@@ -33,7 +33,6 @@ bootstrap_servers = "{servers}"
 [exporter]
 interval_seconds = 0.2
 groups = ["billing"]
-compatible_names = [{names}]
 """
 DASHBOARD_OF_KAFKA_EXPORTER = (
     'sum(rate(kafka_topic_partition_current_offset{instance="$instance", topic=~"$topic"}[1m])) by (topic)',
@@ -78,41 +77,50 @@ def member(broker: KafkaBroker) -> Iterator[None]:
 def exporter(broker: KafkaBroker, member: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     folder = tmp_path_factory.mktemp("exporter")
     path = folder / "exporter.toml"
-    names = ", ".join(f'"{name}"' for name in COMPATIBLE)
-    path.write_text(CONFIG.format(servers=broker.bootstrap_servers, names=names))
+    path.write_text(CONFIG.format(servers=broker.bootstrap_servers))
     with running_exporter(folder, "-c", str(path)) as running:
         eventually(running.is_ready, what="it is polled")
-        state = 'state="Stable"'
-        eventually(lambda: running.samples().page.count(state) == 2, what="its member has joined")
+        stable = {("main",): 1.0, ("other",): 1.0}
+        eventually(
+            lambda: running.samples().of("kctl_group_state", "cluster", state="stable") == stable,
+            what="its member has joined",
+        )
         yield running
 
 
-@pytest.mark.shows("the names of kafka_exporter and kminion, on request, as their own dashboards read them")
-def test_every_name_of_the_table_is_on_the_page_with_the_labels_of_the_other_exporter_and_the_cluster(
-    exporter: Exporter,
-) -> None:
-    found = {(name, frozenset(label for label, _ in labels)) for name, labels in exporter.samples().all()}
+@pytest.fixture(scope="module")
+def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    groups = [yaml.safe_load((RULES / f"{name}.rules.yml").read_text())["groups"] for name in NAMES]
+    rules = yaml.safe_dump({"groups": [group for each in groups for group in each]})
+    address = exporter.url.removeprefix("http://")
+    running = Prometheus(tmp_path_factory.mktemp("prometheus"), eventually, [address], rules=rules)
+    with closing(running):
+        eventually(
+            lambda: any(
+                float(series["value"][1]) >= 3
+                for series in running.query("count_over_time(kafka_topic_partitions[1m])")
+            ),
+            what="it was recorded three times",
+        )
+        yield running
 
-    wanted = {(metric.name, frozenset(metric.labels)) for metrics in COMPATIBLE.values() for metric in metrics}
-    assert wanted <= found
-    assert all("cluster" in labels for _, labels in wanted)
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prometheus_takes_the_rules(name: str) -> None:
+    [promtool] = require("promtool")
+    path = RULES / f"{name}.rules.yml"
+    command: list[str | Path] = [promtool, "check", "rules", "--lint=all", "--lint-fatal", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_values_under_the_names_of_kafka_exporter_are_ours(exporter: Exporter, broker: KafkaBroker) -> None:
-    samples = exporter.samples()
-
+@pytest.mark.shows("the names of kafka_exporter and kminion, recorded by rules, as their own dashboards read them")
+def test_values_under_the_names_of_kafka_exporter_are_ours(prometheus: Prometheus) -> None:
     def of(name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        return samples.of(name, *labels, cluster="main")
+        return values(prometheus, f'{name}{{cluster="main"}}', *labels)
 
     partition = ("consumergroup", "topic", "partition")
-    assert (
-        of("kafka_consumergroup_lag", *partition)
-        == {
-            ("billing", "orders", "0"): 6,
-            ("billing", "orders", "1"): 0,
-        }
-        == samples.of("kctl_consumer_lag", "group", "topic", "partition", cluster="main")
-    )
+    assert of("kafka_consumergroup_lag", *partition) == {("billing", "orders", "0"): 6, ("billing", "orders", "1"): 0}
     assert of("kafka_consumergroup_current_offset", *partition) == {
         ("billing", "orders", "0"): 4,
         ("billing", "orders", "1"): 20,
@@ -120,22 +128,17 @@ def test_values_under_the_names_of_kafka_exporter_are_ours(exporter: Exporter, b
     assert of("kafka_consumergroup_lag_sum", "consumergroup", "topic") == {("billing", "orders"): 6}
     assert of("kafka_consumergroup_current_offset_sum", "consumergroup", "topic") == {("billing", "orders"): 24}
     assert of("kafka_consumergroup_members", "consumergroup") == {("billing",): 1}
-    assert of("kafka_topic_partitions", "topic") == {("orders",): 4}
+    assert of("kafka_topic_partitions", "topic") == {("orders",): 2}
     assert of("kafka_topic_partition_current_offset", "topic", "partition") == {
-        ("orders", str(number)): end for number, end in enumerate((10, 20, 30, 0))
+        ("orders", "0"): 10,
+        ("orders", "1"): 20,
     }
-    assert of("kafka_topic_partition_oldest_offset", "topic", "partition") == {
-        ("orders", str(number)): start for number, start in enumerate((1, 0, 0, 0))
-    }
-    assert of("kafka_brokers") == {(): 1}
-    assert of("kafka_broker_info", "id", "address") == {("1", broker.bootstrap_servers): 1}
+    assert of("kafka_topic_partition_oldest_offset", "topic", "partition") == {("orders", "0"): 1, ("orders", "1"): 0}
 
 
-def test_values_under_the_names_of_kminion_are_ours(exporter: Exporter) -> None:
-    samples = exporter.samples()
-
+def test_values_under_the_names_of_kminion_are_ours(prometheus: Prometheus) -> None:
     def of(name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        return samples.of(f"kminion_{name}", *labels, cluster="main")
+        return values(prometheus, f'kminion_{name}{{cluster="main"}}', *labels)
 
     assert of("kafka_consumer_group_topic_partition_lag", "group_id", "topic_name", "partition_id") == {
         ("billing", "orders", "0"): 6,
@@ -144,49 +147,22 @@ def test_values_under_the_names_of_kminion_are_ours(exporter: Exporter) -> None:
     assert of("kafka_consumer_group_topic_lag", "group_id", "topic_name") == {("billing", "orders"): 6}
     assert of("kafka_consumer_group_topic_offset_sum", "group_id", "topic_name") == {("billing", "orders"): 24}
     assert of("kafka_consumer_group_members", "group_id") == {("billing",): 1}
-    assert of("kafka_consumer_group_info", "group_id", "protocol", "protocol_type", "state", "coordinator_id") == {
-        ("billing", "", "consumer", "Stable", "1"): 1
-    }
-    assert of("kafka_topic_high_water_mark_sum", "topic_name") == {("orders",): 60}
+    assert of("kafka_consumer_group_info", "group_id", "state") == {("billing", "Stable"): 1}
+    assert of("kafka_topic_high_water_mark_sum", "topic_name") == {("orders",): 30}
     assert of("kafka_topic_low_water_mark_sum", "topic_name") == {("orders",): 1}
-    assert of("kafka_topic_partition_high_water_mark", "topic_name", "partition_id")["orders", "2"] == 30
+    assert of("kafka_topic_partition_high_water_mark", "topic_name", "partition_id")["orders", "1"] == 20
     assert of("kafka_topic_partition_low_water_mark", "topic_name", "partition_id")["orders", "0"] == 1
     assert of("exporter_up") == {(): 1}
 
 
-def test_panels_that_were_made_for_other_exporters_have_data(
-    exporter: Exporter, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_panels_that_were_made_for_other_exporters_have_data(prometheus: Prometheus, exporter: Exporter) -> None:
     address = exporter.url.removeprefix("http://")
-    with ExitStack() as stack:
-        prometheus = Prometheus(tmp_path, eventually, [address])
-        stack.callback(prometheus.close)
-        eventually(
-            lambda: any(
-                float(series["value"][1]) >= 3
-                for series in prometheus.query("count_over_time(kafka_consumergroup_lag[1m])")
-            ),
-            what="it was scraped three times",
-        )
-        for query in (*DASHBOARD_OF_KAFKA_EXPORTER, *OF_KMINION):
-            filled = query.replace("$instance", address).replace("$topic", "orders|never")
-            assert prometheus.query(filled), query
+    for query in (*DASHBOARD_OF_KAFKA_EXPORTER, *OF_KMINION):
+        filled = query.replace("$instance", address).replace("$topic", "orders|never")
+        assert prometheus.query(filled), query
 
 
-def test_a_reload_brings_the_names_and_takes_them_away(
-    broker: KafkaBroker, member: None, short_dir: Path, eventually: Eventually
-) -> None:
-    path = short_dir / "exporter.toml"
-
-    path.write_text(CONFIG.format(servers=broker.bootstrap_servers, names=""))
-    with running_exporter(short_dir, "-c", str(path)) as running:
-        eventually(running.is_ready, what="it is polled")
-        assert "kminion_" not in running.samples().page
-        for names in ('"kminion"', ""):
-            path.write_text(CONFIG.format(servers=broker.bootstrap_servers, names=names))
-            running.process.send_signal(signal.SIGHUP)
-
-            def is_so(wanted: bool = bool(names)) -> bool:
-                return ("kminion_kafka_topic_high_water_mark_sum" in running.samples().page) == wanted
-
-            eventually(is_so, what=f"names are [{names}]")
+def values(prometheus: Prometheus, expression: str, *labels: str) -> dict[tuple[str, ...], float]:
+    found = prometheus.query(expression)
+    assert all("group" not in each["metric"] for each in found), "a label of ours is left"
+    return {tuple(each["metric"].get(label, "") for label in labels): float(each["value"][1]) for each in found}

@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 import kctl
 import kctl_agent
 from kctl.cli.app import build
 from kctl.config.reference import reference
 from kctl.errors import KctlError
-from kctl.exporter.compatible import COMPATIBLE
 from kctl.master.reduction import COMMANDS
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
 from tests.replies import reduced_json
 
 DOCS = Path(__file__).parents[2] / "docs"
+DEPLOY = DOCS.parent / "deploy"
 
 
 def rows_of(page: str) -> dict[str, list[str]]:
@@ -65,7 +66,13 @@ def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:
 
     named = {name for name in re.findall(r"`([a-z_]+)`", table) if name.startswith(("kafka_", "kminion_"))}
 
-    assert named == {metric.name for metrics in COMPATIBLE.values() for metric in metrics}
+    rules = [
+        rule["record"]
+        for name in ("kafka_exporter", "kminion")
+        for group in yaml.safe_load((DEPLOY / "prometheus" / f"{name}.rules.yml").read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    assert named == {*rules}
 
 
 def test_every_error_of_the_control_plane_is_documented_as_it_is() -> None:

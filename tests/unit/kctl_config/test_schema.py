@@ -39,7 +39,6 @@ def test_files_of_the_repository_are_valid(path: str) -> None:
         ('[collect]\ninterval_seconds = "2"', False),
         ('[log]\nlevel = "debug"', False),
         ('[workers]\nmemory_soft = "2 GB"', False),
-        ('[exporter]\ncompatible_names = ["burrow"]', False),
         ('[exporter]\ngroups = ["/a"]', False),
         ('[fleet]\nrun_dir = ""', False),
         ('[contexts."a b"]\nbootstrap_servers = "b:1"', False),

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kctl.exporter import METRICS, Exposition, SnapshotCollector
-from kctl.exporter.compatible import COMPATIBLE
-from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot, TopicLogs
+from kctl.exporter import Exposition, SnapshotCollector
+from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
@@ -119,20 +118,3 @@ def test_a_group_has_series_of_its_partitions_of_its_topics_or_of_itself_alone()
         }
         assert samples.of("kctl_topic_lag", "group") == {("partition",): 12, ("topic",): 12}
         assert samples.of("kctl_group_lag", "group") == {("partition",): 12, ("topic",): 12, ("group",): 12}
-
-
-def test_a_registry_has_the_same_samples_under_names_of_other_exporters() -> None:
-    """Of a topic of which not all partitions are known there is no sum."""
-    logs = {"o": TopicLogs(2, {0: (10, 1), 1: (20, 0)}), "p": TopicLogs(2, {0: (5, None)})}
-    main = replace(cluster("main", group(ODD, ("o", 0, 4, 10))), topics=logs, brokers={1: "kafka-1:9092"})
-    latest = Clusters((main, cluster("other", is_up=False)))
-    metrics = [metric for each in COMPATIBLE.values() for metric in each]
-    registry = CollectorRegistry()
-    registry.register(SnapshotCollector(lambda: latest, [*METRICS, *metrics]))
-
-    ours = Samples(Exposition(lambda: latest, names=list(COMPATIBLE)).render()[0].decode())
-
-    assert Samples(generate_latest(registry).decode()).all() == ours.all()
-    assert ours.of("kminion_kafka_topic_high_water_mark_sum", "topic_name") == {("o",): 30}
-    assert ours.of("kafka_topic_partition_current_offset", "topic", "partition")["p", "0"] == 5
-    assert ours.of("kminion_exporter_up", "cluster") == {("main",): 1, ("other",): 0}

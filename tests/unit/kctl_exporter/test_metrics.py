@@ -269,23 +269,6 @@ def test_the_page_is_what_prometheus_client_would_render(accept: str) -> None:
         assert reported(found[name]) == reported(family), name
 
 
-def test_names_of_other_exporters_are_there_on_request() -> None:
-    latest = full_snapshot()
-    exposition = Exposition(lambda: latest, names=["kafka_exporter"])
-
-    body = exposition.render()[0]
-    exposition.use(["kminion"])
-    other = exposition.render()[0]
-
-    labels = b'cluster="main",consumergroup="a \\"quoted\\" \\\\ group",topic="orders",partition="0"'
-    assert b"kafka_consumergroup_lag{" + labels + b"} 6\n" in body
-    assert b"kminion_" not in body
-    assert b"kafka_consumergroup_lag" not in other
-    assert b"kminion_kafka_consumer_group_topic_partition_lag{" in other
-    exposition.use([])
-    assert exposition.render() == Exposition(lambda: latest).render()
-
-
 @pytest.mark.shows("a scrape finds its page ready, and no broker is asked for it")
 def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_one() -> None:
     latest, following = snapshot(total=1), snapshot(total=2)

@@ -128,7 +128,7 @@ def test_a_master_that_starts_after_a_failover_believes_its_first_coordinator_af
     with ScriptedBroker(node_id=2) as other, ScriptedBroker(script) as broker:
         brokers |= {1: broker.address, 2: other.address}
         groups = NamedGroups(["readers"], clock=clock)
-        wanted = WantedLogs(topics={"orders"}, has_whole_topics=True)
+        wanted = WantedLogs(topics={"orders"})
         reader = ClusterReader(plain(broker.address), 10, groups, wanted)
         cache = BrokerCache(reader, broker.address, "readers")
 
