@@ -3,10 +3,10 @@
 One broker, one fleet of one worker at a time, by `workers.trigger_seconds`: 1, 5 and 60. A producer sends 100 orders a
 second into 4 partitions, each with the time at which it was sent; visible is a row with the log's entry that adds its
 file, at the time at which that was written (the clock of this machine, for both). What is sent in the first 20 s, or in
-the first trigger where that is longer, is not counted. Upkeep is off meanwhile, and done once at the end; with
-`--upkeep` the master does it as it sees fit.
+the first trigger where that is longer, is not counted. Maintenance is off meanwhile, and done once at the end; with
+`--maintenance` the master does it as it sees fit.
 
-    python -m benchmarks.lake_latency [--triggers 1 5 60] [--seconds 60] [--upkeep]
+    python -m benchmarks.lake_latency [--triggers 1 5 60] [--seconds 60] [--maintenance]
 
 Prints a JSON line for each: milliseconds from sent to visible, `files_per_hour` that batches write (counted in this run
 and multiplied), `files_largest`, the most that any version of the table had, `compactions`, the versions by which it
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the time from produced to visible in a table")
     parser.add_argument("--triggers", nargs="+", type=int, default=[1, 5, 60])
     parser.add_argument("--seconds", type=int, default=60, help="of each, or three triggers where that is longer")
-    parser.add_argument("--upkeep", action="store_true", help="let the master compact files meanwhile")
+    parser.add_argument("--maintenance", action="store_true", help="let the master compact files meanwhile")
     options = parser.parse_args()
     with running_broker() as (broker, place):
         create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
@@ -60,8 +60,8 @@ def main() -> None:
         for trigger in options.triggers:
             seconds = max(options.seconds, LEAST_BATCHES * trigger)
             table, directory = place / f"table-{trigger}", place / f"fleet-{trigger}"
-            upkeep = str(options.upkeep).lower()
-            storage = f'\n[storage]\nmode = "lake"\nuri = "{table.as_uri()}"\nupkeep = {upkeep}\n{TAKE_OVER}'
+            maintenance = str(options.maintenance).lower()
+            storage = f'\n[storage]\nmode = "lake"\nuri = "{table.as_uri()}"\nmaintenance = {maintenance}\n{TAKE_OVER}'
             with Fleet(directory, broker.bootstrap_servers, f"trigger_seconds = {trigger}\n{storage}") as fleet:
                 until(fleet.is_caught_up, "the worker keeps up")
                 warm_up = max(trigger, WARM_UP_SECONDS)

@@ -1,9 +1,9 @@
 """Looks after a lake's table, and that of its dead letters, once: removes what batches have left, compacts small files,
 and once a day removes files that are no longer needed.
 
-A process of its own, which the master starts at quiet times (`kctl.master.upkeep`): neither the memory of a worker nor
-its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one line of JSON
-on stdin, what was done is one line on stdout.
+A process of its own, which the master starts at quiet times (`kctl.master.table_maintenance`): neither the memory of a
+worker nor its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one
+line of JSON on stdin, what was done is one line on stdout.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class StorageSection(Section):
     the workers refuse to start."""
     target_file_bytes: SomeSize = "128m"
     """How large a compaction makes the files of the table of mode `lake`; those below half of it count as small."""
-    upkeep: Annotated[bool, NOW] = True
+    maintenance: Annotated[bool, NOW] = True
     """Whether the master has the table of mode `lake` looked after: small files are compacted at quiet times, and once
     a day files are removed that no version of the last seven days has."""
     block_messages: Annotated[int, number(1, 100_000), MESSAGES] = 500

@@ -14,7 +14,7 @@ from kctl.config.values import as_json
 
 __all__ = ["dead_letters_of", "storage_settings", "table_folder", "table_folders"]
 
-_NOT_SENT = ("format", "min_free", "upkeep")
+_NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:

@@ -60,7 +60,7 @@ class Master:
                 _task(self._reload(signals.reload), "reload"),
                 _task(self._rotate_logs(), "logs"),
                 _task(self._parts.groups.until_failed(), "groups"),
-                _task(self._parts.upkeep.run(), "upkeep"),
+                _task(self._parts.maintenance.run(), "maintenance"),
             ]
             stack.push_async_callback(_end, tasks)
             fleet = self._config.fleet

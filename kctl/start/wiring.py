@@ -29,7 +29,7 @@ from kctl.master.operations import Context, OperationLog, operation_events, oper
 from kctl.master.pauses import Pauses
 from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
-from kctl.master.upkeep import Upkeep
+from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import AgentPool
 
@@ -51,7 +51,7 @@ class MasterParts:
     """Of all other groups of the cluster, where they are wanted."""
     wanted_groups: Prepared
     """What it begins with."""
-    upkeep: Upkeep
+    maintenance: TableMaintenance
 
 
 def wired(
@@ -117,8 +117,8 @@ def wired(
     context.use_http = partial(_use_http, http, config.path.parent)
     context.prepare_groups = partial(_prepare_groups, groups)
     control = ControlServer(Router(answer, operations).answer)
-    upkeep = Upkeep(lambda: context.config, collector.latest)
-    return MasterParts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, upkeep)
+    tables = TableMaintenance(lambda: context.config, collector.latest)
+    return MasterParts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, tables)
 
 
 def _all_groups(config: Config) -> list[CollectedCluster]:

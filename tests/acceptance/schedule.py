@@ -60,10 +60,10 @@ _KINDS = {
     "kctl_agent.worker.query.daemon": "an executor's Python",
 }
 """A word of the command line to what it is."""
-UPKEEP = "the upkeep"
-UPKEEP_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
+MAINTENANCE = "the maintenance"
+MAINTENANCE_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
 """Of `kctl storage`, one after another all the time: no file that was replaced is kept."""
-KINDS = ("broker", "master", "redis", UPKEEP, *_KINDS.values())
+KINDS = ("broker", "master", "redis", MAINTENANCE, *_KINDS.values())
 MARKING = "tests.acceptance.transforms:every_tenth_marked"
 SINKERS_TOML = f"""\
 count = 2
@@ -114,8 +114,8 @@ class Schedule:
         self._due: list[tuple[float, str]] = []
         self._frozen: dict[psutil.Process, float] = {}
         """Until when."""
-        self._upkeep: psutil.Popen | None = None
-        self._upkeep_commands: Iterator[Sequence[str]] = iter(())
+        self._maintenance: psutil.Popen | None = None
+        self._maintenance_commands: Iterator[Sequence[str]] = iter(())
         self.struck: Counter[str] = Counter()
         self.fleet = make_fleet(
             workers=2,
@@ -129,7 +129,7 @@ class Schedule:
         self._names = {*WORKERS, *(() if lake else SINKERS), *(["engine"] if self.fleet.has_engine else [])}
         absent = {
             *([] if redis else ["redis"]),
-            *([] if lake else [UPKEEP]),
+            *([] if lake else [MAINTENANCE]),
             *([] if self.fleet.has_engine else [_KINDS["kctl_agent.engine"]]),
         }
         self._kinds = tuple(kind for kind in KINDS if kind not in absent)
@@ -142,14 +142,14 @@ class Schedule:
     def run(self, strikes: int) -> None:
         """So many kills and freezes, each of a part that lives at that moment, after a pause that may be none."""
         if self._lake is not None:
-            self._upkeep_commands = cycle(UPKEEP_COMMANDS)
+            self._maintenance_commands = cycle(MAINTENANCE_COMMANDS)
         try:
             self._run(strikes)
         finally:
-            self._upkeep_commands = iter(())
-            if self._upkeep is not None:
-                self._upkeep.kill()
-                self._upkeep.wait()
+            self._maintenance_commands = iter(())
+            if self._maintenance is not None:
+                self._maintenance.kill()
+                self._maintenance.wait()
 
     def _run(self, strikes: int) -> None:
         for number in range(strikes):
@@ -299,10 +299,10 @@ class Schedule:
             if at <= time.monotonic():
                 self._due.remove((at, part))
                 self._start(part)
-        if self._upkeep is None or self._upkeep.poll() is not None:
-            for command in islice(self._upkeep_commands, 1):
+        if self._maintenance is None or self._maintenance.poll() is not None:
+            for command in islice(self._maintenance_commands, 1):
                 kctl = ("nice", sys.executable, "-m", "kctl", "-c", str(self.fleet.config))
-                self._upkeep = psutil.Popen([*kctl, "storage", *command])
+                self._maintenance = psutil.Popen([*kctl, "storage", *command])
 
     def _absent(self, part: str, seconds: float) -> None:
         self._is_up[part] = False
@@ -339,8 +339,8 @@ class Schedule:
         return True
 
     def _one(self, kind: str) -> psutil.Process | None:
-        if kind == UPKEEP:
-            return self._upkeep if self._upkeep is not None and self._upkeep.poll() is None else None
+        if kind == MAINTENANCE:
+            return self._maintenance if self._maintenance is not None and self._maintenance.poll() is None else None
         return next((each for each in self._marked() if _kind(each) == kind), None)
 
     def _marked(self) -> Iterator[psutil.Process]:

@@ -60,7 +60,7 @@ def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_kille
     make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
 ) -> None:
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleet = make_fleet(partitions=3, storage=lake(table, "upkeep = false"))
+    fleet = make_fleet(partitions=3, storage=lake(table, "maintenance = false"))
     fleet.send(3000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")

@@ -62,7 +62,8 @@ def fleet(make_fleet: Callable[..., Fleet], short_dir: Path, monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return make_fleet(
         partitions=2,
-        storage=f'mode = "lake"\nuri = "{table_of(short_dir).as_uri()}"\npartition_by = ["country"]\nupkeep = false',
+        storage=f'mode = "lake"\nuri = "{table_of(short_dir).as_uri()}"\n'
+        'partition_by = ["country"]\nmaintenance = false',
         workers_more='transform = "tests.acceptance.transforms:typed_by_offset"',
     )
 

@@ -223,7 +223,7 @@ def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_
     fleet = make_fleet(
         partitions=4,
         workers=2,
-        storage=lake(table, "upkeep = false"),
+        storage=lake(table, "maintenance = false"),
         trigger="0.0",
         engine=engine,
         workers_more="ping_timeout_seconds = 120",

@@ -59,7 +59,7 @@ def killed(fleet: Fleet, server: ObjectStoreServer, eventually: Eventually) -> N
 def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_nobody_sees_a_key(
     make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer
 ) -> None:
-    fleet = make_fleet(partitions=3, storage=storage(server, "upkeep = false"))
+    fleet = make_fleet(partitions=3, storage=storage(server, "maintenance = false"))
     fleet.send(3000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -81,7 +81,7 @@ def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_n
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_rows_and_dead_letters_are_stored_once_beside_upkeep_kills_and_a_store_that_is_away(
+def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
     make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first batch nothing is a row, so Spark writes no file. In the end dead letters are put back."""
@@ -90,7 +90,7 @@ def test_rows_and_dead_letters_are_stored_once_beside_upkeep_kills_and_a_store_t
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(
         partitions=2,
-        storage=storage(server, 'upkeep = false\npartition_by = ["topic"]'),
+        storage=storage(server, 'maintenance = false\npartition_by = ["topic"]'),
         workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
     )
     fleet.send(1)

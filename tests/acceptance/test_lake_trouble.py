@@ -68,7 +68,7 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_stored_until_there_is_ro
     eventually: Eventually,
 ) -> None:
     table = disk / "orders"
-    fleet = make_fleet(partitions=2, storage=lake(table, 'min_free = ""\nupkeep = false'))
+    fleet = make_fleet(partitions=2, storage=lake(table, 'min_free = ""\nmaintenance = false'))
     fleet.send(1000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")

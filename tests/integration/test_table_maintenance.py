@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 
 from kctl.config import Config, load
 from kctl.config.storage import storage_settings
-from kctl.master import upkeep
+from kctl.master import table_maintenance
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.master.upkeep import UPKEEP_COMMAND, Upkeep
+from kctl.master.table_maintenance import MAINTENANCE_COMMAND, TableMaintenance
 from kctl.rows.lag import LagTotals
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.storage.base import StoredOffset
@@ -69,15 +69,15 @@ def fill(path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(upkeep, "CHECK_SECONDS", 0.01)
-    caplog.set_level(logging.INFO, logger=upkeep.__name__)
+    monkeypatch.setattr(table_maintenance, "CHECK_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, logger=table_maintenance.__name__)
 
 
-def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str] = UPKEEP_COMMAND) -> None:
+def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str] = MAINTENANCE_COMMAND) -> None:
     """The master's task, until then."""
 
     async def life() -> None:
-        task = asyncio.create_task(Upkeep(lambda: config, lambda: QUIET, command).run())
+        task = asyncio.create_task(TableMaintenance(lambda: config, lambda: QUIET, command).run())
         async with asyncio.timeout(60):
             while not is_over():  # noqa: ASYNC110 - a log and a file of another process have no event
                 await asyncio.sleep(0.02)
@@ -92,7 +92,7 @@ def test_small_files_are_compacted_and_what_was_abandoned_long_ago_is_removed(
 ) -> None:
     run_until(config, lambda: bool(caplog.messages))
 
-    assert caplog.messages[0].startswith(f"action=upkeep table={config.storage.uri}: {LEAST_FILES} files (")
+    assert caplog.messages[0].startswith(f"action=maintenance table={config.storage.uri}: {LEAST_FILES} files (")
     assert caplog.messages[0].endswith("1 file removed that no version of the last days has")
     assert len(DeltaTable(table).file_uris()) == 1
     assert not (table / "kctl-left").exists()
@@ -135,7 +135,7 @@ def test_a_folder_in_the_place_of_the_table_of_dead_letters_is_none(config: Conf
 
 def test_with_the_setting_off_nothing_is_done(config: Config, table: Path) -> None:
     turns = itertools.count()
-    off = replace(config, storage=replace(config.storage, upkeep=False))
+    off = replace(config, storage=replace(config.storage, maintenance=False))
 
     run_until(off, lambda: next(turns) > 20)
 
@@ -168,7 +168,7 @@ def test_what_takes_longer_than_its_limit_is_killed(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as where a store accepts a connection and never answers."""
-    monkeypatch.setattr(upkeep, "LIMIT_SECONDS", 1.0)
+    monkeypatch.setattr(table_maintenance, "LIMIT_SECONDS", 1.0)
     pid = tmp_path / "pid"
     waits = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(1000)"
 
@@ -192,7 +192,7 @@ def test_it_runs_when_nobody_else_wants_the_processor_and_is_the_first_to_be_kil
 def ran_once(config: Config) -> tuple[int, bytes]:
     """Exit code and output of the process alone, whose stdin stays open until it has ended."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(UPKEEP_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(MAINTENANCE_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(storage_settings(config)).encode() + b"\n")

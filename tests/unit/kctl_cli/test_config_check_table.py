@@ -182,7 +182,7 @@ def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_s
 
 
 @pytest.mark.parametrize("command", ["vacuum", "optimize"])
-def test_upkeep_of_a_table_that_is_not_there_yet_is_one_sentence_and_makes_nothing(
+def test_maintenance_of_a_table_that_is_not_there_yet_is_one_sentence_and_makes_nothing(
     kctl: Kctl, short_dir: Path, command: str
 ) -> None:
     orders = short_dir / "orders"

@@ -54,7 +54,7 @@ def test_the_first_and_the_last_day_and_none_are_stored(path: Path) -> None:
     assert DeltaTable(path).to_pyarrow_table().num_rows == 3
 
 
-def test_upkeep_reports_a_table_of_which_delta_rs_can_make_nothing_and_does_the_rest(path: Path) -> None:
+def test_maintenance_reports_a_table_of_which_delta_rs_can_make_nothing_and_does_the_rest(path: Path) -> None:
     made, batch = of_days(path, "2026-11-24")
     batch.commit()
     version = DeltaTable(path).version()

@@ -19,11 +19,11 @@ from kctl.config import Config
 from kctl.config.storage import storage_settings
 from kctl.master.snapshot import FleetSnapshot
 
-__all__ = ["UPKEEP_COMMAND", "Schedule", "Upkeep"]
+__all__ = ["MAINTENANCE_COMMAND", "Schedule", "TableMaintenance"]
 
 log = logging.getLogger(__name__)
 
-UPKEEP_COMMAND = python_module("kctl_agent.table_maintenance")
+MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
 """As `kctl_agent.table_maintenance` wants of a partition at least."""
@@ -66,14 +66,14 @@ class Schedule:
         self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
 
 
-class Upkeep:
+class TableMaintenance:
     """Belongs to one event loop."""
 
     def __init__(
         self,
         config: Callable[[], Config],
         latest: Callable[[], FleetSnapshot | None],
-        command: Sequence[str] = UPKEEP_COMMAND,
+        command: Sequence[str] = MAINTENANCE_COMMAND,
     ) -> None:
         self._config = config
         self._latest = latest
@@ -86,7 +86,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             config, snapshot = self._config(), self._latest()
-            if not config.storage.kind.is_table or not config.storage.upkeep or snapshot is None:
+            if not config.storage.kind.is_table or not config.storage.maintenance or snapshot is None:
                 continue
             table = snapshot.block_size.result.table
             small_files = None if table is None else table.small_files
@@ -103,9 +103,9 @@ class Upkeep:
         except OSError as error:
             code, text = 1, f"{self._command[0]} cannot be run: {error.strerror}"
         if code:
-            log.warning("action=upkeep_failed table=%s code=%d: %s", config.storage.uri, code, text)
+            log.warning("action=maintenance_failed table=%s code=%d: %s", config.storage.uri, code, text)
         elif text:
-            log.info("action=upkeep table=%s: %s", config.storage.uri, text)
+            log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
         """Exit code and last line of a process. Its stdin stays open: at its end it knows that its master is gone.

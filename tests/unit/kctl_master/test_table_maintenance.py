@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.master.upkeep import LEAST_FILES, LONGEST_SECONDS, PATIENCE_SECONDS, REST_SECONDS, Schedule
+from kctl.master.table_maintenance import LEAST_FILES, LONGEST_SECONDS, PATIENCE_SECONDS, REST_SECONDS, Schedule
 
 MANY, BATCH = LEAST_FILES, 1000
 
