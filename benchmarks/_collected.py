@@ -11,7 +11,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from kctl.config import Config, load
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.members import Members

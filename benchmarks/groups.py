@@ -32,7 +32,7 @@ from kctl.config.sections import ExporterSection, StatusSection
 from kctl.exporter import Exposition
 from kctl.groups.collector import ClusterCollector
 from kctl.groups.snapshot import Clusters
-from kctl.kafka.access import plain
+from kctl.kafka.client.access import plain
 from kctl.start.interpreter import tune_interpreter
 
 GZIPPED = ("", "gzip")

@@ -21,9 +21,9 @@ from kafka import KafkaAdminClient
 
 from benchmarks._fleet import progress
 from benchmarks._turns import seconds_in_turns
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import topics_of
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_tools import consumer_group_command

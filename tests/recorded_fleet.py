@@ -27,7 +27,7 @@ from kctl.config import load
 from kctl.exporter import Exposition
 from kctl.http import SnapshotSource, create_app
 from kctl.http.api.streams import Streams
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer, MasterService
 from kctl.master.events import EventFeed

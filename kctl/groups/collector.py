@@ -23,13 +23,13 @@ from kctl.groups.filters import NameFilter, fits
 from kctl.groups.known_groups import KnownGroups
 from kctl.groups.partitions import PartitionColumns
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
-from kctl.kafka.access import ClusterAccess
-from kctl.kafka.all_groups import AllGroups
-from kctl.kafka.cluster_reader import ClusterReader
-from kctl.kafka.cluster_reading import PARTS, ClusterReading
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
-from kctl.kafka.log_reader import WantedLogs
+from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.kafka.polls.cluster_reading import PARTS, ClusterReading
+from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.reduce import GroupStats
 from kctl.status import Owner, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments

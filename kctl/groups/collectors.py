@@ -12,7 +12,7 @@ from threading import Lock
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.collector import ClusterCollector
 from kctl.groups.snapshot import Clusters, ClusterSnapshot
-from kctl.kafka.access import ClusterAccess
+from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.groups import Group
 
 __all__ = ["CollectedCluster", "Collectors", "Prepared"]

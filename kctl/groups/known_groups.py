@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kctl.groups.partitions import Names, PartitionColumns
-from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.committed_bytes import GroupOffsets, TopicPartitions
+from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
-from kctl.kafka.layout import Partition
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions
 from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows

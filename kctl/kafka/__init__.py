@@ -1,5 +1,4 @@
-"""Questions and changes to Kafka clusters: polls of groups (`cluster_reader` reads, `broker_cache` keeps what a master
-has read of its own) and `kctl kafka`, over `connection`."""
+"""Questions and changes to Kafka clusters: what `kctl kafka` asks and does, and `polls` of groups for a master."""
 
 from __future__ import annotations
 

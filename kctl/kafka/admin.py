@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import GroupActive, KctlError, UsageError
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import topics_of
-from kctl.kafka.reasons import code_failure
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import topics_of
+from kctl.kafka.client.reasons import code_failure
 
 __all__ = ["NewTopic", "add_partitions", "alter_settings", "create_topic", "delete_group", "delete_topic", "values_of"]
 

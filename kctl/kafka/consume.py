@@ -9,8 +9,8 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.access import ClusterAccess
-from kctl.kafka.reasons import failure
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.reasons import failure
 
 __all__ = ["Record", "records"]
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.flexible import UNREADABLE
-from kctl.kafka.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
-from kctl.kafka.raw import KeptRequests, RawResponse
-from kctl.kafka.reasons import code_failure
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.reasons import code_failure
+from kctl.kafka.protocol.flexible import UNREADABLE
+from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
+from kctl.kafka.protocol.raw import KeptRequests, RawResponse
 
 __all__ = ["Group", "ListedGroup", "Member", "MemberCounts", "describe_groups", "list_each", "list_groups"]
 
@@ -296,13 +296,13 @@ def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int,
 
 
 def _consumer_request(names: list[str]) -> Any:
-    from kctl.kafka.messages import ConsumerGroupDescribeRequest
+    from kctl.kafka.protocol.messages import ConsumerGroupDescribeRequest
 
     return ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
 
 
 def _share_request(names: list[str]) -> Any:
-    from kctl.kafka.messages import ShareGroupDescribeRequest
+    from kctl.kafka.protocol.messages import ShareGroupDescribeRequest
 
     return ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
 
@@ -325,7 +325,7 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
 
 
 def _streams_request(names: list[str]) -> Any:
-    from kctl.kafka.messages import StreamsGroupDescribeRequest
+    from kctl.kafka.protocol.messages import StreamsGroupDescribeRequest
 
     return StreamsGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
 

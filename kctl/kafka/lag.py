@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import KctlError
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic, topics_of
 from kctl.kafka.groups import Group, Member, describe_groups
-from kctl.kafka.layout import Partition, Topic, topics_of
 from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets
 from kctl.kafka.share import share_starts
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest
 
 from kctl.errors import BrokerUnreachable, KctlError
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.flexible import UNREADABLE
-from kctl.kafka.layout import Partition, Topic, topics_of
-from kctl.kafka.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
-from kctl.kafka.raw import Raw
-from kctl.kafka.reasons import code_failure, name_of_code
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic, topics_of
+from kctl.kafka.client.reasons import code_failure, name_of_code
+from kctl.kafka.protocol.flexible import UNREADABLE
+from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
+from kctl.kafka.protocol.raw import Raw
 
 __all__ = [
     "EARLIEST",

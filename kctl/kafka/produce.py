@@ -18,9 +18,9 @@ from kafka.partitioner.sticky import StickyPartitioner
 from kafka.record import MemoryRecordsBuilder
 
 from kctl.errors import KctlError
-from kctl.kafka.access import ClusterAccess
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.reasons import failure
 from kctl.kafka.delivery import DeliveryReport
-from kctl.kafka.reasons import failure
 from kctl.kafka.retry_reasons import RetryReasons
 
 __all__ = ["Production", "Sent", "batch_bytes"]

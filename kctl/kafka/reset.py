@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic
 from kctl.kafka.groups import Group, describe_groups
-from kctl.kafka.layout import Partition, Topic
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
 from kctl.kafka.target import Target
 

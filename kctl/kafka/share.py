@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kctl.errors import KctlError
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition
+from kctl.kafka.client.reasons import code_failure, name_of_code
 from kctl.kafka.groups import Group
-from kctl.kafka.layout import Partition
 from kctl.kafka.offsets import Committed
-from kctl.kafka.reasons import code_failure, name_of_code
 
 __all__ = ["share_starts", "share_starts_on"]
 
@@ -29,7 +29,7 @@ def share_starts_on(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """The same of many groups, given by coordinator; all are asked for at once."""
-    from kctl.kafka.messages import DescribeShareGroupOffsetsRequest
+    from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 
     wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     requests = [

@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from kctl.config import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
 from kctl.master.cached_command import CachedCommand
 from kctl.master.changes import Changes

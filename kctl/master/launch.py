@@ -12,7 +12,7 @@ from kctl.children import python_module
 from kctl.config import Config
 from kctl.config.forms import size_bytes
 from kctl.config.storage import storage_settings
-from kctl.kafka.access import of_fleet
+from kctl.kafka.client.access import of_fleet
 from kctl.master.health import HealthRules
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy

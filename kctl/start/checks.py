@@ -17,7 +17,7 @@ from kctl.config.storage import dead_letters_of, table_folder, table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
 from kctl.http import access_of
 from kctl.jars import LockName, jar_paths, java_command
-from kctl.kafka.access import of_fleet
+from kctl.kafka.client.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others

@@ -15,7 +15,7 @@ from kctl.errors import KctlError
 from kctl.exporter import Exposition
 from kctl.groups.collectors import CollectedCluster, Collectors
 from kctl.http import GroupsApp, GroupsSource, HttpServer, access_of, bind
-from kctl.kafka.access import of_cluster
+from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
 from kctl.start.interpreter import tune_interpreter
 from kctl.start.signals import StopSignals

@@ -12,8 +12,8 @@ from pathlib import Path
 from kctl.children import PRIVATE
 from kctl.config import Config, load
 from kctl.http import access_of, bind
-from kctl.kafka.access import of_fleet
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.client.access import of_fleet
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.secrets import cluster_secret
 from kctl.start.checks import (

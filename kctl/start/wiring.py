@@ -16,8 +16,8 @@ from kctl.exporter import Exposition
 from kctl.groups.collectors import CollectedCluster, Collectors, Prepared
 from kctl.http import AccessRights, HttpServer, SnapshotSource, access_of, create_app
 from kctl.http.groups_api import GroupsView
-from kctl.kafka.access import of_fleet
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.client.access import of_fleet
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.control import ControlServer, MasterService, Router

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kctl.kafka.wire import message_class, response_class
+from kctl.kafka.protocol.wire import message_class, response_class
 
 __all__ = ["Fields", "RequestFrames", "metadata_fields", "response_frame"]
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from kctl.kafka.wire import requests as request_classes
+from kctl.kafka.protocol.wire import requests as request_classes
 from kctl.testing.broker_frames import Fields, RequestFrames, metadata_fields, response_frame
 
 __all__ = [

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from kafka import KafkaAdminClient
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import PartitionLayout, quorum_leader, topics_of
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import PartitionLayout, quorum_leader, topics_of
 from kctl.testing import topics
 from kctl.testing.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet

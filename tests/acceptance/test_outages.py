@@ -20,9 +20,9 @@ import psutil
 import pytest
 from selenium import webdriver
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import quorum_leader
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import quorum_leader
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl.testing.redis_server import RedisServer

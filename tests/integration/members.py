@@ -10,8 +10,8 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.testing import topics
 from kctl.testing.jvm import kafka_command

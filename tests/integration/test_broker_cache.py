@@ -16,8 +16,8 @@ from kafka import KafkaProducer
 
 from kctl.config import KafkaSection
 from kctl.errors import BrokerUnreachable, TopicMissing
-from kctl.kafka.access import plain
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.client.access import plain
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.reduce import GroupStats, PartitionRow
 from kctl.testing import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker

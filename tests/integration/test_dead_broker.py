@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker

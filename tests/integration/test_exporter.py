@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from kctl.kafka.access import plain
-from kctl.kafka.all_groups import AllGroups
-from kctl.kafka.cluster_reader import ClusterReader
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit as commit_offsets
+from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.testing import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports

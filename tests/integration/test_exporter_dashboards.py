@@ -11,8 +11,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.exporter import METRICS
 from kctl.exporter.metric import GroupValue, OfCluster, OfGroup, PartitionColumn, WordColumn
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.conftest import eventually

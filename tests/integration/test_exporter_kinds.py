@@ -11,8 +11,8 @@ from typing import Literal
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker

@@ -16,8 +16,8 @@ import pytest
 import tomli_w
 
 from kctl.config.document import read_document
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.exporters import Exporter, Samples, running_exporter

@@ -17,8 +17,8 @@ from kafka import KafkaConsumer
 
 from kctl.cli.entry import run
 from kctl.errors import KctlError
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import kafka_tools, topics
 from kctl.testing.jvm import kafka_command

@@ -19,14 +19,14 @@ from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.errors import KctlError
-from kctl.kafka.access import plain
-from kctl.kafka.broker_cache import merge
-from kctl.kafka.cluster_reader import ClusterReader
-from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Topic, topics_of
 from kctl.kafka.lag import read_lag
-from kctl.kafka.layout import Topic, topics_of
 from kctl.kafka.offsets import commit, log_offsets
+from kctl.kafka.polls.broker_cache import merge
+from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.testing.kafka_cluster import KafkaCluster
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually

@@ -74,8 +74,8 @@ def some_messages(broker: KafkaBroker) -> None:
 
 
 def commit(broker: KafkaBroker, group: str, offsets: dict[int, int], topic: str = "orders") -> None:
-    from kctl.kafka.access import plain
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.access import plain
+    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.offsets import commit as commit_offsets
 
     with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:

@@ -23,9 +23,9 @@ import pytest
 from kctl.cli.entry import run
 from kctl.config import load
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
-from kctl.kafka.access import of_context, of_fleet
-from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.cluster_reader import ClusterReader
+from kctl.kafka.client.access import of_context, of_fleet
+from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
 from kctl.testing.secured_broker import PASSWORD, SecuredBroker

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
-from kctl.kafka.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.testing.kafka_broker import KafkaBroker
 

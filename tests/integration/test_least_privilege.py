@@ -23,8 +23,8 @@ from kctl.cli.entry import run
 from kctl.config import load
 from kctl.config.exporter import load_exporter
 from kctl.groups.collector import ClusterCollector
-from kctl.kafka.access import of_cluster, of_fleet
-from kctl.kafka.cluster_reader import ClusterReader
+from kctl.kafka.client.access import of_cluster, of_fleet
+from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl.testing import topics
 from kctl.testing.secured_broker import PASSWORD, Right, SecuredBroker

@@ -18,8 +18,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker

@@ -15,8 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from kctl.config import KafkaSection
-from kctl.kafka.access import plain
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.client.access import plain
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
 from kctl.testing import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker

@@ -8,7 +8,7 @@ import pytest
 
 from kctl.config import load
 from kctl.errors import ConfigError
-from kctl.kafka.access import of_context, of_fleet
+from kctl.kafka.client.access import of_context, of_fleet
 from kctl.master.launch import engine_settings, worker_settings
 from kctl.secrets import cluster_secret
 

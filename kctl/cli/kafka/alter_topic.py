@@ -12,8 +12,8 @@ from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection
-    from kctl.kafka.layout import Topic
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Topic
 
 __all__ = ["run"]
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if total is None and not settings:
         raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
     with connected(options, env) as connection:
-        from kctl.kafka.layout import require, topics_of
+        from kctl.kafka.client.layout import require, topics_of
 
         topic = require(topics_of(connection.open([name])), name)
         rows = _plan(connection, topic, total, settings)

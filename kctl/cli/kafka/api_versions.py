@@ -19,7 +19,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kafka.protocol.api_key import ApiKey
 
-        from kctl.kafka.wire import message_class
+        from kctl.kafka.protocol.wire import message_class
 
         connection.open()
         nodes = [options.broker] if options.broker is not None else sorted(connection.brokers)

@@ -25,7 +25,7 @@ _BROKERS = (
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.layout import BrokerLoad, broker_loads, quorum_leader, topics_of
+        from kctl.kafka.client.layout import BrokerLoad, broker_loads, quorum_leader, topics_of
 
         loads = broker_loads(topics_of(connection.open(None)).values())
         controller = quorum_leader(connection)

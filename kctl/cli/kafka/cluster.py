@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError, NoMaster, UsageError
-from kctl.kafka.access import ClusterAccess, of_context, of_fleet, plain
+from kctl.kafka.client.access import ClusterAccess, of_context, of_fleet, plain
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
 
 __all__ = ["access", "audit_log", "connected", "fleet_group"]
 
@@ -96,10 +96,10 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
     """A connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
     chosen = access(options, env)
-    from kctl.kafka import light_imports
+    from kctl.kafka.client import light_imports
 
     light_imports.install()
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
 
     with ClusterConnection(chosen, options.timeout) as connection:
         yield connection

@@ -16,7 +16,7 @@ from kctl.kafka.target import Target, position
 from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.consume import Record
 
 __all__ = ["run"]
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         reached = connection.access
     if options.limit == 0:
         return 0
-    from kctl.kafka import light_imports
+    from kctl.kafka.client import light_imports
 
     light_imports.complete()
     from kctl.kafka.consume import records
@@ -78,7 +78,7 @@ def _span(
     Raises:
         KctlError: no such topic or partition, or an offset is not known.
     """
-    from kctl.kafka.layout import require, topics_of
+    from kctl.kafka.client.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets
 
     topics = topics_of(connection.open([options.topic]))

@@ -15,7 +15,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.kafka.admin import NewTopic
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
 
 __all__ = ["run"]
 

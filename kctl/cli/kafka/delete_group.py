@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
 
 __all__ = ["run"]
 

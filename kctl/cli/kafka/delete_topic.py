@@ -12,8 +12,8 @@ from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection
-    from kctl.kafka.layout import Topic
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Topic
 
 __all__ = ["run"]
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     name = options.topic
     with connected(options, env) as connection:
         from kctl.kafka.admin import delete_topic as delete
-        from kctl.kafka.layout import require, topics_of
+        from kctl.kafka.client.layout import require, topics_of
 
         topic = require(topics_of(connection.open([name])), name)
         if topic.is_internal:

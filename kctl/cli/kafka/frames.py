@@ -9,7 +9,7 @@ from kctl.cli.kafka.output import show_document, write
 from kctl.cli.table import Column, cell, clip, render
 
 if TYPE_CHECKING:
-    from kctl.kafka.wire import Frame
+    from kctl.kafka.protocol.wire import Frame
 
 __all__ = ["show_frames"]
 

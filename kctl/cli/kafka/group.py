@@ -12,7 +12,7 @@ from kctl.cli.table import cell, ranges
 
 if TYPE_CHECKING:
     from kctl.errors import KctlError
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.groups import Group
 
 __all__ = ["run"]

@@ -12,7 +12,7 @@ from kctl.cli.kafka.output import show
 
 if TYPE_CHECKING:
     from kctl.audit import Operation
-    from kctl.kafka.connection import ClusterConnection
+    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import Change
 
 __all__ = ["audited_changes", "show_changes", "summary"]

@@ -15,7 +15,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.layout import require, topics_of
+        from kctl.kafka.client.layout import require, topics_of
         from kctl.kafka.reset import apply, plan
 
         topics = topics_of(connection.open([options.topic]))

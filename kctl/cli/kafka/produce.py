@@ -16,7 +16,7 @@ from kctl.cli.kafka.progress import ProgressLine
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.access import ClusterAccess
+    from kctl.kafka.client.access import ClusterAccess
     from kctl.kafka.produce import Production
 
 __all__ = ["run"]
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     key = None if options.key is None else options.key.encode()
     check_source(options)
     access = _access(options, env)
-    from kctl.kafka import light_imports
+    from kctl.kafka.client import light_imports
 
     light_imports.complete()
     from kctl.kafka.produce import Production
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
     """How the brokers are reached, which have the topic and the partition."""
     with connected(options, env) as connection:
-        from kctl.kafka.layout import require, topics_of
+        from kctl.kafka.client.layout import require, topics_of
 
         require(topics_of(connection.open([options.topic])), options.topic, options.partition)
         return connection.access

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection, Node
+    from kctl.kafka.client.connection import ClusterConnection, Node
 
 __all__ = ["READ_ONLY", "request_of"]
 
 
 def request_of(connection: ClusterConnection, options: argparse.Namespace) -> tuple[Any, Node | None]:
     """The request that `options` describe, and the broker that is to get it; None: any."""
-    from kctl.kafka.wire import requests
+    from kctl.kafka.protocol.wire import requests
 
     return _BUILDERS[options.request](connection, requests()[options.request], options)
 
@@ -41,7 +41,7 @@ def _find_coordinator(
 
 def _list_offsets(connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
     """The ends of the partitions that one broker leads, by default the leader of the first."""
-    from kctl.kafka.layout import require, topics_of
+    from kctl.kafka.client.layout import require, topics_of
 
     topics = options.topic or []
     if not topics:

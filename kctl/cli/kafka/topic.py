@@ -26,7 +26,7 @@ _SETTINGS = (("setting", False), ("value", False), ("set_by", False))
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kctl.errors import KctlError
-        from kctl.kafka.layout import require, settings_of_topic, topics_of
+        from kctl.kafka.client.layout import require, settings_of_topic, topics_of
 
         topic = require(topics_of(connection.open([options.topic])), options.topic)
         problems = []

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from kctl.kafka.target import topic_and_partitions
 
 if TYPE_CHECKING:
-    from kctl.kafka.connection import ClusterConnection
-    from kctl.kafka.layout import Partition, Topic
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Partition, Topic
 
 __all__ = ["required_topics", "wanted_partitions"]
 
 
 def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
     """Opens the connection; the topics that were named, which must exist; None when none was."""
-    from kctl.kafka.layout import require, topics_of
+    from kctl.kafka.client.layout import require, topics_of
 
     if not names:
         connection.open()
@@ -26,7 +26,7 @@ def required_topics(connection: ClusterConnection, names: list[str] | None) -> d
 
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
     """Opens the connection; the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
-    from kctl.kafka.layout import require, topics_of
+    from kctl.kafka.client.layout import require, topics_of
 
     chosen = [topic_and_partitions(word) for word in words]
     topics = topics_of(connection.open(sorted({name for name, _ in chosen})))

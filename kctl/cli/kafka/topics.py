@@ -22,8 +22,8 @@ _TOPICS = (
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.layout import topics_of
-        from kctl.kafka.reasons import name_of_code
+        from kctl.kafka.client.layout import topics_of
+        from kctl.kafka.client.reasons import name_of_code
 
         topics = topics_of(connection.open(None)).values()
     rows = [

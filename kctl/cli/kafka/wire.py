@@ -12,7 +12,7 @@ from kctl.cli.kafka.cluster import connected
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.kafka.wire import Frame
+    from kctl.kafka.protocol.wire import Frame
 from kctl.cli.kafka.frames import show_frames
 from kctl.cli.kafka.requests import READ_ONLY, request_of
 
@@ -27,8 +27,8 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if options.request not in READ_ONLY:
         raise UsageError(f"`{options.request}` is not one of {', '.join(READ_ONLY)}: only these are sent")
     with connected(options, env) as connection:
-        from kctl.kafka.exchange import exchange
-        from kctl.kafka.wire import request_frame, response_frame
+        from kctl.kafka.client.exchange import exchange
+        from kctl.kafka.protocol.wire import request_frame, response_frame
 
         connection.open(options.topic or [])
         request, node = request_of(connection, options)
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
-    from kctl.kafka.wire import bytes_of_text, frames, requests
+    from kctl.kafka.protocol.wire import bytes_of_text, frames, requests
 
     if options.response is not None and options.response not in requests():
         raise UsageError(f"there is no request `{options.response}`; there are {', '.join(requests())}")

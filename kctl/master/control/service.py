@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Raw
 
 from kctl import __version__
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members

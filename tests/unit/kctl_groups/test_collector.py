@@ -10,7 +10,7 @@ import pytest
 from kctl.errors import BrokerUnreachable
 from kctl.groups.collector import ClusterCollector, CollectorSettings
 from kctl.groups.snapshot import ClusterSnapshot
-from kctl.kafka.cluster_reading import ClusterReading
+from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.status import StatusRules
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kctl.groups.known_groups import KnownGroups
-from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.groups import ListedGroup
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
 from kctl.reduce import PartitionRow
 
 GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.connection import ClusterConnection
 
 PAUSES = 2
 

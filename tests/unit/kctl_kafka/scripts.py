@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import Partition
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition
 from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
 
 LOADING = 14

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from kctl.errors import BrokerUnreachable, GroupMissing, NotAuthorised
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import describe_groups, list_groups
 from kctl.kafka.lag import read_lag
 from kctl.testing.broker_frames import metadata_fields

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kafka import errors
 
 from kctl.errors import AuthenticationFailed, BrokerRefused, BrokerUnreachable, MessageTooLarge, NotAuthorised
+from kctl.kafka.client.reasons import code_failure, failure, name_of_code
 from kctl.kafka.lag import lag_of
-from kctl.kafka.reasons import code_failure, failure, name_of_code
 
 OFFSETS = st.integers(0, 2**62)
 

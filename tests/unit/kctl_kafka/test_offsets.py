@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import BrokerUnreachable, KctlError, NotAuthorised
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import topics_of
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
 from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import BrokerAnswers, HangsUp, Script, ScriptedBroker, Step

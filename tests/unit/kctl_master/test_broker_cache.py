@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kctl.errors import BrokerUnreachable, TopicMissing
-from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.committed_bytes import by_topic
+from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
-from kctl.kafka.layout import Partition
+from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.reduce import BrokerSnapshot, PartitionRow
 
 pytestmark = pytest.mark.anyio

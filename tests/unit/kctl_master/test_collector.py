@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.config import load
-from kctl.kafka.broker_cache import BrokerCache
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master import collector as module
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from kctl.kafka.broker_cache import BrokerCache
-from kctl.kafka.cluster_reading import ClusterReading
-from kctl.kafka.committed_bytes import by_topic
+from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.members import Members

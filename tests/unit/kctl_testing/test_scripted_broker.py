@@ -12,9 +12,9 @@ from kafka import KafkaAdminClient
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from kctl.errors import BrokerRefused, BrokerUnreachable, KctlError
-from kctl.kafka.access import plain
-from kctl.kafka.connection import ClusterConnection
-from kctl.kafka.layout import require, topics_of
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import require, topics_of
 from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
 from kctl.testing.scripted_broker import (
     BrokerAnswers,

@@ -1,0 +1,171 @@
+"""How a cluster is reached: servers, TLS and SASL, from `kctl.toml` or from the command line.
+
+Standard library only: `kctl kafka` reads it before it imports a Kafka client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kctl.errors import ConfigError, UsageError
+from kctl.secrets import PASSWORD_VARIABLE, secret_of
+from kctl_agent.secrecy import check_private
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl.config.clusters import ClusterSection, SecuritySection
+
+__all__ = ["ClusterAccess", "of_cluster", "of_context", "of_fleet", "plain"]
+
+
+class ClusterAccess(NamedTuple):
+    """A cluster as a client reaches it; its secrets are never printed."""
+
+    servers: tuple[str, ...]
+    setting: str = "-b"
+    """What names the servers, for sentences."""
+    security_protocol: str = "PLAINTEXT"
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token_file: Path | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def named(self) -> str:
+        """The servers, for sentences."""
+        return ",".join(self.servers)
+
+    def __repr__(self) -> str:
+        return f"Access({self.named}, {self.security_protocol})"
+
+    def client_settings(self) -> dict[str, Any]:
+        """What kafka-python's clients call these settings."""
+        servers: dict[str, Any] = {"bootstrap_servers": list(self.servers)}
+        if self.security_protocol == "PLAINTEXT":
+            return servers | {"security_protocol": self.security_protocol}
+        from functools import partial
+
+        from kctl.kafka.client.token import read_token
+        from kctl_agent.kafka.security import client_settings
+
+        return servers | client_settings(
+            self.security_protocol,
+            ca_file=self.ca_file,
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+            check_hostname=self.check_hostname,
+            mechanism=self.mechanism,
+            username=self.username,
+            password=self.password,
+            read_token=None if self.token_file is None else partial(read_token, self.token_file),
+        )
+
+
+def plain(servers: str) -> ClusterAccess:
+    """Unencrypted and unauthenticated, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
+    return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
+
+
+def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
+    """The context `[contexts.NAME]` of a configuration file, with its secrets read from the files that it names.
+
+    Raises:
+        ConfigError: the file or a secret cannot be read, or the settings do not fit together.
+        UsageError: there is no such context; the sentence lists those there are.
+    """
+    from kctl.config.contexts import contexts  # 17 ms, which `-b` alone need not pay
+
+    known = contexts(file)
+    if name not in known:
+        listed = ", ".join(sorted(known)) or "none; see [contexts.NAME] in docs/configuration.md"
+        raise UsageError(f"{file} has no context `{name}`; there are {listed}")
+    context = known[name]
+    access = _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
+    return access._replace(setting=f"contexts.{name}.bootstrap_servers")
+
+
+def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
+    """What `[kafka]` of a configuration sets, with its secrets read from the files that it names.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+    """
+    kafka = config.kafka
+    access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
+    return access._replace(setting="kafka.bootstrap_servers")
+
+
+def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
+    """What `[clusters.NAME]` of the file `path` sets, with its secrets read from the files that it names.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+    """
+    access = _secured(cluster.bootstrap_servers, cluster, path.parent, f"{path}: clusters.{name}", env)
+    return access._replace(setting=f"clusters.{name}.bootstrap_servers")
+
+
+def _secured(
+    servers: str, security: SecuritySection, folder: Path, where: str, env: Mapping[str, str]
+) -> ClusterAccess:
+    """Paths are relative to `folder`."""
+
+    def path(text: str) -> Path | None:
+        return folder / text if text else None
+
+    _check_key(security, path, where)
+    return plain(servers)._replace(
+        security_protocol=security.security_protocol,
+        ca_file=path(security.tls_ca_file),
+        certificate_file=path(security.tls_certificate_file),
+        key_file=path(security.tls_key_file),
+        key_password=secret_of(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
+        check_hostname=security.tls_check_hostname,
+        **_sasl(security, path, where, env),
+    )
+
+
+def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
+    """The key may stand in the certificate's file. Others than us read it."""
+    name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
+    if (file := path(getattr(security, name))) is not None:
+        try:
+            check_private(file)
+        except OSError as error:
+            raise ConfigError(f"{where}.{name} {file} cannot be used: {error.strerror}") from None
+
+
+def _sasl(
+    security: SecuritySection, path: Callable[[str], Path | None], where: str, env: Mapping[str, str]
+) -> dict[str, Any]:
+    if not security.security_protocol.startswith("SASL_"):
+        return {}
+    if security.sasl_mechanism == "OAUTHBEARER":
+        if not security.oauth_token_file:
+            raise ConfigError(f"{where}: sasl_mechanism is OAUTHBEARER, but oauth_token_file is empty")
+        secret_of(path(security.oauth_token_file), f"{where}.oauth_token_file")
+        return {"mechanism": "OAUTHBEARER", "token_file": path(security.oauth_token_file)}
+    password = secret_of(path(security.sasl_password_file), f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
+    if not security.sasl_username or not password:
+        raise ConfigError(
+            f"{where}: {security.sasl_mechanism} needs sasl_username, and a password in sasl_password_file or in the "
+            f"variable {PASSWORD_VARIABLE}"
+        )
+    return {"mechanism": security.sasl_mechanism, "username": security.sasl_username, "password": password}

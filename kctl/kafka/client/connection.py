@@ -1,0 +1,176 @@
+"""Questions to the brokers of a cluster, to many of them at once, under one deadline.
+
+kafka-python's admin client is not used here: it asks one broker after the other, raises the first error of a partition
+and drops the answers of the others. `transport` sends, `coordinators` finds the brokers of groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from kafka import errors
+from kafka.protocol.metadata import CoordinatorType, MetadataRequest
+
+from kctl.errors import BrokerUnreachable, KctlError
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.coordinators import Coordinators
+from kctl.kafka.client.deadline import Deadline
+from kctl.kafka.client.transport import Node, Transport
+
+__all__ = ["ALL_TOPICS", "Broker", "ClusterConnection", "Node"]
+
+ALL_TOPICS = None
+
+
+class Broker(NamedTuple):
+    """A broker as the cluster advertises it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ClusterConnection:
+    """Not thread-safe. Use it with `with`, or `close` it. Without retries nothing is asked again: for callers that poll
+    anyway."""
+
+    def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
+        self.access = access
+        self.deadline = Deadline(timeout_seconds, has_retries=has_retries)
+        self._transport = Transport(access, self.deadline)
+        self._coordinators = Coordinators(takes_only_broker=has_retries)
+        self.first: Node = ""
+        """The broker that answered first."""
+        self._same_as_first: int | None = None
+        self.brokers: dict[int, Broker] = {}
+        self.controller_id: int | None = None
+        self.cluster_id: str | None = None
+
+    def __enter__(self) -> ClusterConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How many requests were sent, by name; what opening a connection takes is not counted."""
+        return self._transport.asked
+
+    def open(self, topics: Iterable[str] | None = ()) -> Any:
+        """Connect to the first bootstrap server that answers; returns its Metadata of `topics`, or of ALL_TOPICS.
+
+        Raises:
+            BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why.
+        """
+        servers = self._transport.bootstrap_servers
+        problem: BaseException = OSError("there is no bootstrap server")
+        for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
+            try:
+                self._transport.connect(server.node_id, self.deadline.left_seconds / left)
+                self.first = server.node_id
+                return self.metadata(topics)
+            except (errors.KafkaError, KctlError, OSError, ValueError) as error:
+                problem = error
+        from kctl.kafka.client.diagnosis import diagnose
+
+        raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
+
+    def metadata(self, topics: Iterable[str] | None) -> Any:
+        """Metadata of these topics, or of ALL_TOPICS, as kafka-python's MetadataResponse; brokers are taken note of.
+
+        Raises:
+            KctlError: nobody answered.
+        """
+        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        response = self.ask_anybody(request)
+        self._transport.update_metadata(response)
+        self.brokers = {
+            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        }
+        self.controller_id = response.controller_id if response.controller_id >= 0 else None
+        self.cluster_id = response.cluster_id
+        if self._same_as_first is None:
+            first = next(each for each in self._transport.bootstrap_servers if each.node_id == self.first)
+            self._same_as_first = next(
+                (each.node_id for each in self.brokers.values() if (each.host, each.port) == (first.host, first.port)),
+                None,
+            )
+        return response
+
+    def ask(self, request: Any, node: Node | None = None) -> Any:
+        """One response; `node` None asks the broker that answered first.
+
+        Raises:
+            KctlError: no answer in time, or none at all.
+        """
+        [outcome] = self.ask_each([(self.first if node is None else node, request)])
+        if isinstance(outcome, KctlError):
+            raise outcome
+        return outcome
+
+    def ask_anybody(self, request: Any) -> Any:
+        """One response, of the broker that answered first or, if that one is gone, of any other.
+
+        Raises:
+            KctlError: of the last one that was tried.
+        """
+        for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
+            [outcome] = self.ask_each([(node, request)])
+            if not isinstance(outcome, BrokerUnreachable):
+                break
+        if isinstance(outcome, KctlError):
+            raise outcome
+        return outcome
+
+    def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
+        """All at once: the responses in the order of the questions, a KctlError in place of each that has none."""
+        return self._transport.send_each(
+            [(self._as_first(node), self._named(node), request) for node, request in questions]
+        )
+
+    def coordinators(self, keys: Iterable[str], kind: Any = CoordinatorType.GROUP) -> dict[str, int | KctlError]:
+        """Which broker coordinates each group; a coordinator that is only just starting is waited for."""
+        return self._coordinators.find(self, keys, kind)
+
+    def forget_coordinators(self, keys: Iterable[str]) -> None:
+        """Of groups that are gone."""
+        self._coordinators.drop(keys, CoordinatorType.GROUP)
+
+    def pause(self) -> None:
+        """Before the same is asked again; coordinators are found anew then."""
+        self._coordinators.forget()
+        self._transport.pause()
+
+    def connections(self, nodes: Iterable[Node]) -> dict[Node, Any]:
+        """kafka-python's connection to each broker, opened; a KctlError in its place where that fails."""
+        return {node: self._transport.opened(self._as_first(node), self._named(node)) for node in nodes}
+
+    def _as_first(self, node: Node) -> Node:
+        """The connection that is open already, where it leads to the same broker."""
+        return self.first if node == self._same_as_first else node
+
+    def _named(self, node: Node) -> str:
+        if isinstance(node, int):
+            broker = self.brokers.get(node)
+            return f"broker {node} at {broker.address}" if broker else f"broker {node}"
+        return f"the broker at {self.access.named}"

@@ -1,0 +1,84 @@
+"""Which broker coordinates a group: found once, and again when it has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafka import errors
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from kctl.errors import BrokerUnreachable, KctlError
+from kctl.kafka.client.reasons import code_failure
+
+if TYPE_CHECKING:
+    from kctl.kafka.client.connection import ClusterConnection
+
+__all__ = ["Coordinators"]
+
+_NOT_NOW = {
+    errors.CoordinatorNotAvailableError.errno,
+    errors.CoordinatorLoadInProgressError.errno,
+}
+
+
+class Coordinators:
+    """What one connection knows of them."""
+
+    def __init__(self, *, takes_only_broker: bool) -> None:
+        """`takes_only_broker`: of a cluster with one broker nothing is asked before the first `forget`."""
+        self._known: dict[tuple[int, str], int] = {}
+        self._takes_only_broker = takes_only_broker
+
+    def forget(self) -> None:
+        """From now on also the only broker is asked whether it is the coordinator: the topic of the offsets, which may
+        not exist yet, is created by that question."""
+        self._takes_only_broker = False
+        self._known.clear()
+
+    def drop(self, keys: Iterable[str], kind: Any) -> None:
+        """They are asked for again when they are needed; of those that never come back nothing is kept."""
+        for key in keys:
+            self._known.pop((kind, key), None)
+
+    def find(self, connection: ClusterConnection, keys: Iterable[str], kind: Any) -> dict[str, int | KctlError]:
+        """The broker for each key; a coordinator that is only just starting is waited for."""
+        keys = list(dict.fromkeys(keys))
+        if len(connection.brokers) == 1 and kind == CoordinatorType.GROUP and self._takes_only_broker:
+            return dict.fromkeys(keys, next(iter(connection.brokers)))
+        known = self._known
+        found: dict[str, int | KctlError] = {key: known[kind, key] for key in keys if (kind, key) in known}
+        names = [key for key in keys if key not in found]
+        while names:
+            again = []
+            for name, (code, node_id, remark) in _asked(connection, names, kind).items():
+                if code in _NOT_NOW and connection.deadline.may_wait:
+                    again.append(name)
+                elif code:
+                    found[name] = code_failure(code, f"the coordinator of {name}", remark)
+                else:
+                    found[name] = known[kind, name] = node_id
+            names = again
+            if names:
+                connection.pause()
+        return found
+
+
+def _asked(connection: ClusterConnection, names: list[str], kind: Any) -> dict[str, tuple[int, int, str | None]]:
+    """Error code, broker and remark for each; one request for all where the broker can (Kafka 3.0, KIP-699)."""
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names, min_version=4)
+    try:
+        response = connection.ask_anybody(request)
+    except BrokerUnreachable:
+        raise
+    except KctlError:
+        requests = [FindCoordinatorRequest(key=name, key_type=kind, max_version=3) for name in names]
+        responses = connection.ask_each([(connection.first, request) for request in requests])
+        problem = next((answer for answer in responses if isinstance(answer, KctlError)), None)
+        if problem is not None:
+            raise problem from None
+        return {
+            name: (answer.error_code, answer.node_id, answer.error_message)
+            for name, answer in zip(names, responses, strict=True)
+        }
+    return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

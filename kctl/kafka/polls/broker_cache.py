@@ -1,0 +1,258 @@
+"""A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
+
+`ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
+turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other. Not
+`kctl.groups.known_groups`, which is for groups of any client: of a fleet's topics every partition is shown, committed
+or not, and however old its values are, for workers report what else is known of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.config import KafkaSection
+from kctl.errors import KctlError, TopicMissing
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.layout import Partition
+from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
+from kctl.rows.partitions import PartitionRow, ResetPolicy
+
+__all__ = ["BrokerCache", "KnownOffsets", "merge"]
+
+log = logging.getLogger(__name__)
+
+_BACKOFF_MIN_SECONDS = 0.5
+_BACKOFF_MAX_SECONDS = 5.0
+_STALE_INTERVALS = 3
+_SHORTEST_STALE_SECONDS = 5.0
+"""Below that a busy machine alone makes offsets "older than three intervals"."""
+_PARTS = ("committed", "offsets", "group")
+_PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
+_PASSING = frozenset(
+    {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE", "TOPIC_AUTHORIZATION_FAILED"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffsets:
+    """One partition's offsets and when (monotonic seconds) each pair was reported; None if never."""
+
+    start: int | None = None
+    end: int | None = None
+    offsets_at: float | None = None
+    committed: int | None = None
+    committed_at: float | None = None
+    topic_id: str | None = None
+
+
+_NOTHING = KnownOffsets()
+
+
+def merge(
+    known: dict[Partition, KnownOffsets], reading: ClusterReading, group: str, now: float
+) -> dict[Partition, KnownOffsets]:
+    """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
+    that was recreated nothing is kept."""
+    merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
+    committed = _committed(reading, group)
+    for topic, count in reading.partitions.items():
+        topic_id = reading.topic_ids.get(topic)
+        for number in range(count):
+            key = topic, number
+            old = known.get(key, _NOTHING)
+            if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
+                old = _NOTHING
+            offsets = (old.start, old.end, old.offsets_at)
+            if key in reading.end:
+                offsets = (reading.start.get(key, old.start), reading.end[key], now)
+            of_group = (old.committed, old.committed_at) if committed is None else (committed.get(key), now)
+            merged[key] = KnownOffsets(*offsets, *of_group, topic_id or old.topic_id)
+    return merged
+
+
+def _committed(reading: ClusterReading, group: str) -> dict[Partition, int] | None:
+    """Where there is nothing for a partition, nothing is committed; None: that was not answered."""
+    committed = reading.committed.get(group)
+    return None if committed is None else dict(committed.items())
+
+
+def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
+    listed = reading.groups.get(group)
+    return None if listed is None else GroupStats.of(listed.state, reading.members.get(group))
+
+
+def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
+    """Of our parts. An error of a single partition that may pass is none: the others, and the broker, may be well."""
+    errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
+    if group in reading.unclear:
+        why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
+        errors = {"committed": why, "group": why} | errors
+    failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
+    why = next(failed, "")
+    return {"offsets": why} | errors if why else errors
+
+
+class OwnGroupReader(Protocol):
+    """What `BrokerCache` needs of `ClusterReader`; every method blocks and is called on one thread."""
+
+    def missing_topics(self) -> list[str]: ...
+    def read(self) -> ClusterReading: ...
+    def close(self) -> None: ...
+
+
+class BrokerCache:
+    """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
+
+    def __init__(
+        self,
+        reader: OwnGroupReader,
+        servers: str,
+        group: str,
+        clock: Callable[[], float] = time.monotonic,
+        interval_seconds: float = 1.0,
+        reset: ResetPolicy = ResetPolicy.EARLIEST,
+    ) -> None:
+        """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
+        self.nothing_known = BrokerSnapshot(reset=reset)
+        """What is known of no partition and of no group."""
+        self._interval_seconds = interval_seconds
+        self._kept_interval_seconds = 0.0
+        self._answered_at: float | None = None
+        self._complete_at: float | None = None
+        self._reader = reader
+        self._servers = servers
+        self._name = group
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
+        self._running: asyncio.Future[None] | None = None
+        self._known: dict[Partition, KnownOffsets] | None = None
+        self._group: GroupStats | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self.last_success: dict[str, float] = {}
+        """Part (`committed`, `offsets`, `group`) to Unix seconds."""
+        self.error: str | None = None
+        """Why the last poll failed, in whole or in part."""
+
+    @classmethod
+    def of(
+        cls,
+        kafka: KafkaSection,
+        access: ClusterAccess,
+        timeout_seconds: float,
+        interval_seconds: float = 1.0,
+    ) -> BrokerCache:
+        """The cluster that the configuration names; a request may take `timeout_seconds`."""
+        reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
+        reset = ResetPolicy(kafka.auto_offset_reset)
+        return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
+
+    async def check(self) -> None:
+        """Polls once, before anything is started.
+
+        Raises:
+            BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
+        """
+        missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
+        if missing:
+            names = ", ".join(missing)
+            is_one = len(missing) == 1
+            raise TopicMissing(
+                f"{'topic' if is_one else 'topics'} {names} {'does' if is_one else 'do'} not exist on {self._servers}: "
+                f"create {'it' if is_one else 'them'} or correct kafka.topics"
+            )
+
+    async def refresh(self, timeout_seconds: float) -> None:
+        """Polls again and waits at most that long; a poll that takes longer goes on and serves a later call, which does
+        not wait for it."""
+        if self._clock() < self._not_before or not (self._running is None or self._running.done()):
+            return
+        self._running = asyncio.ensure_future(self._poll())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.shield(self._running)
+
+    def snapshot(self) -> BrokerSnapshot:
+        """Every partition with the age of its oldest part; none before the brokers have been reached. May be asked on
+        any thread: of thousands of partitions it holds one for a while."""
+        known, reset = self._known, self.nothing_known.reset
+        if known is None:
+            return self.nothing_known
+        now = self._clock()
+        return BrokerSnapshot(
+            tuple(
+                PartitionRow(
+                    *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
+                    ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
+                )
+                for (topic, partition), k in sorted(known.items())
+                if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
+            ),
+            self._group,
+            reset,
+        )
+
+    def freshness(self) -> Freshness:
+        """May be asked on any thread."""
+        now, answered_at, complete_at = self._clock(), self._answered_at, self._complete_at
+        return Freshness(
+            None if answered_at is None else now - answered_at,
+            None if complete_at is None else now - complete_at,
+            max(_STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds), _SHORTEST_STALE_SECONDS),
+            self.error,
+        )
+
+    async def close(self) -> None:
+        """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
+        if self._running is not None:
+            await self._running
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
+        self._thread.shutdown(wait=False)
+
+    async def _poll(self) -> None:
+        now, unix = self._clock(), time.time()  # of the question: no offset is newer than its time
+        try:
+            reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
+        except Exception as error:  # a boundary: a client library in trouble must not take the master with it
+            if not isinstance(error, KctlError):
+                log.exception("action=brokers_failed")
+            self._group = None
+            self._failed("brokers_away", str(error) or type(error).__name__)
+            pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
+            self._not_before = self._clock() + pause
+            return
+        known, group = self._known or {}, self._name
+        self._known = await asyncio.get_running_loop().run_in_executor(self._thread, merge, known, reading, group, now)
+        self._group = _stats(reading, group)
+        self._answered(now)
+        errors = _errors(reading, group)
+        self.last_success.update((part, unix) for part in _PARTS if part not in errors)
+        if errors:
+            self._failed("brokers_incomplete", "; ".join(f"{part}: {why}" for part, why in sorted(errors.items())))
+            return
+        if self.error is not None:
+            log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
+        self.error, self._failures, self._not_before = None, 0, 0.0
+        self._complete_at = now
+
+    def _answered(self, at: float) -> None:
+        """The interval between two polls without a failure is the one that is kept to. Bounded: a broker that hung
+        and went on has failed nothing, and its pause is no interval."""
+        if self._answered_at is not None and self._failures == 0:
+            self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
+        self._answered_at = at
+
+    def _failed(self, action: str, why: str) -> None:
+        if self.error is None:
+            log.warning("action=%s servers=%s error=%s", action, self._servers, why)
+        self.error = why
+        self._failures += 1

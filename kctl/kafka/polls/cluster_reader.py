@@ -1,0 +1,161 @@
+"""Polls groups of a cluster again and again: their state and members, what they committed, where logs end and begin.
+
+One thread owns a `ClusterReader`, for all groups of a cluster (`all_groups`) or for a fleet's own (`named_groups`).
+The requests of a poll: those that find groups and their members; OffsetFetch to each coordinator; ListOffsets to each
+leader for ends, and for starts; Metadata after a while, for a topic that is new, and after an error of a partition. A
+broker that does not answer is asked no more in that poll, so that it costs one time-out; what it knows is missing, and
+named. How often there is a poll, and what old values are still worth, is decided by those that ask for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from kctl.errors import BrokerUnreachable, KctlError
+from kctl.kafka.client.access import ClusterAccess
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.polls.committed_reader import CommittedReader
+from kctl.kafka.polls.log_reader import LogReader, WantedLogs
+from kctl.kafka.polls.named_groups import NamedGroups
+from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
+from kctl.kafka.share import share_starts_on
+
+__all__ = ["ClusterReader", "GroupSource"]
+
+_TOPICS_SECONDS = 5.0
+"""How old partitions and leaders of a fleet's topics are at most: a partition that was added is to be read soon."""
+
+
+class GroupSource(Protocol):
+    """Which groups there are: `AllGroups` or `NamedGroups`."""
+
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]: ...
+    def reconnect(self) -> None: ...
+
+
+class ClusterReader:
+    """Not thread-safe: one thread asks and closes. Every poll ends within a few times `timeout_seconds`. It connects
+    when first asked, and lets the connection go when a broker did not answer: the next poll begins afresh."""
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        timeout_seconds: float,
+        groups: GroupSource | None = None,
+        logs: WantedLogs | None = None,
+        *,
+        wants_topic: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`groups`: all, unless others are named. `wants_topic` is asked for the name of each topic that a group has
+        committed."""
+        self._access = access
+        self._timeout_seconds = timeout_seconds
+        self._groups = AllGroups() if groups is None else groups
+        self._logs = LogReader(WantedLogs() if logs is None else logs)
+        self._wants_topic = wants_topic
+        self._connection: ClusterConnection | None = None
+        self._committed = CommittedReader()
+        self.asked: Mapping[str, int] = {}
+        """How many requests of each name the last poll has sent."""
+
+    @classmethod
+    def of_group(
+        cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
+    ) -> ClusterReader:
+        """For one group and all partitions of these topics, whether it has committed in them or not."""
+        names = frozenset(topics)
+        logs = WantedLogs(
+            topics=names,
+            ends_stable=isolation_level == "read_committed",
+            topics_seconds=_TOPICS_SECONDS,
+            starts_each_time=False,
+        )
+        return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
+
+    def missing_topics(self) -> list[str]:
+        """The topics that are wanted in any case, and do not exist.
+
+        Raises:
+            KctlError: no broker answered, and why.
+        """
+        try:
+            if self._connection is None:
+                self._open()
+            else:
+                self._connection.deadline.renew()
+                self._logs.learn(self._connection.metadata(self._logs.names))
+        except BaseException:
+            self.close()
+            raise
+        return self._logs.missing_topics()
+
+    def read(self) -> ClusterReading:
+        """Committed offsets first, end offsets last, so that a lag may be too large by a moment but never too small.
+
+        Raises:
+            KctlError: no broker answered, nothing is known.
+        """
+        try:
+            connection = self._connection or self._open()
+            before = connection.asked.copy()
+            reading = self._read(connection)
+            self.asked = connection.asked - before
+        except BaseException:
+            self.close()
+            raise
+        if reading.errors:
+            self.close()
+        return reading
+
+    def close(self) -> None:
+        """Closes the connections; the next poll opens new ones."""
+        connection, self._connection, self._committed = self._connection, None, CommittedReader()
+        if connection is not None:
+            self._groups.reconnect()
+            connection.close()
+
+    def _open(self) -> ClusterConnection:
+        self._connection = ClusterConnection(self._access, self._timeout_seconds, has_retries=False)
+        self._logs.learn(self._connection.open(self._logs.names))
+        return self._connection
+
+    def _read(self, connection: ClusterConnection) -> ClusterReading:
+        reading = ClusterReading()
+        silent = self._groups.find(connection, reading)
+        if silent >= connection.brokers.keys():
+            raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
+        self._read_committed(connection, reading)
+        self._logs.read(connection, reading, silent)
+        return reading
+
+    def _read_committed(self, connection: ClusterConnection, reading: ClusterReading) -> None:
+        offsets: dict[int, list[str]] = defaultdict(list)
+        shares: dict[int, list[str]] = defaultdict(list)
+        for group in reading.groups.values():
+            (shares if group.type == "share" else offsets)[group.coordinator].append(group.group)
+        connection.deadline.renew()
+        known = dict[str, GroupOffsets]()
+        for name, answer in self._committed.read(connection, offsets).items():
+            if isinstance(answer, KctlError):
+                reading.failed("committed", answer)
+            else:
+                known[name] = answer
+        reading.committed = self._wanted(known)
+        for name, starts in share_starts_on(connection, shares).items():
+            if isinstance(starts, KctlError):
+                reading.failed("committed", starts)
+                continue
+            wanted = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
+            begun = {key: each.offset for key, each in wanted.items() if each.offset is not None}
+            reading.committed[name] = by_topic(begun)
+            reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
+
+    def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
+        """Thousands of groups have committed in a few topics, and mostly all are wanted."""
+        topics = {topic for each in committed.values() for topic, _ in each.topics}
+        unwanted = {topic for topic in topics if not self._wants_topic(topic)}
+        return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed

@@ -1,0 +1,68 @@
+"""`ClusterReading`: what one poll of groups has brought, typed. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.errors import KctlError
+from kctl.kafka.client.layout import Partition
+from kctl.kafka.groups import ListedGroup
+from kctl.kafka.protocol.committed_bytes import GroupOffsets
+
+__all__ = ["PARTS", "ClusterReading"]
+
+PARTS = ("groups", "committed", "members", "offsets")
+
+
+@dataclass(slots=True)
+class ClusterReading:
+    """One poll. What is missing from a part was not answered this time, but for what `is_listed_in_full` reports.
+
+    `errors` names the parts that failed in whole or for one broker, with the reason.
+    """
+
+    groups: dict[str, ListedGroup] = field(default_factory=dict)
+    is_listed_in_full: bool = True
+    """Whether every broker has listed its groups: then one that is missing does not exist, unless it is `unclear`."""
+    unclear: set[str] = field(default_factory=set)
+    """Groups that no broker has just now, and that may be there all the same: their coordinator is just moving."""
+    members: dict[str, int] = field(default_factory=dict)
+    committed: dict[str, GroupOffsets] = field(default_factory=dict)
+    """Of a share group, the offset below which all is done. What is left out is not committed."""
+    share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    """Of share groups the broker itself counts what is not done yet."""
+    end: dict[Partition, int] = field(default_factory=dict)
+    stable_end: dict[Partition, int] = field(default_factory=dict)
+    """Last stable offsets, of what groups read that read committed records alone."""
+    start: dict[Partition, int] = field(default_factory=dict)
+    """Not in each poll, unless that is asked for."""
+    unknown: set[Partition] = field(default_factory=set)
+    """Partitions that do not exist, or not any more."""
+    unanswered: dict[Partition, str] = field(default_factory=dict)
+    """Partitions with an error of their own, such as one without a leader, by the broker's name for it."""
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    """By topic (KIP-516); one that is deleted and recreated has another. Old brokers have none."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """How many each of the topics has that groups read."""
+    unclear_topics: set[str] = field(default_factory=set)
+    """Topics that brokers could not describe just now; they exist nevertheless."""
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def failed(self, part: str, why: object) -> None:
+        self.errors.setdefault(part, str(why))
+
+    def doubt(self, unclear: Mapping[str, KctlError | None]) -> None:
+        """These groups are `unclear`, each with the error of its coordinator."""
+        for name, error in unclear.items():
+            self.unclear.add(name)
+            if error is not None:
+                for part in ("groups", "committed", "members"):
+                    self.failed(part, error)
+
+    def failures(self) -> dict[str, str]:
+        """`errors`, with those of single partitions among the `offsets`."""
+        if not self.unanswered or "offsets" in self.errors:
+            return self.errors
+        (topic, partition), error = next(iter(self.unanswered.items()))
+        return self.errors | {"offsets": f"{topic}-{partition}: {error}"}

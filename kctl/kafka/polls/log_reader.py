@@ -1,0 +1,220 @@
+"""Where the logs end and begin that groups read: ListOffsets to each leader; Metadata when leaders may be others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic, topics_of
+from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets_on
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.protocol.committed_bytes import GroupOffsets
+from kctl.kafka.protocol.offset_bytes import PartitionKeys
+from kctl.kafka.protocol.raw import Raw
+
+__all__ = ["LogReader", "WantedLogs"]
+
+_NO_SUCH_TOPIC = (0, 3)
+"""UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
+_UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLogs:
+    """Which logs are read besides those of partitions that groups have committed, and how."""
+
+    topics: Collection[str] = ()
+    """All their partitions are read, whether groups have committed in them or not."""
+    reads_committed: Callable[[str], bool] = lambda _: False
+    """Whether the lag of a group is counted to the last stable offset, by its name."""
+    ends_stable: bool = False
+    """The last stable offset is taken for the end of every log."""
+    topics_seconds: float = 60.0
+    """For so long partitions and their leaders are taken for what they were, unless something shows otherwise."""
+    starts_each_time: bool = True
+    """Otherwise it is asked where logs begin when it is asked for leaders."""
+
+
+class LogReader:
+    """For one `ClusterReader`, on its thread."""
+
+    def __init__(self, wanted: WantedLogs) -> None:
+        self._wanted = wanted
+        self._topics: dict[str, Topic] = {}
+        self._topics_at = 0.0
+        self._asked: set[str] = set()
+        """Topics that were asked for since the last poll."""
+        self._starts_of: Mapping[str, Topic] = {}
+        """The topics for which it was asked where logs begin."""
+        self._led = _Led({}, set(), {}, set(), [], {})
+        self._keys = PartitionKeys()
+
+    @property
+    def names(self) -> list[str]:
+        """The topics that are known, or wanted in any case."""
+        return sorted({*self._topics, *self._wanted.topics})
+
+    def learn(self, metadata: Any) -> None:
+        """What a broker has just answered about all of these topics."""
+        self._topics, self._topics_at = topics_of(metadata), time.monotonic()
+        self._asked = {*self._topics}
+        self._keys = PartitionKeys()  # without those of topics that are gone
+
+    def missing_topics(self) -> list[str]:
+        """Those of the wanted topics that do not exist."""
+        return [
+            name
+            for name in sorted(self._wanted.topics)
+            if name not in self._topics or self._topics[name].error_code == _NO_SUCH_TOPIC[1]
+        ]
+
+    def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
+        """Adds what is known of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
+        not asked; those that do not answer are from then on.
+
+        The topics of a partition that has no leader, or is not there, are asked for in each poll; after an error of a
+        partition, as of one that has another leader now, at once, and then the logs once more.
+
+        Raises:
+            KctlError: no broker answered.
+        """
+        committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
+        names = committed.union(self._wanted.topics)
+        if time.monotonic() - self._topics_at > self._wanted.topics_seconds:
+            connection.deadline.renew()
+            self.learn(connection.metadata(sorted(names)))
+        doubtful = names & _topics((*self._led.leaderless, *self._led.absent))
+        self._refresh(connection, doubtful | names - self._topics.keys())
+        self._lead(reading)
+        if self._refresh(connection, _topics(self._led.absent)):
+            self._lead(reading)
+        self._ask(connection, reading, silent)
+        if self._refresh(connection, _topics((*reading.unanswered, *reading.unknown))):
+            self._lead(reading)
+            self._ask(connection, reading, silent)
+        self._asked.clear()
+        self._report_topics(reading)
+
+    def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
+        """Asks for those of these topics that were not asked for in this poll; whether anything is otherwise now."""
+        if names <= self._asked:
+            return False
+        connection.deadline.renew()
+        found = topics_of(connection.metadata(sorted(names - self._asked)))
+        self._asked |= names
+        if all(self._topics.get(name) == topic for name, topic in found.items()):
+            return False
+        self._topics = self._topics | found
+        return True
+
+    def _lead(self, reading: ClusterReading) -> None:
+        """Finds the leaders of what is wanted."""
+        wanted = self._partitions(reading.committed.values())
+        if self._wanted.topics:
+            wanted = wanted.union(
+                *({(name, each.partition) for each in topic.partitions} for name, topic in self._topics.items())
+            )
+        if self._led.topics is not self._topics or self._led.wanted != wanted:
+            self._led = _led(self._topics, wanted)
+
+    def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
+        """Many groups read the same partitions."""
+        topics = {each for committed in of_groups for each in committed.topics}
+        return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
+
+    def _ask(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
+        wanted, led = self._wanted, self._led
+        reading.unknown = set(led.absent)
+        reading.unanswered = dict.fromkeys(led.leaderless, "LEADER_NOT_AVAILABLE")
+        if silent & led.leaders.keys():
+            reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
+        asking = _Asking(connection, reading, silent, self._keys)
+        asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
+        stable = self._partitions(
+            committed for name, committed in reading.committed.items() if wanted.reads_committed(name)
+        )
+        if stable:
+            of_stable = {node: _only(topics, stable) for node, topics in led.leaders.items()}
+            asking.offsets(of_stable, LATEST, reading.stable_end, is_stable=True)
+        if wanted.starts_each_time or self._starts_of is not self._topics:
+            asking.offsets(led.leaders, EARLIEST, reading.start, led.requests)
+            self._starts_of = self._topics
+
+    def _report_topics(self, reading: ClusterReading) -> None:
+        topics = self._topics.values()
+        reading.topic_ids = {topic.name: topic.topic_id for topic in topics if topic.topic_id is not None}
+        reading.partitions = {topic.name: len(topic.partitions) for topic in topics if topic.partitions}
+        reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
+
+
+class _Asking(NamedTuple):
+    """One round of questions about logs."""
+
+    connection: ClusterConnection
+    reading: ClusterReading
+    silent: set[int]
+    keys: PartitionKeys
+
+    def offsets(
+        self,
+        leaders: Mapping[int, Mapping[str, Sequence[int]]],
+        at: int,
+        into: dict[Partition, int],
+        kept: dict[tuple[int, int], Raw] | None = None,
+        *,
+        is_stable: bool = False,
+    ) -> None:
+        asked = {node: topics for node, topics in leaders.items() if node not in self.silent}
+        self.connection.deadline.renew()
+        found = log_offsets_on(self.connection, asked, at, self.keys, is_read_committed=is_stable, kept=kept)
+        into.update(found.offsets)
+        for node, why in found.failed.items():
+            self.reading.failed("offsets", why)
+            self.silent.add(node)
+        for key, error in found.errors.items():
+            if error in _UNKNOWN:
+                self.reading.unknown.add(key)
+            else:
+                self.reading.unanswered[key] = error
+
+
+class _Led(NamedTuple):
+    """Which broker leads each of the partitions that are wanted."""
+
+    topics: Mapping[str, Topic]
+    wanted: set[Partition]
+    leaders: dict[int, dict[str, list[int]]]
+    absent: set[Partition]
+    leaderless: list[Partition]
+    """Those that have no leader just now, or whose topic cannot be described."""
+    requests: dict[tuple[int, int], Raw]
+    """To list offsets, by leader and time; to be sent again as long as all of this is true."""
+
+
+def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
+    leaders: dict[int, dict[str, list[int]]] = {}
+    found, leaderless = set[Partition](), list[Partition]()
+    for topic in topics.values():
+        for each in topic.partitions:
+            key = topic.name, each.partition
+            if key not in wanted:
+                continue
+            found.add(key)
+            if each.leader is None:
+                leaderless.append(key)
+            else:
+                leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
+    unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
+    return _Led(topics, wanted, leaders, wanted - found - unclear, [*leaderless, *unclear], {})
+
+
+def _topics(partitions: Iterable[Partition]) -> set[str]:
+    return {topic for topic, _ in partitions}
+
+
+def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:
+    chosen = {topic: [number for number in numbers if (topic, number) in wanted] for topic, numbers in topics.items()}
+    return {topic: numbers for topic, numbers in chosen.items() if numbers}

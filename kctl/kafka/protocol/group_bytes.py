@@ -1,0 +1,80 @@
+"""How many members groups have, out of the bytes of responses. Pure.
+
+kafka-python makes objects of all members with all that they hold, of which nothing is wanted here.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
+
+__all__ = ["DESCRIBE_VERSIONS", "CountedGroup", "CountedResponses"]
+
+DESCRIBE_VERSIONS = range(5, 7)
+"""Of DescribeGroups: in the flexible encoding."""
+_WITH_MESSAGE = 6
+_INT16 = Struct(">h")
+_THROTTLE_BYTES = 4
+_OPERATIONS_BYTES = 4
+_FIELDS_OF_MEMBER = 6
+"""Its id, instance id, client id, host, metadata and assignment, each with its length before it."""
+
+
+class CountedGroup(NamedTuple):
+    """A classic group; where there is an `error_code` nothing is known of its members."""
+
+    group: str
+    error_code: int
+    error_message: str | None
+    members: int
+
+
+_NONE = CountedGroup("", 0, None, 0), (0, 0)
+
+
+class CountedResponses:
+    """Those of one coordinator, poll by poll: a group of which nothing has changed is not gone through again, for there
+    may be tens of thousands, each with all that its members hold."""
+
+    def __init__(self) -> None:
+        self._body = b""
+        self._groups: list[CountedGroup] = []
+        self._bounds: list[int] = [0]
+        """Where each of them begins, and where the last one ends."""
+
+    def read(self, body: bytes, version: int) -> list[CountedGroup]:
+        """The groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
+
+        Raises:
+            one of `flexible.UNREADABLE`: it is none.
+        """
+        old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
+        count, at = count_of(body, _THROTTLE_BYTES)
+        groups, bounds = [], [at]
+        for _ in range(count):
+            group, (begin, end) = next(known, _NONE)
+            if begin < end and body[at : at + end - begin] == old[begin:end]:
+                at += end - begin
+            else:
+                group, at = _counted(body, at, version)
+            groups.append(group)
+            bounds.append(at)
+        self._body, self._groups, self._bounds = body, groups, bounds
+        return groups
+
+
+def _counted(body: bytes, at: int, version: int) -> tuple[CountedGroup, int]:
+    [error_code] = _INT16.unpack_from(body, at)
+    message, at = nullable_text_of(body, at + 2) if version >= _WITH_MESSAGE else (None, at + 2)
+    group, at = text_of(body, at)
+    for _ in ("state", "protocol type", "protocol"):
+        at = behind(body, at)
+    members, at = count_of(body, at)
+    for _ in range(members):
+        for _ in range(_FIELDS_OF_MEMBER):
+            at = behind(body, at)
+        at = behind_tags(body, at)
+    return CountedGroup(group, error_code, message, members), behind_tags(body, at + _OPERATIONS_BYTES)

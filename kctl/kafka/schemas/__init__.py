@@ -1,5 +1,0 @@
-"""Messages that kafka-python 3.0 lacks, in Kafka's own JSON format; read by `kctl.kafka.messages`."""
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -1,0 +1,49 @@
+"""Until when a question may be asked again, by a clock that is given."""
+
+from __future__ import annotations
+
+from kctl.kafka.client.deadline import Deadline
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_retries_end_at_half_of_the_time_and_waiting_at_a_fifth() -> None:
+    clock = Clock()
+    deadline = Deadline(10.0, has_retries=True, clock=clock)
+    seen = []
+
+    for now in (100.0, 104.9, 105.1, 107.8, 108.0, 120.0):
+        clock.now = now
+        seen.append((round(deadline.left_seconds, 1), deadline.may_retry, deadline.may_wait))
+
+    assert seen == [
+        (10.0, True, True),
+        (5.1, True, True),
+        (4.9, False, True),
+        (2.2, False, True),
+        (2.0, False, False),
+        (0.0, False, False),
+    ]
+    assert deadline.left_milliseconds == 1, "0 would be no limit for kafka-python"
+
+
+def test_without_retries_nothing_is_asked_again() -> None:
+    deadline = Deadline(10.0, has_retries=False, clock=Clock())
+
+    assert (deadline.may_retry, deadline.may_wait) == (False, False)
+
+
+def test_a_renewed_deadline_has_the_whole_time_again() -> None:
+    clock = Clock()
+    deadline = Deadline(10.0, has_retries=True, clock=clock)
+    clock.now += 9
+
+    deadline.renew()
+
+    assert (deadline.left_seconds, deadline.may_retry) == (10.0, True)

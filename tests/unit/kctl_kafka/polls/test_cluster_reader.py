@@ -1,0 +1,62 @@
+"""A poll of all groups of a cluster, against a scripted broker: when a group is gone, and when it is only not known."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from kctl.kafka.client.access import plain
+from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.testing.scripted_broker import BrokerAnswers, ScriptedBroker, Step
+from tests.unit.kctl_kafka.scripts import LOADING, NOT_COORDINATOR, described, group
+
+LISTED = {"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}
+OTHER = {**LISTED, "group_id": "other"}
+
+
+@pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
+def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code: int) -> None:
+    """A coordinator that is just moving lists nothing and reports no error; its groups must not end. A new one denies
+    them for a moment."""
+    both, one = BrokerAnswers({"groups": [LISTED, OTHER]}), BrokerAnswers({"groups": [OTHER]})
+    script: dict[str, list[Step]] = {
+        # The reader lists once, and what is described is listed once more before it counts as missing.
+        "ListGroups": [both, one, one, one, both, one, one],
+        "DescribeGroups": [described(group("billing", code=code)), described(), described()],
+        "OffsetFetch": [BrokerAnswers({"groups": [{"group_id": name, "topics": []} for name in ("billing", "other")]})],
+    }
+    with (
+        ScriptedBroker(script, topics={"orders": 1}) as broker,
+        closing(ClusterReader(plain(broker.address), 10)) as reader,
+    ):
+        first = reader.read()
+        moving = reader.read()
+        denied = reader.read()
+        back = reader.read()
+        gone = reader.read()
+
+    assert first.groups.keys() == {"billing", "other"}
+    assert (set(moving.groups), moving.unclear) == ({"other"}, {"billing"})
+    assert moving.errors.keys() == {"groups", "committed", "members"}
+    assert (set(denied.groups), denied.unclear) == ({"other"}, {"billing"})
+    assert not denied.errors
+    assert back.groups.keys() == {"billing", "other"}
+    assert (set(gone.groups), gone.unclear, gone.errors) == ({"other"}, set(), {})
+    assert broker.asked.count("DescribeGroups") == 3
+
+
+def test_what_is_on_the_list_costs_no_further_question() -> None:
+    with (
+        ScriptedBroker(
+            {
+                "ListGroups": BrokerAnswers({"groups": [LISTED]}),
+                "OffsetFetch": BrokerAnswers({"groups": [{"group_id": "billing", "topics": []}]}),
+            }
+        ) as broker,
+        closing(ClusterReader(plain(broker.address), 10)) as reader,
+    ):
+        readings = [reader.read() for _ in range(3)]
+
+    assert [each.errors for each in readings] == [{}, {}, {}]
+    assert broker.asked.count("FindCoordinator") == 0

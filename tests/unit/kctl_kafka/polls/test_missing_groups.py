@@ -1,0 +1,98 @@
+"""What becomes of a group that brokers deny: gone, or only until its new coordinator knows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import GroupMissing, KctlError, NotAuthorised
+from kctl.kafka.groups import Group, ListedGroup
+from kctl.kafka.polls.missing_groups import MissingGroups
+
+DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
+"""By broker 1."""
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
+    missing = MissingGroups(clock=Clock())
+    missing.unclear(_listed_by(1), [])
+
+    assert missing.of({}) == ["billing"]
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.of({}) == []
+
+
+def test_one_that_was_never_there_is_not_missing() -> None:
+    missing = MissingGroups(clock=Clock())
+
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.unclear({}, [Group("billing", 1, error=KctlError("it loads its groups"))]).keys() == {"billing"}
+    assert missing.unclear({}, DENIED) == {}, "an error proves nothing"
+
+
+@pytest.mark.parametrize("change", ["another broker", "a new connection"])
+def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) -> None:
+    clock = Clock()
+    missing = MissingGroups(clock=clock)
+    missing.unclear(_listed_by(999 if change == "another broker" else 1), [])
+    if change == "a new connection":
+        missing.reconnect()
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    clock.now += 29.9
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    clock.now += 0.2
+    assert missing.unclear({}, DENIED) == {}
+
+
+@pytest.mark.shows("a master that starts within seconds of a failover does not take its group for dead")
+def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -> None:
+    """By the coordinator that a master finds when it starts: it may have just taken over."""
+    clock = Clock()
+    missing = MissingGroups(clock=clock)
+    missing.expect(["billing"])
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    missing.reconnect()
+    clock.now += 29.9
+    assert missing.unclear({}, DENIED) == {"billing": None}
+    clock.now += 0.2
+    assert missing.unclear({}, DENIED) == {}
+    assert missing.unclear({}, DENIED) == {}, "and stays so"
+
+
+def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
+    clock = Clock()
+    missing = MissingGroups(clock=clock)
+    missing.unclear(_listed_by(999), [])
+    missing.unclear({}, DENIED)
+    missing.unclear(_listed_by(999), [])
+    clock.now += 31.0
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+
+
+def test_one_that_cannot_be_described_stays_with_its_error() -> None:
+    missing = MissingGroups(clock=Clock())
+    missing.unclear(_listed_by(1), [])
+    error = NotAuthorised("GROUP_AUTHORIZATION_FAILED")
+
+    assert missing.unclear({}, [Group("billing", 1, error=error)]) == {"billing": error}
+    assert missing.of({}) == ["billing"]
+
+
+def test_what_some_brokers_have_listed_is_not_forgotten() -> None:
+    missing = MissingGroups(clock=Clock())
+    missing.remember(_listed_by(999))
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
+
+
+def _listed_by(node: int) -> dict[str, ListedGroup]:
+    return {"billing": ListedGroup("billing", "Empty", "classic", "consumer", node)}

@@ -1,0 +1,294 @@
+"""A poll of a fleet's own group, by its name, against a scripted broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from kctl.config import KafkaSection
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.layout import Partition
+from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl.kafka.polls.log_reader import WantedLogs
+from kctl.kafka.polls.named_groups import NamedGroups
+from kctl.reduce import BrokerSnapshot, GroupStats
+from kctl.testing.broker_frames import metadata_fields
+from kctl.testing.scripted_broker import BrokerAnswers, ScriptedBroker, Step
+from tests.unit.kctl_kafka.scripts import NOT_COORDINATOR, described, fetched, group, listed_offsets, member
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+NOT_LEADER, NO_SUCH_TOPIC = 6, 3
+ENDS = listed_offsets({FIRST: 10, SECOND: 20})
+STABLE = group("readers", members=[member("one", orders=[0, 1])])
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Coordinator:
+    """It knows the group, or moves, or is a new one that denies it for a moment."""
+
+    state = "knows"
+
+    def script(self) -> dict[str, Step | Sequence[Step]]:
+        return {
+            "DescribeGroups": BrokerAnswers(self._described),
+            "ListGroups": BrokerAnswers({"groups": []}),
+            "OffsetFetch": BrokerAnswers(self._fetched),
+            "ListOffsets": ENDS,
+        }
+
+    def _described(self, request: Any) -> Any:
+        known = {"knows": [STABLE], "moves": [group("readers", code=NOT_COORDINATOR)], "denies": []}[self.state]
+        fields = described(*known).fields
+        assert callable(fields)
+        return fields(request)
+
+    def _fetched(self, request: Any) -> Any:
+        offsets = {"knows": {FIRST: 5}, "moves": NOT_COORDINATOR, "denies": {}}[self.state]
+        fields = fetched({"readers": offsets}).fields  # type: ignore[dict-item]
+        assert callable(fields)
+        return fields(request)
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+def broker(coordinator: Coordinator) -> Iterator[ScriptedBroker]:
+    with ScriptedBroker(coordinator.script(), topics={"orders": 2}) as started:
+        yield started
+
+
+@pytest.fixture
+def reader(broker: ScriptedBroker) -> Iterator[ClusterReader]:
+    with closing(reader_of(broker)) as made:
+        yield made
+
+
+def reader_of(broker: ScriptedBroker) -> ClusterReader:
+    return ClusterReader.of_group(plain(broker.address), "readers", ["orders"], "read_uncommitted", 10)
+
+
+def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
+    return {name: dict(each.items()) for name, each in reading.committed.items()}
+
+
+@pytest.mark.shows("a fleet's own group is read by the code of all others, in three requests a poll")
+def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    """For some seconds after a failover: it knows only what its followers have fetched."""
+    config = KafkaSection(bootstrap_servers=broker.address, group="readers", topics=("orders",))
+
+    async def polls() -> tuple[BrokerSnapshot, BrokerSnapshot, BrokerSnapshot]:
+        cache = BrokerCache.of(config, plain(broker.address), 10)
+        try:
+            await cache.refresh(60)
+            known = cache.snapshot()
+            coordinator.state = "moves"
+            await cache.refresh(60)
+            coordinator.state = "denies"
+            await cache.refresh(60)
+            denied = cache.snapshot()
+            assert cache.last_success["offsets"] > cache.last_success["committed"] == cache.last_success["group"]
+            assert "just taken over" in (cache.error or "")
+            coordinator.state = "knows"
+            await cache.refresh(60)
+            assert cache.error is None
+            return known, denied, cache.snapshot()
+        finally:
+            await cache.close()
+
+    known, denied, back = asyncio.run(polls())
+
+    assert known.group == back.group == GroupStats("stable", 1)
+    assert [row.committed for row in known.partitions] == [row.committed for row in denied.partitions] == [5, None]
+    assert denied.group is None, "that it is dead would be a guess"
+    assert all(old.age_seconds > row.age_seconds for old, row in zip(denied.partitions, known.partitions, strict=True))
+
+
+def test_a_master_that_starts_after_a_failover_believes_its_first_coordinator_after_half_a_minute() -> None:
+    """It has seen no other one, so whether this one has just taken over is not known; nor is the lag, then."""
+    coordinator, clock, brokers = Coordinator(), Clock(), dict[int, str]()
+    coordinator.state = "denies"
+    script = coordinator.script() | {"Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 1]}))}
+    with ScriptedBroker(node_id=2) as other, ScriptedBroker(script) as broker:
+        brokers |= {1: broker.address, 2: other.address}
+        groups = NamedGroups(["readers"], clock=clock)
+        wanted = WantedLogs(topics={"orders"})
+        reader = ClusterReader(plain(broker.address), 10, groups, wanted)
+        cache = BrokerCache(reader, broker.address, "readers")
+
+        async def poll() -> BrokerSnapshot:
+            await cache.refresh(60)
+            return cache.snapshot()
+
+        async def polls() -> tuple[BrokerSnapshot, BrokerSnapshot, str | None, BrokerSnapshot]:
+            at_start = await poll()
+            clock.now += 29.9
+            still, error = await poll(), cache.error
+            clock.now += 0.2
+            believed = await poll()
+            await cache.close()
+            return at_start, still, error, believed
+
+        at_start, still, error, believed = asyncio.run(polls())
+
+    for denied in (at_start, still):
+        assert denied.group is None
+        assert [(row.committed, row.end, row.lag) for row in denied.partitions] == [(None, 10, None), (None, 20, None)]
+    assert "just taken over" in (error or "")
+    assert believed.group == GroupStats("dead", 0)
+    assert [(row.committed, row.lag) for row in believed.partitions] == [(None, 0), (None, 0)]
+
+
+def test_denied_by_the_coordinator_that_had_it_a_group_is_gone(reader: ClusterReader, coordinator: Coordinator) -> None:
+    reader.read()
+    coordinator.state = "denies"
+    gone = reader.read()
+
+    assert (gone.groups["readers"].state, gone.members, gone.unclear) == ("Dead", {"readers": 0}, set())
+    assert committed(gone) == {"readers": {}}, "nothing, which is knowledge"
+
+
+def test_a_group_that_was_never_there_is_dead_and_its_first_commit_is_seen_at_once(
+    reader: ClusterReader, broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    coordinator.state = "denies"
+    absent = [reader.read() for _ in range(3)]
+    described_before = broker.asked.count("DescribeGroups")
+    coordinator.state = "knows"
+    begun = reader.read()
+
+    assert [(each.groups["readers"].state, committed(each), each.errors) for each in absent] == [
+        ("Dead", {"readers": {}}, {})
+    ] * 3
+    assert described_before == 1, "to be sure that there is none takes a request of each kind"
+    assert committed(begun) == {"readers": {FIRST: 5}}
+
+
+def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_opens(
+    reader: ClusterReader, broker: ScriptedBroker
+) -> None:
+    first = reader.read()
+    at_first = set(broker.asked)
+    before = len(broker.asked)
+    second = reader.read()
+
+    assert broker.asked[before:] == ["DescribeGroups", "OffsetFetch", "ListOffsets"]
+    assert at_first == {"ApiVersions", "Metadata", "FindCoordinator", "DescribeGroups", "OffsetFetch", "ListOffsets"}
+    assert (broker.asked.count("Metadata"), broker.asked.count("ListOffsets")) == (1, 3)
+    assert first.start == first.end == second.end == {FIRST: 10, SECOND: 20}
+    assert second.start == {}, "where logs begin changes rarely"
+    assert (first.partitions, committed(first)) == ({"orders": 2}, {"readers": {FIRST: 5}})
+    assert not reader.missing_topics()
+
+
+@pytest.mark.shows("a leader that has moved is found within the poll")
+def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
+    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
+
+    def metadata(request: Any) -> Any:
+        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
+
+    first = Coordinator().script() | {
+        "Metadata": BrokerAnswers(metadata),
+        "ListOffsets": [ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS],
+    }
+    with (
+        ScriptedBroker(first) as broker,
+        ScriptedBroker({"ListOffsets": ENDS}, node_id=2) as other,
+        closing(reader_of(broker)) as reader,
+    ):
+        brokers |= {1: broker.address, 2: other.address}
+        reader.read()
+        leaders["orders"] = [1, 2]
+        before = len(broker.asked)
+        moved = reader.read()
+        asked = broker.asked[before:]
+
+    assert (moved.end, moved.unanswered, moved.errors) == ({FIRST: 10, SECOND: 20}, {}, {})
+    assert asked == ["DescribeGroups", "OffsetFetch", "ListOffsets", "Metadata", "ListOffsets", "ListOffsets"]
+
+
+def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_again() -> None:
+    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
+
+    def metadata(request: Any) -> Any:
+        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
+
+    script = Coordinator().script() | {
+        "Metadata": BrokerAnswers(metadata),
+        "ListOffsets": [ENDS, ENDS, listed_offsets({}, {FIRST: NO_SUCH_TOPIC, SECOND: NO_SUCH_TOPIC}), ENDS],
+    }
+    with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
+        brokers[1] = broker.address
+        reader.read()
+        leaders.clear()
+        deleted = [reader.read() for _ in range(2)]
+        leaders["orders"] = [1]
+        found = reader.read()
+
+    assert [(each.end, each.partitions, each.unknown) for each in deleted] == [({}, {}, {FIRST})] * 2
+    assert (found.end, found.partitions, found.unknown) == ({FIRST: 10}, {"orders": 1}, set())
+
+
+def test_a_partition_without_a_leader_is_named_and_asked_for_until_it_has_one() -> None:
+    leaders, brokers = {"orders": [1, -1]}, dict[int, str]()
+    script = Coordinator().script() | {
+        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, leaders, ["orders"]))
+    }
+    with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
+        brokers[1] = broker.address
+        without = [reader.read() for _ in range(2)]
+        leaders["orders"] = [1, 1]
+        with_one = reader.read()
+
+    assert [(each.end, each.unanswered, each.errors) for each in without] == [
+        ({FIRST: 10}, {SECOND: "LEADER_NOT_AVAILABLE"}, {})
+    ] * 2
+    assert without[0].failures() == {"offsets": "orders-1: LEADER_NOT_AVAILABLE"}
+    assert (with_one.end, with_one.unanswered) == ({FIRST: 10, SECOND: 20}, {})
+
+
+def test_a_coordinator_that_is_gone_costs_the_group_and_what_it_leads_alone() -> None:
+    brokers: dict[int, str] = {}
+    place = {"node_id": 2, "host": "127.0.0.1"}
+    script = Coordinator().script() | {
+        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 2]})),
+        "FindCoordinator": BrokerAnswers(lambda request: {"coordinators": [{"key": "readers", **place, "port": port}]}),
+    }
+    with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
+        port = int(dead.address.rsplit(":", 1)[1])
+        brokers |= {1: broker.address, 2: dead.address}
+        dead.vanish()
+        reading = reader.read()
+
+    assert reading.end == {FIRST: 10}
+    assert reading.errors.keys() == {"groups", "committed", "members", "offsets"}
+    assert all(f"broker 2 at {dead.address}" in why for why in reading.errors.values())
+    assert (reading.groups, reading.unclear, reading.partitions) == ({}, {"readers"}, {"orders": 2})
+
+
+def test_a_topic_that_does_not_exist_is_missing_before_the_first_poll() -> None:
+    with ScriptedBroker(Coordinator().script(), topics={"orders": 2}) as broker:
+        reader = ClusterReader.of_group(plain(broker.address), "readers", ["orders", "gone"], "read_uncommitted", 10)
+        with closing(reader):
+            assert reader.missing_topics() == ["gone"]
+            reading = reader.read()
+
+    assert (reading.start, reading.end) == ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20})
+    assert (reading.partitions, reading.unclear_topics, reading.unanswered) == ({"orders": 2}, set(), {})

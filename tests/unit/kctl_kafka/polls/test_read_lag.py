@@ -1,0 +1,155 @@
+"""The rows of a lag out of what a scripted broker answers of groups, commits and logs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kctl.cli.entry import run
+from kctl.kafka.client.layout import topics_of
+from kctl.kafka.lag import LagRow, read_lag
+from kctl.kafka.reset import plan
+from kctl.kafka.target import Target
+from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
+from tests.unit.kctl_kafka.scripts import (
+    LOADING,
+    LONG,
+    connection_to,
+    described,
+    fetched,
+    group,
+    listed_offsets,
+    member,
+)
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+ENDS = listed_offsets({FIRST: 10, SECOND: 20})
+LOADING_GROUP = group("billing", code=LOADING, state="")
+SCRIPT: Script = {
+    "DescribeGroups": described(group("billing", members=[member("b", orders=[1])])),
+    "OffsetFetch": fetched({"billing": {FIRST: 4}}),
+    "ListOffsets": ENDS,
+}
+
+
+def test_a_row_has_what_was_committed_the_end_and_its_member() -> None:
+    with connection_to(SCRIPT, topics={"orders": 2}) as (broker, connection):
+        rows, problems = read_lag(connection, ["billing"])
+
+    assert rows == [
+        LagRow("billing", "orders", 0, 4, 10, 6),
+        LagRow("billing", "orders", 1, None, 20, None, "b-1", "/127.0.0.1", "b"),
+    ]
+    assert problems == []
+    assert broker.asked.index("OffsetFetch") < broker.asked.index("ListOffsets")
+
+
+def test_a_commit_above_the_end_is_no_negative_lag() -> None:
+    script = {**SCRIPT, "OffsetFetch": fetched({"billing": {FIRST: 11}})}
+    with connection_to(script, topics={"orders": 2}) as (_, connection):
+        rows, _ = read_lag(connection, ["billing"])
+
+    assert rows[0].lag == 0
+
+
+def test_with_topics_all_their_partitions_are_shown() -> None:
+    nobody = {"DescribeGroups": described(group("billing", state="Empty"))}
+    with connection_to({**SCRIPT, **nobody}, topics={"orders": 2, "other": 1}) as (_, connection):
+        topics = topics_of(connection.metadata(["orders", "other"]))
+        rows, _ = read_lag(connection, ["billing"], topics)
+
+    assert [(row.topic, row.partition, row.committed) for row in rows] == [
+        ("orders", 0, 4),
+        ("orders", 1, None),
+        ("other", 0, None),
+    ]
+
+
+def test_a_log_that_cannot_be_read_is_an_error_in_its_row() -> None:
+    script = {**SCRIPT, "ListOffsets": listed_offsets({SECOND: 20}, {FIRST: 56})}
+    with connection_to(script, topics={"orders": 2}) as (_, connection):
+        first, second = read_lag(connection, ["billing"])[0]
+
+    assert (first.end, first.lag, first.error) == (None, None, "KAFKA_STORAGE_ERROR")
+    assert (second.end, second.error) == (20, None)
+
+
+@pytest.mark.usefixtures("soon_over")
+def test_a_group_that_loads_until_the_deadline_is_a_problem_and_the_others_have_rows() -> None:
+    script: Script = {
+        "DescribeGroups": described(LOADING_GROUP, group("audit", state="Empty")),
+        "OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 10}}),
+        "ListOffsets": ENDS,
+    }
+    with connection_to(script, topics={"orders": 2}, seconds=LONG) as (_, connection):
+        rows, problems = read_lag(connection, ["billing", "audit"])
+
+    assert [(row.group, row.lag) for row in rows] == [("audit", 0)]
+    assert ["COORDINATOR_LOAD_IN_PROGRESS" in str(each) for each in problems] == [True]
+
+
+@pytest.mark.usefixtures("soon_over")
+def test_offsets_that_could_be_read_are_shown_although_the_members_are_not_known() -> None:
+    script = {**SCRIPT, "DescribeGroups": described(LOADING_GROUP)}
+    with connection_to(script, topics={"orders": 2}, seconds=LONG) as (_, connection):
+        rows, problems = read_lag(connection, ["billing"])
+
+    assert rows == [LagRow("billing", "orders", 0, 4, 10, 6)]
+    assert problems == []
+
+
+@pytest.mark.usefixtures("soon_over")
+def test_a_reset_of_a_group_that_loads_until_the_deadline_reports_it() -> None:
+    with connection_to({"DescribeGroups": described(LOADING_GROUP)}, topics={"orders": 2}, seconds=LONG) as (_, ours):
+        topics = topics_of(ours.metadata(["orders"]))
+
+        with pytest.raises(Exception, match="group billing: COORDINATOR_LOAD_IN_PROGRESS"):
+            plan(ours, "billing", topics, [FIRST], Target("latest"))
+
+
+@pytest.mark.usefixtures("soon_over")
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["lag", "-g", "billing"], id="lag"),
+        pytest.param(["group", "billing"], id="group"),
+        pytest.param(["offset-fetch", "-g", "billing"], id="offset-fetch"),
+        pytest.param(["reset-offsets", "-g", "billing", "-t", "orders", "--to", "latest"], id="reset-offsets"),
+    ],
+)
+def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    script: Script = {
+        "DescribeGroups": described(LOADING_GROUP),
+        "OffsetFetch": fetched({"billing": {}}),
+        "ListOffsets": ENDS,
+    }
+    with ScriptedBroker(script, topics={"orders": 2}) as broker:
+        code = run(["kafka", words[0], "-b", broker.address, "--timeout", "120", *words[1:]], {})
+    error = capsys.readouterr().err
+
+    assert code == 1
+    assert "group billing: COORDINATOR_LOAD_IN_PROGRESS" in error
+    assert "a defect in kctl" not in error
+
+
+def test_a_share_group_is_as_far_behind_as_its_coordinator_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    partition = {"partition_index": 0, "start_offset": 3, "lag": 5}
+    starts: dict[str, Any] = {
+        "groups": [{"group_id": "w", "topics": [{"topic_name": "orders", "partitions": [partition]}]}]
+    }
+    script: Script = {
+        "DescribeGroups": described(),
+        "ShareGroupDescribe": BrokerAnswers(
+            {"groups": [{"group_id": "w", "group_state": "Empty", "assignor_name": "simple"}]}
+        ),
+        "DescribeShareGroupOffsets": BrokerAnswers(starts),
+        "OffsetFetch": fetched({"w": {}}),
+        "ListOffsets": ENDS,
+    }
+    with ScriptedBroker(script, topics={"orders": 1}) as broker:
+        assert run(["kafka", "lag", "-b", broker.address, "-g", "w", "-o", "json"], {}) == 0
+
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["current_offset"], row["log_end_offset"], row["lag"]) == (3, 10, 5)
