@@ -190,7 +190,7 @@ class Turns:
                 run.positions = starts
             seconds.append(self._timed(frame, batch_id, sink))
             if sink in APPENDFSYNC and run is not None:
-                self._storages[sink].clear("pending")  # it holds in memory what sinkers do not take out
+                self._storages[sink].clear()  # it holds in memory what sinkers do not take out
 
     def plain(self, frame: DataFrame, batch_id: int) -> None:
         with self._turn("plain") as turn:

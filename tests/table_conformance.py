@@ -107,11 +107,13 @@ def rows(tp: TopicPartition, offsets: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def dead_rows(table: DeadLetterTable, batch: Any, tp: TopicPartition, offsets: Sequence[int]) -> pa.Table:
+def dead_rows(
+    table: DeadLetterTable, batch: Any, tp: TopicPartition, offsets: Sequence[int], error: str = ERROR
+) -> pa.Table:
     more = {
         "cluster": GROUP.cluster_id,
         "group": GROUP.group,
-        "error": ERROR,
+        "error": error,
         "failed_at": datetime.now(UTC),
         "tries": 1,
         READING: table.reading(batch, tp),
@@ -183,13 +185,13 @@ class TableDead(OfTable, Dead[TableStorage]):
     def dead_letters(self, storage: TableStorage) -> DeadLetterTable:
         return DeadLetterTable(storage, GROUP.group)
 
-    def kill(self, storage: TableStorage, count: int, partition: int = 0) -> None:
+    def kill(self, storage: TableStorage, count: int, partition: int = 0, error: str = ERROR) -> None:
         tp, table = ("t", partition), self.dead_letters(storage)
         storage.init_offsets([StoredOffset(*tp, TOPIC_ID, 0)])
         batch = storage.begin([Advance(*tp, 1, 0, count)])
         dead_letters = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
         dead_letters.folder.make()
-        write(dead_letters.folder, dead_rows(table, batch, tp, range(count)))
+        write(dead_letters.folder, dead_rows(table, batch, tp, range(count), error))
         dead_letters.commit()
         batch.folder.make()  # without rows
         batch.commit()

@@ -121,7 +121,7 @@ def test_a_full_redis_can_be_cleared_and_its_dead_letters_put_back(storage: Redi
     storage.claim("a", 10, 60.0)
 
     assert storage.requeue_dead() == 10
-    assert storage.clear("pending") == count - 10
+    assert storage.clear() == count - 10
 
     assert total(storage) == (0, 10, 0, 0)
 

@@ -78,6 +78,11 @@ def test_everything_is_still_there(layout: str, storage: RedisStorage) -> None:
         (3, 7, 4, "handler refused", False),
         (0, 9, 0, "these bytes are not a block", True),
     ]
+    assert [(group.cause, group.count) for group in storage.dead_groups()] == [
+        (("ValueError", ""), 2),
+        (("handler refused", ""), 1),
+        (("these bytes are not a block", ""), 1),
+    ]
     assert [x.messages() for x in storage.dead()][2] == [Message("t", 3, 7, b"k", None, 5, (("h", b"\xff"),), 4)]
 
 
@@ -113,7 +118,7 @@ def test_a_storage_keeps_its_owner(layout: str, storage: RedisStorage) -> None:
 def test_no_key_of_then_is_left_and_the_next_start_changes_nothing(storage: RedisStorage, server: RedisServer) -> None:
     with client_of(server) as client:
         assert list(client.scan_iter(PREFIX + "mark:*")) == []
-        assert client.get(PREFIX + "layout") == b"5"
+        assert client.get(PREFIX + "layout") == b"6"
         before = {key: client.dump(key) for key in client.scan_iter("*")}
 
         opened(server.url).close()
@@ -144,8 +149,8 @@ def test_a_storage_without_a_layout_that_an_earlier_commit_went_on_with_is_migra
 
 def test_a_later_layout_is_refused_and_left_alone(server: RedisServer) -> None:
     with client_of(server) as client:
-        write(client, "6")
-        with pytest.raises(StorageUnusable, match="has layout 6; this release reads 1 to 5"):
+        write(client, "7")
+        with pytest.raises(StorageUnusable, match="has layout 7; this release reads 1 to 6"):
             opened(server.url)
 
         assert client.exists(PREFIX + "mark:t:0")

@@ -190,7 +190,7 @@ def test_neither_leases_nor_dead_letters_end_by_the_clock_of_a_host(
     assert storage.requeue_stuck() == 0
     assert storage.renew(claim, 60.0)
     assert storage.expire_dead() == 0
-    assert storage.clear("dead", Selection(older_than_seconds=3600.0)) == 0
+    assert storage.remove_dead(Selection(older_than_seconds=3600.0)) == 0
     assert list(storage.dead(Selection(older_than_seconds=3600.0))) == []
     assert total(storage) == (0, 3, 0, 3)
 
@@ -235,9 +235,9 @@ def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: Redis
         storage.dead_letter([lost], "no")
         assert cut(storage.requeue_dead) == 1
         storage.dead_letter([lost], "no")
-        assert cut(lambda: storage.clear("dead")) == 1
+        assert cut(lambda: storage.remove_dead()) == 1
         assert total(storage) == (11, 0, 0, 0)
-        assert cut(lambda: storage.clear("pending")) == 11
+        assert cut(lambda: storage.clear()) == 11
 
 
 def requeue_behind_its_back(server: RedisServer) -> None:
@@ -379,7 +379,7 @@ def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServ
     everything(storage)
     storage.requeue_dead()
     storage.stats()
-    storage.clear("pending")
+    storage.clear()
 
     with client_of(server) as client:
         used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
@@ -451,11 +451,12 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         storage.dead_letter(claims[0].messages, "no")
         assert len(list(storage.dead())) == 6
         assert storage.find_dead("4711") is None
+        assert [group.count for group in storage.dead_groups(Selection(topic="t"), hours=1)] == [6]
         assert storage.requeue_dead() == 6
         storage.requeue_stuck()
         list(storage.blocks())
         storage.claim("b", 1, 60.0, ordered=True)
-        assert storage.clear("pending") + storage.clear("dead") + storage.stats().processing == 10
+        assert storage.clear() + storage.remove_dead() + storage.stats().processing == 10
     with client_of(server) as client:
         client.execute_command("ACL", "SETUSER", "kctl", "-hset")
     with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
@@ -547,7 +548,7 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage._session.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 5"):
+    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 6"):
         storage.prepare()
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable
 
-__all__ = ["MAX_CHARACTERS", "first_line", "indented", "innermost", "place_of", "plain", "stack_of", "traceback_of"]
+from kctl_agent.storage.causes import innermost
+
+__all__ = ["MAX_CHARACTERS", "first_line", "indented", "place_of", "plain", "stack_of", "traceback_of"]
 
 MAX_CHARACTERS = 6000
 """Of one traceback. What is too long loses its middle: the beginning shows where from, the end what."""
@@ -21,7 +22,6 @@ _MAX_FRAMES = 30
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 """Of the package."""
-_NOT_THE_USERS = (_OWN_FOLDER, "site-packages", "dist-packages", "pyspark", os.path.dirname(os.__file__), "<")
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
@@ -53,13 +53,7 @@ def place_of(error: BaseException) -> str:
     """Where the user's code raised it, as ` (shop.py:7)`: the innermost line that is neither ours nor of a package;
     "" where there is none."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    return innermost(frames)
-
-
-def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """The last of these files and lines that is the user's, as `place_of` shows it."""
-    own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
-    return f" ({os.path.basename(own[-1][0])}:{own[-1][1]})" if own else ""
+    return f" ({place})" if (place := innermost(frames)) else ""
 
 
 def indented(sentence: str, trace: str) -> str:

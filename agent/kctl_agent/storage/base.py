@@ -42,9 +42,9 @@ something may be tried and how long it waits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.chunk import (
@@ -59,8 +59,18 @@ from kctl_agent.storage.chunk import (
     StoredOffsetMoved,
     TopicPartition,
 )
-from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
+from kctl_agent.storage.claim import (
+    Claim,
+    CountChanged,
+    DeadLetter,
+    DeadLetterGroup,
+    DeadLetterPage,
+    PartitionStats,
+    Settled,
+    StorageStats,
+)
 from kctl_agent.storage.limits import StorageLimits, TableStats
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -71,7 +81,10 @@ __all__ = [
     "Binding",
     "Chunk",
     "Claim",
+    "CountChanged",
     "DeadLetter",
+    "DeadLetterGroup",
+    "DeadLetterPage",
     "DeadLetterStore",
     "GapRefused",
     "OffsetStore",
@@ -182,28 +195,67 @@ class DeadLetterStore(ABC):
     def identity(self) -> str: ...
 
     @abstractmethod
+    def dead_page(
+        self,
+        selection: Selection = EVERYTHING,
+        after: str | None = None,
+        limit: int = 1000,
+        seconds: float | None = None,
+    ) -> DeadLetterPage:
+        """The next dead letters behind the `next` of a former page, the oldest first. Once it has read for so many
+        seconds it returns what it has found. Raises BadParams: `after` is nothing of the kind."""
+
     def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
         """Dead letters, the oldest first, read as they are iterated."""
+        after, left = None, limit
+        while left is None or left > 0:
+            page = self.dead_page(selection, after, 1000 if left is None else min(left, 1000))
+            yield from page.rows
+            after, left = page.next, None if left is None else left - len(page.rows)
+            if after is None:
+                return
 
     @abstractmethod
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """The dead letter of this id."""
 
+    @abstractmethod
+    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+        """Dead letters counted by what they died of, the most frequent first, and how many died in each of the last
+        `hours`."""
+
     def count_dead(self, selection: Selection = EVERYTHING) -> int:
-        """How many messages are dead letters."""
-        return sum(dead_letter.block.count for dead_letter in self.dead(selection))
+        """How many dead letters there are."""
+        return sum(group.count for group in self.dead_groups(selection))
 
     @abstractmethod
-    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
-        """Remove for good what waits (pending and delayed, never what is leased) or dead letters, but for those that
-        were put back; returns the number of messages. Stored offsets stay. Raises StorageError where nothing ever
-        waits, and what waits is to be removed."""
+    def remove_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Remove dead letters for good, but for those that were put back; returns the number of messages. `progress`
+        gets how many it has been so far, and may raise to stop: what is done then stays done.
+
+        Raises:
+            CountChanged: not `expect` dead letters match; nothing was changed.
+        """
 
     @abstractmethod
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+    def requeue_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
         """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns the number
-        of messages. From now on they are no dead letters. Damaged ones stay. Raises StorageError where there is no
-        place to put them."""
+        of messages. From now on they are no dead letters. Damaged ones stay. `progress` as above.
+
+        Raises:
+            CountChanged: not `expect` dead letters match; nothing was changed.
+            StorageError: there is no place to put them.
+        """
 
 
 class Storage(OffsetStore, DeadLetterStore):
@@ -262,6 +314,11 @@ class Storage(OffsetStore, DeadLetterStore):
         storage or not (mode `directly` has no other place)."""
 
     @abstractmethod
+    def clear(self, selection: Selection = EVERYTHING) -> int:
+        """Remove for good what waits (pending and delayed, never what is leased); returns the number of messages.
+        Stored offsets stay."""
+
+    @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         """Put back to be claimed what waits for its next try and what is leased to nobody alive; returns the number
         of messages.
@@ -272,7 +329,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
     def expire_dead(self) -> int:
         age = self.limits.dead_seconds
-        return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
+        return 0 if age is None else self.remove_dead(Selection(older_than_seconds=age))
 
 
 class Writer(ABC):

@@ -1,17 +1,28 @@
-"""What goes in and out of the second half of the contract: claims, what became of them, dead letters, selections."""
+"""What goes in and out of the second half of the contract: claims, what became of them, dead letters, counts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.causes import Cause, cause_of
 from kctl_agent.storage.limits import Free, StorageLimits
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
 
-__all__ = ["EVERYTHING", "Claim", "DeadLetter", "PartitionStats", "Selection", "Settled", "StorageStats"]
+__all__ = [
+    "Claim",
+    "CountChanged",
+    "DeadLetter",
+    "DeadLetterGroup",
+    "DeadLetterPage",
+    "PartitionStats",
+    "Settled",
+    "StorageStats",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,43 +86,49 @@ class DeadLetter:
     def offset(self) -> int:
         return self.block.first
 
+    @property
+    def cause(self) -> Cause:
+        return cause_of(self.error)
+
     def messages(self) -> list[Message]:
         """The message, or none of a damaged block."""
         return [] if self.is_damaged else self.block.messages(self.tries)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which messages an operation is about; what is None does not restrict. Offsets are both inclusive.
+class DeadLetterPage:
+    """Some dead letters, the oldest first. `next` is where to go on, for the next call; None: these are the last. There
+    may be few, or none, of a page that has read for as long as it may."""
 
-    Blocks are taken whole: one that overlaps the offsets is selected.
-    """
+    rows: list[DeadLetter]
+    next: str | None
 
-    topic: str | None = None
-    partition: int | None = None
-    offset_from: int | None = None
-    offset_to: int | None = None
-    older_than_seconds: float | None = None
 
-    def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
-        """Whether a block of these coordinates is selected, its age aside."""
-        return (
-            self.takes_partition(topic, partition)
-            and (self.offset_from is None or last >= self.offset_from)
-            and (self.offset_to is None or first <= self.offset_to)
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """Dead letters that died of the same; times in Unix seconds."""
+
+    cause: Cause
+    count: int
+    first_died: float
+    last_died: float
+    newest: str
+    """The id of the newest."""
+    hours: tuple[int, ...] = ()
+    """How many died in each of the last hours, the one that has just ended last."""
+
+
+class CountChanged(StorageError):
+    """There are not as many dead letters as the caller has seen; nothing was changed."""
+
+    code = "count_changed"
+
+    def __init__(self, expected: int, found: int) -> None:
+        super().__init__(
+            f"{found} dead letters match, and {expected} were expected: nothing was changed; look again what matches"
         )
-
-    def takes_partition(self, topic: str, partition: int) -> bool:
-        return self.topic in (None, topic) and self.partition in (None, partition)
-
-    def takes_dead_letter(self, dead_letter: DeadLetter, now: float) -> bool:
-        """By its age too; `now` in Unix seconds."""
-        block, age = dead_letter.block, self.older_than_seconds
-        is_of_age = age is None or now - dead_letter.at >= age
-        return is_of_age and self.takes(block.topic, block.partition, block.first, block.last)
-
-
-EVERYTHING = Selection()
+        self.expected = expected
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)

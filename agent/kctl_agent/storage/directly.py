@@ -7,7 +7,7 @@ offsets, and the dead letters (`dead_letter`), in one SQLite file.
 from __future__ import annotations
 
 from kctl_agent.storage.base import StorageError, Writer
-from kctl_agent.storage.claim import EVERYTHING, Selection
+from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 
 __all__ = ["DirectlyStorage"]
@@ -23,7 +23,7 @@ class DirectlyStorage(FileStorage):
     def writer(self) -> Writer:
         raise StorageError('storage.mode is "directly": the handler gets the messages, they are not put anywhere')
 
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:  # noqa: ARG002
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:  # noqa: ARG002
         raise StorageError(
             'storage.mode is "directly": there is no queue to put dead letters back into; with mode "file" and the '
             "same storage.path they can be requeued"

@@ -19,9 +19,12 @@ from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up, judge, opened, requeued
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, Storage, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
-from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, PartitionStats, Selection, Settled, StorageStats
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, PartitionStats, Settled, StorageStats
+from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import cut, judged, next_version, refuse_moved, refuse_other, skipped
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["MemoryStorage"]
 
@@ -47,7 +50,7 @@ class _Queued:
         return self.block.count
 
 
-class MemoryStorage(Storage):
+class MemoryStorage(NumberedDeadLetters, Storage):
     """See `Storage`. `clock` gives seconds and never goes back."""
 
     def __init__(
@@ -68,7 +71,9 @@ class MemoryStorage(Storage):
         self._stored_offsets: dict[TopicPartition, StoredOffset] = {}
         self._owner: Binding | None = None
         self._queue: dict[str, _Queued] = {}
-        self._dead: dict[str, DeadLetter] = {}
+        self._dead: dict[int, DeadLetter] = {}
+        self._dead_at: dict[tuple[object, ...], int] = {}
+        """Where it was in Kafka, to the number of its newest dead letter."""
         self._ids = map(str, itertools.count(1))
         self._name = uuid.uuid4().hex
         _all[self._name] = self
@@ -191,20 +196,38 @@ class MemoryStorage(Storage):
         with self._lock:
             self._add_dead(given_up(messages, error, topic_id, self.codec, time.time()))
 
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        with self._lock:
-            return itertools.islice(self._selected_dead(selection), limit)
+    def _dead_now(self) -> float:
+        return time.time()
 
-    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        return self._dead.get(id)
-
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+    def _last_dead(self) -> int:
         with self._lock:
-            blocks, ids = requeued(self._selected_dead(selection), self.block_messages, self.block_bytes, self.codec)
+            return max(self._dead, default=0)
+
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        with self._lock:
+            places = sorted(Place.of(each) for each in self._dead.values() if selection.takes_dead_letter(each))
+        return [place for place in places if after is None or place > after][:limit]
+
+    def _read_dead(self, numbers: Sequence[int]) -> list[DeadLetter]:
+        with self._lock:
+            return [self._dead[number] for number in numbers if number in self._dead]
+
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        return grouped(self.dead(selection), hours, now)
+
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        with self._lock:
+            there = [each for each in dead_letters if int(each.id) in self._dead]
+            blocks, ids = requeued(there, self.block_messages, self.block_bytes, self.codec)
             self._add(blocks)
             for id_ in ids:
-                del self._dead[id_]
+                del self._dead[int(id_)]
             return len(ids)
+
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        with self._lock:
+            there = [self._dead.pop(int(each.id)) for each in dead_letters if int(each.id) in self._dead]
+            return sum(each.block.count for each in there)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:
@@ -217,13 +240,8 @@ class MemoryStorage(Storage):
                 or (queued.state == "processing" and (queued.until <= now or _is_older(now - queued.leased_at, age)))
             )
 
-    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+    def clear(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:
-            if state == "dead":
-                dead_letters = list(self._selected_dead(selection))
-                for dead_letter in dead_letters:
-                    del self._dead[dead_letter.id]
-                return sum(dead_letter.block.count for dead_letter in dead_letters)
             now, age = self._clock(), selection.older_than_seconds
             gone = [
                 id_
@@ -244,9 +262,10 @@ class MemoryStorage(Storage):
     def _add_dead(self, dead_letters: Iterable[DeadLetter]) -> None:
         for dead_letter in dead_letters:
             b = dead_letter.block
-            id_ = f"{b.topic}:{b.partition}:{b.topic_id}:{b.first}-{b.last}"
-            self._dead.pop(id_, None)  # the newest is the last
-            self._dead[id_] = replace(dead_letter, id=id_)
+            place = (b.topic, b.partition, b.topic_id, b.first, b.last)
+            self._dead.pop(self._dead_at.get(place, 0), None)  # the newest is the last
+            number = self._dead_at[place] = int(next(self._ids))
+            self._dead[number] = replace(dead_letter, id=str(number))
 
     def _leased(self, claim: Claim) -> _Queued | None:
         queued = self._queue.get(claim.id)
@@ -274,12 +293,6 @@ class MemoryStorage(Storage):
                 break
         return chosen
 
-    def _selected_dead(self, selection: Selection) -> Iterator[DeadLetter]:
-        now = time.time()
-        return (
-            dead_letter for dead_letter in list(self._dead.values()) if selection.takes_dead_letter(dead_letter, now)
-        )
-
 
 _all: weakref.WeakValueDictionary[str, MemoryStorage] = weakref.WeakValueDictionary()
 
@@ -300,7 +313,7 @@ class _MemoryWriter(Writer):
 
 def _is_selected(queued: _Queued, selection: Selection) -> bool:
     block = queued.block
-    return selection.takes(block.topic, block.partition, block.first, block.last)
+    return selection.of_blocks().takes(block.topic, block.partition, block.first, block.last)
 
 
 def _is_older(age: float, bound: float | None) -> bool:

@@ -47,9 +47,17 @@ def clear(
             what = f"{number_of(count, 'message')} ({'dead' if dead else 'waiting'})"
             confirm(f"Remove {what} of {storage.identity} for good?")
         with operation(fleet_log(fleet), "storage clear", params) as running:
-            removed = storage.clear("dead" if dead else "pending", selection)
+            removed = storage.remove_dead(selection) if dead else _clear_pending(storage, selection)
             running.text = f"{number_of(removed, 'message')} removed"
     typer.echo(running.text)
+
+
+def _clear_pending(storage: DeadLetterStore, selection: Selection) -> int:
+    from kctl_agent.storage.base import Storage
+
+    if not isinstance(storage, Storage):
+        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
+    return storage.clear(selection)
 
 
 def _count(storage: DeadLetterStore, selection: Selection, *, is_dead: bool) -> int:

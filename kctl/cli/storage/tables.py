@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kctl.cli.output import bytes_field
 from kctl.cli.table import Column, cell, clean, clip, render
 from kctl.cli.times import duration, moment
+from kctl_agent.storage.causes import sentence_of, traceback_in
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
@@ -144,8 +145,8 @@ def dead_letter_document(dead_letter: DeadLetter) -> dict[str, Any]:
         "offset": dead_letter.offset,
         "tries": dead_letter.tries,
         "died": moment(dead_letter.at),
-        "error": _sentence(dead_letter.error),
-        "traceback": _traceback(dead_letter.error),
+        "error": sentence_of(dead_letter.error),
+        "traceback": traceback_in(dead_letter.error),
         "damaged": dead_letter.is_damaged,
     }
     try:
@@ -200,7 +201,7 @@ def error_groups(dead_letters: Iterable[DeadLetter]) -> list[ErrorGroup]:
     """By error, the most frequent first. Which message it was, and numbers in the text, make no difference."""
     found: dict[str, ErrorGroup] = {}
     for dead_letter in dead_letters:
-        kind, at = _kind(_sentence(dead_letter.error)), dead_letter.at
+        kind, at = _kind(sentence_of(dead_letter.error)), dead_letter.at
         old = found.get(kind)
         if old is None:
             found[kind] = ErrorGroup(kind, 1, at, at, dead_letter.id)
@@ -240,20 +241,8 @@ def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:
     return [*lines, "", *(clean(line) for line in dead_letter.error.splitlines())]
 
 
-def _sentence(error: str) -> str:
-    """What it was, in one line: the first, or of a bare traceback the last."""
-    lines = [line for line in error.splitlines() if line.strip()] or [""]
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
-
-
-def _traceback(error: str) -> str | None:
-    """What stands after the sentence, if anything does."""
-    first, _, rest = error.strip().partition("\n")
-    return error if first.startswith("Traceback") else rest or None
-
-
 def _shown(error: str, is_wide: bool) -> str:
-    line = clean(_sentence(error))
+    line = clean(sentence_of(error))
     return line if is_wide else clip(line, _ERROR_COLUMNS)
 
 

@@ -44,7 +44,7 @@ def storage(config: Path) -> Iterator[FileStorage]:
     (first,) = storage.claim("a", 3, 600.0)
     reason = "Traceback (most recent call last):\n  …\nKeyError: 1"
     storage.settle(first, [True, False, False], max_tries=1, reason=reason)
-    storage.clear("dead", Selection(offset_from=2, offset_to=2))
+    storage.remove_dead(Selection(offset_from=2, offset_to=2))
     (second,) = storage.claim("a", 3, 600.0)
     storage.settle(second, [True, True, False], max_tries=5, retry_seconds=600.0)
     storage.claim("a", 3, 600.0)
@@ -237,8 +237,8 @@ def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kc
 
 
 def test_clearing_what_is_not_there_asks_nothing(kctl: Kctl, storage: FileStorage) -> None:
-    storage.clear("dead", Selection())
-    storage.clear("pending", Selection())
+    storage.remove_dead(Selection())
+    storage.clear(Selection())
 
     dead, pending = kctl("storage", "clear", "--dead"), kctl("storage", "clear", "--pending")
 
@@ -298,7 +298,7 @@ def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_
     assert (document["small_files"], document["target_file_bytes"]) == (1, 128 << 20)
     assert 0 <= document["last_commit_seconds"] < 60
     assert "pending" not in document
-    assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (1, True)
+    assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (2, True)
 
 
 def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl: Kctl, config: Path) -> None:

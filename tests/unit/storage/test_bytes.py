@@ -12,10 +12,10 @@ import pytest
 
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
+from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.conformance.given import everything, put, stored
-from kctl_agent.storage.file import dead_letter_table
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
 from tests.redis_server import require_redis
@@ -74,7 +74,7 @@ def test_large_messages_are_claimed_few_at_a_time(storage: Storage) -> None:
 def test_dead_letters_are_put_back_in_pages_of_bounded_bytes_and_in_blocks_of_bounded_bytes(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (dead_letter_table, dead_letter_store):
+    for module in (numbered_dead_letters, dead_letter_store):
         monkeypatch.setattr(module, "PAGE_BYTES", 100 * KIB)
     put_sizes(storage, *[40 * KIB] * 10)
     for claim in storage.claim("a", 500, 60.0):

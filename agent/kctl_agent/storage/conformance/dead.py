@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+import pytest
+
+from kctl_agent.errors import BadParams
 from kctl_agent.message import Message
-from kctl_agent.storage.base import DeadLetterStore, OffsetStore, Selection
-from kctl_agent.storage.claim import EVERYTHING
+from kctl_agent.storage.base import CountChanged, DeadLetterStore, OffsetStore, Selection
 from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.selection import EVERYTHING
 
 __all__ = ["ERROR", "Dead"]
 
 S = TypeVar("S", bound=OffsetStore)
 
 ERROR = "ValueError: no"
+TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
+Traceback (most recent call last):
+  File "/srv/app/shop.py", line 7, in handle
+    orders[order["id"]] = order
+  File "/usr/lib/python3/site-packages/orders.py", line 3, in __setitem__
+    raise KeyError(key)
+KeyError: 'id'"""
 
 
 class Dead(Generic[S]):
@@ -23,8 +33,8 @@ class Dead(Generic[S]):
     def dead_letters(self, storage: S) -> DeadLetterStore:
         raise NotImplementedError
 
-    def kill(self, storage: S, count: int, partition: int = 0) -> None:
-        """Have `count` messages, from offset 0 in a partition that has none, be dead letters with `ERROR`."""
+    def kill(self, storage: S, count: int, partition: int = 0, error: str = ERROR) -> None:
+        """Have `count` messages, from offset 0 in a partition that has none, be dead letters with this error."""
         raise NotImplementedError
 
     def again(self, storage: S) -> list[tuple[int, bytes | None]]:
@@ -50,7 +60,7 @@ class Dead(Generic[S]):
 
         assert list(store.dead()) == []
         assert store.find_dead("t:0:1") is None
-        assert (store.count_dead(), store.requeue_dead(), store.clear("dead")) == (0, 0, 0)
+        assert (store.count_dead(), store.requeue_dead(), store.remove_dead()) == (0, 0, 0)
 
     def test_dead_letters_are_found_by_topic_partition_and_offsets(self, storage: S) -> None:
         self.kill(storage, 5)
@@ -65,16 +75,119 @@ class Dead(Generic[S]):
         assert [dead_letter.offset for dead_letter in store.dead(limit=2)] == [0, 1]
         assert (store.count_dead(), store.count_dead(Selection(partition=1, offset_to=1))) == (10, 2)
 
+    def kill_two_kinds(self, storage: S) -> DeadLetterStore:
+        """Offsets 0 to 2 of partition 0 died of `ERROR`, 0 to 4 of partition 1 of `TRACE`."""
+        self.kill(storage, 3)
+        self.kill(storage, 5, partition=1, error=TRACE)
+        return self.dead_letters(storage)
+
+    def test_dead_letters_are_found_by_what_they_died_of(self, storage: S) -> None:
+        self.kill_two_kinds(storage)
+
+        assert self.offsets(storage, Selection(error_class="ValueError")) == [0, 1, 2]
+        assert self.offsets(storage, Selection(error_class="KeyError", offset_from=3)) == [3, 4]
+        assert self.offsets(storage, Selection(line="shop.py:7", topic="t")) == [0, 1, 2, 3, 4]
+        assert self.offsets(storage, Selection(line="shop.py:7", partition=0)) == []
+        assert self.offsets(storage, Selection(line="", error_class="KeyError")) == []
+        assert self.offsets(storage, Selection(traceback="in handle")) == [0, 1, 2, 3, 4]
+        assert self.offsets(storage, Selection(traceback="in_handle")) == []
+
+    def test_dead_letters_are_found_by_text_key_tries_time_and_id(self, storage: S) -> None:
+        store = self.kill_two_kinds(storage)
+        died = [each.at for each in store.dead()]
+
+        assert self.offsets(storage, Selection(text="03")) == [3]
+        assert self.offsets(storage, Selection(text="000", partition=0, offset_from=1)) == [1, 2]
+        assert self.offsets(storage, Selection(key="")) == [], "null is not an empty key"
+        assert len(self.offsets(storage, Selection(tries_from=1, tries_to=1))) == 8
+        assert self.offsets(storage, Selection(tries_from=2)) == self.offsets(storage, Selection(tries_to=0)) == []
+        assert len(self.offsets(storage, Selection(died_from=died[0], died_to=died[-1]))) == 8
+        assert self.offsets(storage, Selection(died_from=died[-1] + 1)) == []
+        assert self.offsets(storage, Selection(died_to=died[0] - 1)) == []
+        first, *_, last = store.dead()
+        assert self.offsets(storage, Selection(ids=(last.id, "no such", first.id))) == [0, 4]
+
+    @pytest.mark.parametrize(
+        "selection",
+        [EVERYTHING, Selection(topic="t"), Selection(traceback="o"), Selection(line="shop.py:7"), Selection(text="0")],
+    )
+    def test_a_page_goes_on_where_the_former_ended(self, storage: S, selection: Selection) -> None:
+        store = self.kill_two_kinds(storage)
+        whole = [(each.id, each.error) for each in store.dead(selection)]
+
+        found, after = [], None
+        while True:
+            page = store.dead_page(selection, after, limit=2)
+            assert len(page.rows) <= 2
+            found += [(each.id, each.error) for each in page.rows]
+            after = page.next
+            if after is None:
+                break
+
+        assert found == whole
+        assert len(whole) >= 5
+        with pytest.raises(BadParams, match="after"):
+            store.dead_page(selection, "no page")
+
+    def test_a_page_that_may_not_read_for_long_goes_on_all_the_same(self, storage: S) -> None:
+        store = self.kill_two_kinds(storage)
+
+        found, after = 0, None
+        while True:
+            page = store.dead_page(Selection(text="0"), after, seconds=0.0)
+            found, after = found + len(page.rows), page.next
+            if after is None:
+                break
+
+        assert found == 8
+
+    def test_dead_letters_are_counted_by_error_class_and_line_of_the_handler(self, storage: S) -> None:
+        store = self.kill_two_kinds(storage)
+        dead_letters = list(store.dead())
+
+        groups = store.dead_groups(hours=2)
+
+        assert [(group.cause, group.count, group.hours) for group in groups] == [
+            (("KeyError", "shop.py:7"), 5, (0, 5)),
+            (("ValueError", ""), 3, (0, 3)),
+        ]
+        times = [each.at for each in dead_letters if each.block.partition == 1]
+        assert (groups[0].first_died, groups[0].last_died) == (min(times), max(times))
+        newest = store.find_dead(groups[0].newest)
+        assert newest is not None
+        assert (newest.block.partition, newest.at) == (1, max(times))
+        chosen = Selection(partition=1, line="shop.py:7"), Selection(died_from=times[0] + 1), Selection(text="04")
+        assert [store.count_dead(each) for each in chosen] == [5, 0, 1]
+        assert [group.count for group in store.dead_groups(Selection(traceback="KeyError"))] == [5]
+
+    def test_another_count_than_was_seen_is_refused_and_nothing_is_done(self, storage: S) -> None:
+        store = self.kill_two_kinds(storage)
+
+        for change in (store.requeue_dead, store.remove_dead):
+            with pytest.raises(CountChanged, match="5 dead letters match, and 4 were expected") as refused:
+                change(Selection(error_class="KeyError"), expect=4)
+            assert (refused.value.expected, refused.value.found) == (4, 5)
+            with pytest.raises(CountChanged):
+                change(Selection(topic="u"), expect=1)
+            assert store.count_dead() == 8
+
+        done: list[int] = []
+        assert store.remove_dead(Selection(text="03", partition=1), 1, done.append) == 1
+        assert store.requeue_dead(Selection(error_class="KeyError"), 4, done.append) == 4
+        assert done == [1, 4]
+        assert self.offsets(storage) == [0, 1, 2]
+        assert store.remove_dead(Selection(topic="u"), expect=0) == 0
+
     def test_clearing_removes_what_is_selected_and_leaves_the_stored_offset(self, storage: S) -> None:
         self.kill(storage, 5)
         self.kill(storage, 5, partition=1)
         store = self.dead_letters(storage)
 
-        assert store.clear("dead", Selection(partition=0, offset_to=1)) == 2
+        assert store.remove_dead(Selection(partition=0, offset_to=1)) == 2
         assert self.offsets(storage, Selection(partition=0)) == [2, 3, 4]
-        assert store.clear("dead", Selection(partition=1)) == 5
-        assert store.clear("dead") == 3
-        assert store.clear("dead") == 0
+        assert store.remove_dead(Selection(partition=1)) == 5
+        assert store.remove_dead() == 3
+        assert store.remove_dead() == 0
 
         assert store.count_dead() == 0
         assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 5
@@ -109,6 +222,6 @@ class Dead(Generic[S]):
         store = self.dead_letters(storage)
         store.requeue_dead(Selection(offset_from=1, offset_to=1))
 
-        assert store.clear("dead") == 2
+        assert store.remove_dead() == 2
 
         assert self.again(storage) == [(1, b"0001")]

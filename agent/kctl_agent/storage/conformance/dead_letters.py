@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from kctl_agent.message import Message
-from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StoredOffset
+from kctl_agent.storage import numbered_dead_letters
+from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StorageError, StoredOffset
 from kctl_agent.storage.conformance.dead import ERROR, Dead
 from kctl_agent.storage.conformance.given import (
     OTHER_TOPIC_ID,
@@ -30,10 +33,10 @@ class DeadLetters(Dead[Storage]):
     def dead_letters(self, storage: Storage) -> DeadLetterStore:
         return storage
 
-    def kill(self, storage: Storage, count: int, partition: int = 0) -> None:
+    def kill(self, storage: Storage, count: int, partition: int = 0, error: str = ERROR) -> None:
         fill(storage, count, partition)
         for claim in storage.claim("a", 10_000, 60.0):
-            storage.settle(claim, [False] * len(claim.messages), reason=ERROR, max_tries=1)
+            storage.settle(claim, [False] * len(claim.messages), reason=error, max_tries=1)
 
     def again(self, storage: Storage) -> list[tuple[int, bytes | None]]:
         return [(message.offset, message.value) for message in everything(storage)]
@@ -90,10 +93,54 @@ class DeadLetters(Dead[Storage]):
         assert total(storage) == (4, 0, 0, 5)
         assert [(m.offset, m.tries) for m in everything(storage)] == [(offset, 0) for offset in (2, 3, 4, 5)]
 
+    def test_what_dies_while_dead_letters_are_put_back_is_left_for_the_next_time(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
+        self.kill(storage, 5)
+
+        def handle_and_fail(_: int) -> None:
+            for claim in storage.claim("a", 100, 60.0):
+                storage.settle(claim, [False] * len(claim.messages), reason="again", max_tries=1)
+
+        assert storage.requeue_dead(progress=handle_and_fail) == 5
+
+        assert [(each.offset, each.error) for each in storage.dead()] == [(offset, "again") for offset in range(5)]
+
+    def test_what_is_stopped_half_way_has_done_whole_pages(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
+        self.kill(storage, 5)
+
+        def stop(_: int) -> None:
+            raise KeyboardInterrupt
+
+        for change, left in ((storage.requeue_dead, (2, 0, 0, 3)), (storage.remove_dead, (2, 0, 0, 1))):
+            with pytest.raises(KeyboardInterrupt):
+                change(Selection(topic="t"), progress=stop)
+            assert total(storage) == left
+
+    def test_a_key_and_a_number_of_tries_choose_dead_letters(self, storage: Storage) -> None:
+        storage.dead_letter([Message("t", 0, n, f"k{n}".encode(), None, 0, (), n) for n in range(5)], "no")
+
+        assert self.offsets(storage, Selection(key="k3")) == [3]
+        assert self.offsets(storage, Selection(key="k")) == []
+        assert self.offsets(storage, Selection(tries_from=1, tries_to=3)) == [1, 2, 3]
+
+    def test_what_waits_is_not_chosen_by_what_only_dead_letters_have(self, storage: Storage) -> None:
+        fill(storage, 3)
+
+        for change in (storage.clear, storage.requeue_stuck):
+            with pytest.raises(StorageError, match="what waits cannot be chosen by text, tries_from"):
+                change(Selection(text="x", tries_from=1))
+
+        assert total(storage) == (3, 0, 0, 0)
+
     def test_dead_letters_that_were_removed_take_no_room(self, storage: Storage) -> None:
         self.kill(storage, 5)
 
-        storage.clear("dead")
+        storage.remove_dead()
 
         assert total(storage) == (0, 0, 0, 0)
         assert storage.stats().bytes == 0
@@ -105,8 +152,8 @@ class DeadLetters(Dead[Storage]):
         storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=100.0)
         (leased,) = storage.claim("a", 3, 60.0)
 
-        assert storage.clear("pending", Selection(older_than_seconds=3600.0)) == 0
-        assert storage.clear("pending", Selection(partition=0)) == 6
+        assert storage.clear(Selection(older_than_seconds=3600.0)) == 0
+        assert storage.clear(Selection(partition=0)) == 6
 
         assert total(storage) == (3, 3, 0, 0)
         assert storage.settle(leased, [True] * 3) == Settled(gone=3)
@@ -164,7 +211,7 @@ class DeadLetters(Dead[Storage]):
         assert total(storage) == (0, 0, 0, 3)
         assert storage.requeue_dead() == 0
         assert stored(storage) == []
-        assert storage.clear("dead") == 3
+        assert storage.remove_dead() == 3
 
     def test_a_claim_of_only_damaged_blocks_goes_on_to_the_next(self, storage: Storage, damage: Damage) -> None:
         fill(storage, 6)

@@ -1,22 +1,35 @@
-"""Dead letters of a file storage, on a connection that is given."""
+"""Dead letters of a file storage, on a connection that is given.
+
+What they died of has a number, in the table `cause`; those of one cause in one partition lie together in an index, in
+the order in which they died.
+"""
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.claim import DeadLetter, Selection
+from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
+from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.file.schema import transaction
-from kctl_agent.storage.file.selection import condition
+from kctl_agent.storage.numbered_dead_letters import Place
+from kctl_agent.storage.selection import Selection
 
-__all__ = ["clear", "delete", "expire", "find", "insert", "page"]
+__all__ = ["delete", "expire", "groups", "insert", "last", "places", "read", "remaining"]
 
-PAGE_SIZE = 1000
 EXPIRE_PAGE = 500
-PAGE_BYTES = 16 << 20
+MOST_RUNS = 2000
+"""Of the index are read one by one; where there are more, all dead letters are, in the order in which they died."""
+_NEVER = 1e300
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
+OF_RUNS = {"topic", "partition", "error_class", "line"}
+BEHIND = "(at, id)>(?, ?) and at>=? and at<=? order by at, id limit ?"
+OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
@@ -25,16 +38,27 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),
     )
+    numbers = {cause: _number(db, cause) for cause in {x.cause for x in dead_letters}}
     db.executemany(
-        "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body)"
-        " values (?,?,?,?,?,?,?,?,?,?,?,?)",
+        "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body,"
+        " cause) values (?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
             (b.topic, b.topic_id, b.partition, b.first, b.last, b.count, len(b.body), x.tries, x.error, x.at,
-             x.is_damaged, b.body)
+             x.is_damaged, b.body, numbers[x.cause])
             for x in dead_letters
             for b in (x.block,)
         ),
     )  # fmt: skip
+
+
+def _number(db: sqlite3.Connection, cause: Cause) -> int:
+    """Of a cause. Those of dead letters that are gone stay until none is left."""
+    wanted = "select id from cause where error_class=? and line=?"
+    if (known := db.execute(wanted, cause).fetchone()) is None:
+        if db.execute("select 1 from dead limit 1").fetchone() is None:
+            db.execute("delete from cause")
+        known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()
+    return int(known[0])
 
 
 def delete(db: sqlite3.Connection, ids: Iterable[str]) -> None:
@@ -42,47 +66,89 @@ def delete(db: sqlite3.Connection, ids: Iterable[str]) -> None:
     db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
 
 
-def page(
-    db: sqlite3.Connection, selection: Selection, wall: float, after: int, limit: int = PAGE_SIZE
-) -> list[DeadLetter]:
-    """The next selected ones after an id: so many, or fewer that hold `PAGE_BYTES` together."""
-    where, values = condition(selection, "at", wall)
+def remaining(db: sqlite3.Connection, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+    """Those that are still there."""
+    wanted = json.dumps([int(each.id) for each in dead_letters])
+    there = {str(id_) for (id_,) in db.execute(f"select id from dead where {OF_NUMBERS}", (wanted,))}  # noqa: S608
+    return [each for each in dead_letters if each.id in there]
+
+
+def last(db: sqlite3.Connection) -> int:
+    """The number of the newest that there ever was."""
+    found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
+    return int(found[0]) if found else 0
+
+
+def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+    """In this order, which a cross join keeps."""
+    wanted = "(select value as number from json_each(?))"
+    statement = f"select {COLUMNS} from {wanted} cross join dead on id=number"  # noqa: S608
+    return map(_dead_letter, db.execute(statement, (json.dumps(numbers),)))
+
+
+def places(db: sqlite3.Connection, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+    """The next ones behind a place, of those that an index gives."""
+    behind = (*(after or (0.0, 0)), selection.died_from or 0.0, selection.died_to or _NEVER, limit)
+    runs = _runs(db, selection) if OF_RUNS & set(selection.named) else None
+    if runs is None or len(runs) > MOST_RUNS:
+        return [Place(*row) for row in db.execute(f"select at, id from dead where {BEHIND}", behind)]  # noqa: S608
+    of_run = f"select at, id from dead where cause=? and topic=? and partition=? and {BEHIND}"  # noqa: S608
+    found = ([Place(*row) for row in db.execute(of_run, (*run, *behind))] for run in runs)
+    return list(itertools.islice(heapq.merge(*found), limit))
+
+
+def _runs(db: sqlite3.Connection, selection: Selection) -> list[tuple[int, str, int]]:
+    """Cause, topic and partition of those that may be selected."""
+    partitions = db.execute("select topic, partition from counters where state='dead' and messages>0").fetchall()
+    return [(number, *tp) for number in _causes(db, selection) for tp in partitions if selection.takes_partition(*tp)]
+
+
+def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, Cause]:
+    """Those that are selected, by their numbers."""
+    causes = {number: Cause(*names) for number, *names in db.execute("select id, error_class, line from cause")}
+    return {number: cause for number, cause in causes.items() if selection.takes_cause(cause)}
+
+
+def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+    """From the index alone."""
+    causes = _causes(db, selection)
+    found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
+    where, values = _indexed(selection, causes)
     rows = db.execute(
-        f"select {COLUMNS} from dead where id>? and {where} order by id limit ?",  # noqa: S608
-        (after, *values, limit),
+        f"select cause, cast((? - at) / {HOUR_SECONDS} as integer) as ago, count(*), min(at), max(at), max(id)"  # noqa: S608
+        f" from dead indexed by dead_cause where {where} group by cause, ago",
+        (now, *values),
     )
-    found: list[DeadLetter] = []
-    size = 0
-    for row in rows:
-        found.append(_dead_letter(row))
-        size += len(found[-1].block.body)
-        if size >= PAGE_BYTES:
-            break
-    return found
+    for number, ago, count, first, newest_at, newest in rows:
+        found[number].add_of_hour(count, first, newest_at, str(newest), ago)
+    return [count.group() for count in found.values() if count.count]
 
 
-def find(db: sqlite3.Connection, id_: int) -> DeadLetter | None:
-    row = db.execute(f"select {COLUMNS} from dead where id=?", (id_,)).fetchone()  # noqa: S608
-    return None if row is None else _dead_letter(row)
-
-
-def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
-    """Messages removed."""
-    where, values = condition(selection, "at", wall)
-    with transaction(db):
-        rows = db.execute(f"delete from dead where {where} returning count", values).fetchall()  # noqa: S608
-    return sum(count for (count,) in rows)
+def _indexed(selection: Selection, causes: Collection[int]) -> tuple[str, list[object]]:
+    """What the index knows of, as SQL, with its values."""
+    clauses: list[tuple[str, object]] = [("cause in (select value from json_each(?))", json.dumps(list(causes)))]
+    for clause, value in (
+        ("topic=?", selection.topic),
+        ("partition=?", selection.partition),
+        ("at>=?", selection.died_from),
+        ("at<=?", selection.died_to),
+    ):
+        if value is not None:
+            clauses.append((clause, value))
+    return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]
 
 
 def expire(db: sqlite3.Connection, before: float) -> int:
-    """Remove the oldest of before that time, a page at most; returns the number of messages. Reads the oldest only,
-    without the write lock: dead letters are numbered as they die."""
-    rows = db.execute("select id, at from dead order by id limit ?", (EXPIRE_PAGE,)).fetchall()
-    old = [id_ for id_, _ in itertools.takewhile(lambda row: row[1] <= before, rows)]
-    if not old:
+    """Remove the oldest of before that time, a page at most; returns the number of messages. Without the write lock
+    where there is none."""
+    oldest = "select id from dead where at<=? order by at limit ?"
+    if db.execute(oldest, (before, 1)).fetchone() is None:
         return 0
     with transaction(db):
-        gone = db.execute("delete from dead where id<=? returning count", (old[-1],)).fetchall()
+        gone = db.execute(
+            f"delete from dead where id in ({oldest}) returning count",  # noqa: S608
+            (before, EXPIRE_PAGE),
+        ).fetchall()
     return sum(count for (count,) in gone)
 
 

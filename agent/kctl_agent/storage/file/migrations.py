@@ -10,8 +10,18 @@ import sqlite3
 from pathlib import Path
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.causes import cause_of
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file.schema import INDEXES, SCHEMA_VERSION, TABLES, TRIGGERS, transaction, trigger
+from kctl_agent.storage.file.schema import (
+    CAUSES,
+    DEAD_INDEXES,
+    INDEXES,
+    SCHEMA_VERSION,
+    TABLES,
+    TRIGGERS,
+    transaction,
+    trigger,
+)
 
 __all__ = ["create"]
 
@@ -50,10 +60,18 @@ VERSION_4 = (
     "alter table mark rename to stored_offset",
     "alter table turn rename to queue",
     "alter table tally rename to counters",
-    *INDEXES,
+    *(index for index in INDEXES if index not in DEAD_INDEXES),
     *TRIGGERS,
 )
-STEPS = {2: VERSION_2, 3: VERSION_3, 4: VERSION_4}
+VERSION_5 = (
+    CAUSES,
+    "alter table dead add column cause integer",
+    "insert into cause(error_class, line) select distinct error_class(error), handler_line(error) from dead",
+    "update dead set cause="
+    "(select id from cause where cause.error_class=error_class(dead.error) and cause.line=handler_line(dead.error))",
+    *DEAD_INDEXES,
+)
+STEPS = {2: VERSION_2, 3: VERSION_3, 4: VERSION_4, 5: VERSION_5}
 
 
 def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:
@@ -69,6 +87,8 @@ def create(db: sqlite3.Connection, path: Path, clock: MachineClock) -> None:
         raise StorageUnusable(f"this Python has SQLite {sqlite3.sqlite_version}; a file storage needs {oldest}")
     db.execute(f"pragma page_size={PAGE_BYTES}")
     db.execute("pragma journal_mode=wal")
+    db.create_function("error_class", 1, lambda error: cause_of(error).error_class, deterministic=True)
+    db.create_function("handler_line", 1, lambda error: cause_of(error).line, deterministic=True)
     with transaction(db):
         (version,) = db.execute("pragma user_version").fetchone()
         if version > SCHEMA_VERSION:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.claim import Claim, DeadLetter, Selection
+from kctl_agent.storage.claim import Claim, DeadLetter
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table
 from kctl_agent.storage.file.schema import transaction
 from kctl_agent.storage.file.selection import condition
+from kctl_agent.storage.selection import Selection
 
 __all__ = [
     "ClaimSize",
@@ -170,20 +171,19 @@ def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
 
 def requeue_dead(
     db: sqlite3.Connection,
-    selection: Selection,
+    dead_letters: list[DeadLetter],
     wall: float,
-    after: int,
     block_messages: int,
     block_bytes: int,
     codec: str,
-) -> tuple[int, int | None]:
-    """One page of it, one transaction: how many messages returned, and after which id to go on (None: at the end)."""
+) -> int:
+    """Messages put back, of those that are still there."""
     with transaction(db):
-        dead_letters = dead_letter_table.page(db, selection, wall, after)
-        blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
+        there = dead_letter_table.remaining(db, dead_letters)
+        blocks, ids = requeued(there, block_messages, block_bytes, codec)
         insert(db, blocks, wall)
         dead_letter_table.delete(db, ids)
-    return len(ids), int(dead_letters[-1].id) if dead_letters else None
+    return len(ids)
 
 
 def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:

@@ -14,13 +14,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["INDEXES", "LOG_BYTES", "SCHEMA_VERSION", "TABLES", "TRIGGERS", "connect", "transaction", "trigger"]
+__all__ = [
+    "CAUSES",
+    "DEAD_INDEXES",
+    "INDEXES",
+    "LOG_BYTES",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "TRIGGERS",
+    "connect",
+    "transaction",
+    "trigger",
+]
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
 """A write-ahead log that is longer is copied by the thread that notices; as a rule `writer` was there before. It
 is cut to this length when it begins anew."""
+
+CAUSES = "create table cause(id integer primary key, error_class text not null, line text not null)"
 
 TABLES = (
     # The id of this storage, and whose messages it holds; one row once somebody has bound it.
@@ -41,12 +54,21 @@ TABLES = (
     "create table dead("
     " id integer primary key autoincrement, topic text not null, topic_id text, partition integer not null,"
     " first integer not null, last integer not null, count integer not null, bytes integer not null,"
-    " tries integer not null, error text not null, at real not null, damaged integer not null, body blob not null)",
+    " tries integer not null, error text not null, at real not null, damaged integer not null, body blob not null,"
+    " cause integer)",
+    CAUSES,
     "create table counters("
     " topic text not null, partition integer not null, state text not null, messages integer not null,"
     " bytes integer not null, primary key (topic, partition, state)) without rowid",
     # Of the machine, when the storage was used last: after a boot no lease means anything.
     "create table boot(id text not null)",
+)
+
+DEAD_INDEXES = (
+    "create unique index cause_names on cause(error_class, line)",
+    "create index dead_at on dead(at)",
+    # What groups are counted from, without a look at the dead letters themselves.
+    "create index dead_cause on dead(cause, topic, partition, at)",
 )
 
 INDEXES = (
@@ -55,6 +77,7 @@ INDEXES = (
     "create index queue_owner on queue(owner) where owner is not null",
     "create index queue_partition on queue(topic, partition)",
     "create index dead_partition on dead(topic, partition, first)",
+    *DEAD_INDEXES,
 )
 
 _COUNT = """

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from kctl_agent.storage.claim import Selection
+from kctl_agent.storage.selection import Selection
 
 __all__ = ["condition"]
 
 
-def condition(selection: Selection, at: str | None = None, wall: float = 0.0) -> tuple[str, list[object]]:
-    """On topic, partition, first, last; and on the column `at`, in Unix seconds, if one is given. With its values."""
+def condition(selection: Selection) -> tuple[str, list[object]]:
+    """On topic, partition, first, last, and its values; times aside. Raises StorageError: what waits cannot be chosen
+    by it."""
+    chosen = selection.of_blocks()
     clauses: list[tuple[str, object]] = [("1=?", 1)]
     for clause, value in (
-        ("topic=?", selection.topic),
-        ("partition=?", selection.partition),
-        ("last>=?", selection.offset_from),
-        ("first<=?", selection.offset_to),
+        ("topic=?", chosen.topic),
+        ("partition=?", chosen.partition),
+        ("last>=?", chosen.offset_from),
+        ("first<=?", chosen.offset_to),
     ):
         if value is not None:
             clauses.append((clause, value))
-    if at is not None and selection.older_than_seconds is not None:
-        clauses.append((f"{at}<=?", wall - selection.older_than_seconds))
     return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]

@@ -21,13 +21,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
-from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table, stats
 from kctl_agent.storage.file.checkpoint import begin_copy
@@ -38,7 +38,9 @@ from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits
+from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["SCHEMA_VERSION", "FileStorage"]
 
@@ -49,7 +51,7 @@ _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process: not even to be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
 
-class FileStorage(Storage):
+class FileStorage(NumberedDeadLetters, Storage):
     """See `Storage`; one file, any number of processes on one machine."""
 
     def __init__(
@@ -192,40 +194,43 @@ class FileStorage(Storage):
         with self._session(is_durable=True) as db, transaction(db):
             dead_letter_table.insert(db, dead_letters)
 
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        after, left = 0, limit
-        while left is None or left > 0:
-            with self._session() as db:
-                dead_letters = dead_letter_table.page(db, selection, self.clock.wall(), after)[:left]
-            if not dead_letters:
-                return
-            yield from dead_letters
-            after, left = int(dead_letters[-1].id), None if left is None else left - len(dead_letters)
+    def _dead_now(self) -> float:
+        return self.clock.wall()
 
-    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        if not id.isdecimal():
-            return None
+    def _last_dead(self) -> int:
         with self._session() as db:
-            return dead_letter_table.find(db, int(id))
+            return dead_letter_table.last(db)
 
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
-        after: int | None = 0
-        wall, returned = self.clock.wall(), 0
-        while after is not None:
-            with self._session() as db:
-                pack = self.block_messages, self.block_bytes, self.codec
-                count, after = queue_table.requeue_dead(db, selection, wall, after, *pack)
-            returned += count
-        return returned
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        with self._session() as db:
+            return dead_letter_table.places(db, selection, after, limit)
+
+    def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+        with self._session() as db:
+            yield from dead_letter_table.read(db, numbers)
+
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        with self._session() as db:
+            return dead_letter_table.groups(db, selection, hours, now)
+
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        pack = self.block_messages, self.block_bytes, self.codec
+        with self._session() as db:
+            return queue_table.requeue_dead(db, dead_letters, self.clock.wall(), *pack)
+
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        with self._session() as db, transaction(db):
+            there = dead_letter_table.remaining(db, dead_letters)
+            dead_letter_table.delete(db, [each.id for each in there])
+        return sum(each.block.count for each in there)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
             return queue_table.requeue_stuck(db, selection, self.clock.now())
 
-    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
+    def clear(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
-            clear = dead_letter_table.clear if state == "dead" else queue_table.clear
-            return clear(db, selection, self.clock.wall())
+            return queue_table.clear(db, selection, self.clock.wall())
 
     def expire_dead(self) -> int:
         removed, age = 0, self.limits.dead_seconds

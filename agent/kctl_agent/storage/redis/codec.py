@@ -6,9 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from kctl_agent.storage.base import StoredOffset, TopicPartition
 from kctl_agent.storage.block import Block
+from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
-__all__ = ["block_of", "dead_letter_of", "name_of", "parted", "partitions_of", "stored_offset_of"]
+__all__ = [
+    "block_of",
+    "cause_in",
+    "dead_letter_of",
+    "name_of",
+    "parted",
+    "partitions_of",
+    "run_of",
+    "stored_offset_of",
+]
 
 
 def name_of(tp: TopicPartition) -> str:
@@ -42,6 +52,18 @@ def dead_letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
     block = block_of([row[name] for name in (b"tp", b"topic_id", b"first", b"last", b"count", b"body")])
     error = row[b"error"].decode(errors="replace")
     return DeadLetter(id_, block, int(row[b"tries"]), error, int(row[b"at"]) / 1000, row[b"damaged"] == b"1")
+
+
+def cause_in(text: str) -> Cause:
+    """As a dead letter has it."""
+    error_class, _, line = text.rpartition("\t")
+    return Cause(error_class, line)
+
+
+def run_of(name: bytes) -> tuple[TopicPartition, Cause]:
+    """What dead letters in an index have in common."""
+    tp, _, cause = name.decode().partition(" ")
+    return parted(tp), cause_in(cause)
 
 
 def partitions_of(counts: Sequence[bytes], ages: Sequence[bytes]) -> tuple[PartitionStats, ...]:

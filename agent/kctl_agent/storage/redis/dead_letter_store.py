@@ -1,42 +1,122 @@
-"""Dead letters of a Redis storage: read in pages, put back, removed."""
+"""Dead letters of a Redis storage: found by its indexes, read in pages, put back, removed.
+
+Those of one cause in one partition are a sorted set of their own, a run; when they died is the score.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
 
 from kctl_agent.storage.ack_rules import requeued
-from kctl_agent.storage.claim import EVERYTHING, DeadLetter, Selection
+from kctl_agent.storage.causes import Cause, cause_of
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
+from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
+from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.redis.client import as_unusable
-from kctl_agent.storage.redis.codec import dead_letter_of, name_of
+from kctl_agent.storage.redis.codec import dead_letter_of, name_of, run_of
 from kctl_agent.storage.redis.session import RedisSession
+from kctl_agent.storage.selection import Selection
 
-__all__ = ["expire", "find", "pages", "remove", "requeue"]
+__all__ = ["groups", "index", "last", "places", "read", "remove", "requeue"]
 
 PAGE = 500
 PAGE_BYTES = 16 << 20
 """That are read at a time."""
+Run = tuple[str, Cause]
+"""The key of its sorted set, and what those in it died of."""
 
 
-def find(session: RedisSession, id_: str) -> DeadLetter | None:
+def last(session: RedisSession) -> int:
+    """The number of the newest dead letter or block that there ever was."""
     with as_unusable(session.place):
-        row = session.client.hgetall(session.key("dead", id_)) if id_.isdecimal() else None
-    return dead_letter_of(id_, row) if row else None
+        return int(session.client.get(session.prefix + "seq") or 0)
 
 
-def pages(session: RedisSession, selection: Selection) -> Iterator[list[DeadLetter]]:
-    """The oldest first. What dies meanwhile is left to the next call."""
-    client, now = session.client, session.server_time()
-    with as_unusable(session.place):
-        ids = [int(id_) for id_ in client.zrange(session.prefix + "dead", 0, -1)]
-    for begin in range(0, len(ids), PAGE):
-        for page in _by_bytes(session, ids[begin : begin + PAGE]):
-            with as_unusable(session.place), client.pipeline(transaction=False) as pipeline:
+def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+    """In this order, a page at a time."""
+    for begin in range(0, len(numbers), PAGE):
+        for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
+            with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
                 for id_ in page:
                     pipeline.hgetall(session.key("dead", id_))
                 rows = pipeline.execute()
-            found = [dead_letter_of(str(id_), row) for id_, row in zip(page, rows, strict=True) if row]
-            if chosen := [each for each in found if selection.takes_dead_letter(each, now)]:
-                yield chosen
+            yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row)
+
+
+def places(session: RedisSession, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+    """The next ones behind a place, of those that an index gives."""
+    keys = [key for key, _ in _runs(session, selection)]
+    found = _behind(session, keys, selection, after, limit)
+    return list(itertools.islice(heapq.merge(*found), limit))
+
+
+def _behind(
+    session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
+) -> list[list[Place]]:
+    """Of each sorted set so many at the most. Of those that died in the millisecond of `after` all are asked for."""
+    least, most = _scores(selection)
+    begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
+    found: list[list[Place]] = []
+    wanted = limit
+    while keys:
+        with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.zrangebyscore(key, begin, most, 0, wanted, withscores=True)
+            replies = pipeline.execute()
+        read = [[Place(score / 1000, int(id_)) for id_, score in reply] for reply in replies]
+        left = [[place for place in each if after is None or place > after] for each in read]
+        is_short = [len(new) < limit and len(all_) == wanted for new, all_ in zip(left, read, strict=True)]
+        found += [each for each, again in zip(left, is_short, strict=True) if not again]
+        keys, wanted = [key for key, again in zip(keys, is_short, strict=True) if again], wanted * 4
+    return found
+
+
+def _scores(selection: Selection) -> tuple[float, float]:
+    least = float("-inf") if selection.died_from is None else selection.died_from * 1000
+    return least, float("inf") if selection.died_to is None else selection.died_to * 1000
+
+
+def _runs(session: RedisSession, selection: Selection) -> list[Run]:
+    """Those that are selected; one of all dead letters, without a cause, where all are."""
+    if not {"topic", "partition", "error_class", "line"} & set(selection.named):
+        return [(session.prefix + "dead", Cause("", ""))]
+    return _separate_runs(session, selection)
+
+
+def _separate_runs(session: RedisSession, selection: Selection) -> list[Run]:
+    with as_unusable(session.place):
+        names = sorted(session.client.smembers(session.prefix + "dead_runs"))
+    found = ((name, *run_of(name)) for name in names)
+    return [
+        (session.key("dead_of", name.decode()), cause)
+        for name, tp, cause in found
+        if selection.takes_partition(*tp) and selection.takes_cause(cause)
+    ]
+
+
+def groups(session: RedisSession, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+    """From the indexes alone."""
+    least, most = _scores(selection)
+    runs = _separate_runs(session, selection)
+    edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
+    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+        for key, _ in runs:
+            pipeline.zcount(key, least, most)
+            pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
+            pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
+            for until, since in itertools.pairwise(edges):
+                pipeline.zcount(key, f"({since * 1000:.3f}", f"{until * 1000:.3f}")
+        replies = pipeline.execute()
+    found: dict[Cause, GroupCount] = {}
+    for number, (_, cause) in enumerate(runs):
+        count, first, newest, *recent = replies[number * (3 + hours) : (number + 1) * (3 + hours)]
+        if count:
+            id_, at = newest[0]
+            group = found.setdefault(cause, GroupCount(cause, hours))
+            group.add(count, first[0][1] / 1000, at / 1000, id_.decode(), recent)
+    return [count.group() for count in found.values()]
 
 
 def requeue(
@@ -61,25 +141,27 @@ def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 
 
-def expire(session: RedisSession, age_seconds: float) -> int:
-    """Messages removed that are older. Reads the oldest only: up to the first page in which none is too old."""
-    removed = 0
-    for page in pages(session, EVERYTHING):
-        now = session.server_time()
-        old = [each for each in page if now - each.at >= age_seconds]
-        removed += remove(session, old) if old else 0
-        if len(old) < len(page):
-            break
-    return removed
+def index(session: RedisSession) -> None:
+    """Have dead letters of an older layout in the indexes of this one. May be repeated, and by several at a time."""
+    with as_unusable(session.place):
+        ids = [id_.decode() for id_ in session.client.zrange(session.prefix + "dead", 0, -1)]
+    older = [id_ for id_ in ids if len(id_) < 16]
+    for begin in range(0, len(older), PAGE):
+        page = older[begin : begin + PAGE]
+        with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+            for id_ in page:
+                pipeline.hget(session.key("dead", id_), "error")
+            errors = pipeline.execute()
+        causes = ("\t".join(cause_of((error or b"").decode(errors="replace"))) for error in errors)
+        session.run("index_dead", *itertools.chain(*zip(page, causes, strict=True)))
 
 
 def _left(session: RedisSession, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
     """Those that are still there: somebody else was faster with some of them."""
-    found = [find(session, each.id) for each in dead_letters]
-    return [each for each in found if each is not None]
+    return list(read(session, [int(each.id) for each in dead_letters]))
 
 
-def _by_bytes(session: RedisSession, ids: list[int]) -> Iterator[list[int]]:
+def _by_bytes(session: RedisSession, ids: list[str]) -> Iterator[list[str]]:
     """Ids in runs that hold `PAGE_BYTES` together, or little more."""
     with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
         for id_ in ids:

@@ -20,30 +20,32 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
 from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
-from kctl_agent.storage.claim import EVERYTHING, Claim, DeadLetter, Selection, Settled, StorageStats
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
 from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis import dead_letter_store
 from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
 from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.redis.writer import RedisWriter
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["RedisStorage"]
 
-LAYOUT_VERSION = b"5"
+LAYOUT_VERSION = b"6"
 """`migrate.lua` brings older ones up to it. Blocks stay as they are: those of layout 1 are read as before."""
 PAGE = 500
 """Of blocks that are read or cleared at a time."""
 
 
-class RedisStorage(Storage):
+class RedisStorage(NumberedDeadLetters, Storage):
     """See `Storage`. `namespace` keeps storages apart that share a database: the consumer group, as a rule."""
 
     def __init__(
@@ -75,6 +77,8 @@ class RedisStorage(Storage):
             check_server(client, self._session.place)
             layout = client.get(self._session.prefix + "layout")
         if layout != LAYOUT_VERSION:
+            if layout is None or (layout.isdigit() and int(layout) < int(LAYOUT_VERSION)):
+                dead_letter_store.index(self._session)
             layout = self._session.run("migrate", LAYOUT_VERSION)
         if layout != LAYOUT_VERSION:
             raise StorageUnusable(
@@ -171,7 +175,11 @@ class RedisStorage(Storage):
         outcome = f"{settled.gone} {settled.again} {settled.dead}"
         fate = "again" if settled.again else "gone"
         block = (again.first, again.last, again.count, again.body) if again else (0, 0, settled.again, "")
-        cause = (dead[0].tries, dead[0].error, int(dead[0].is_damaged)) if dead else (0, "", 0)
+        cause = (
+            (dead[0].tries, dead[0].error, "\t".join(dead[0].cause), int(dead[0].is_damaged))
+            if dead
+            else (0, "", "", 0)
+        )
         dead_letters = [word for b in (x.block for x in dead) for word in (b.first, b.last, b.count, b.body)]
         delay = int(retry_seconds * 1000)
         return bool(self._session.run("settle", id_, token, owner, outcome, fate, delay, *block, *cause, *dead_letters))
@@ -191,37 +199,42 @@ class RedisStorage(Storage):
         rows = [
             word
             for x in given_up(messages, error, topic_id, self.codec, time.time())
-            for word in (name_of((x.block.topic, x.block.partition)), x.offset, x.tries, x.error, x.block.body)
+            for word in (_name(x.block), x.offset, x.tries, x.error, "\t".join(x.cause), x.block.body)
         ]
         self._session.run_once("dead_letter", topic_id or "", *rows)
 
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        left = limit
-        for page in dead_letter_store.pages(self._session, selection):
-            yield from page[:left]
-            left = None if left is None else max(left - len(page), 0)
-            if left == 0:
-                return
+    def _dead_now(self) -> float:
+        return self._session.server_time()
 
-    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        return dead_letter_store.find(self._session, id)
+    def _last_dead(self) -> int:
+        return dead_letter_store.last(self._session)
 
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
-        pack = self.block_messages, self.block_bytes, self.codec
-        pages = dead_letter_store.pages(self._session, selection)
-        return sum(dead_letter_store.requeue(self._session, page, *pack) for page in pages)
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        return dead_letter_store.places(self._session, selection, after, limit)
+
+    def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+        return dead_letter_store.read(self._session, numbers)
+
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        return dead_letter_store.groups(self._session, selection, hours, now)
+
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        return dead_letter_store.requeue(self._session, dead_letters, self.block_messages, self.block_bytes, self.codec)
+
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        return dead_letter_store.remove(self._session, dead_letters)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         age = selection.older_than_seconds
-        return int(self._session.run_once("stuck", *_words(selection), "" if age is None else int(age * 1000)))
+        return int(
+            self._session.run_once("stuck", *_words(selection.of_blocks()), "" if age is None else int(age * 1000))
+        )
 
-    def clear(self, state: Literal["pending", "dead"], selection: Selection = EVERYTHING) -> int:
-        if state == "dead":
-            pages = dead_letter_store.pages(self._session, selection)
-            return sum(dead_letter_store.remove(self._session, page) for page in pages)
+    def clear(self, selection: Selection = EVERYTHING) -> int:
+        chosen = selection.of_blocks()
         with as_unusable(self._session.place):
             names = self._names()
-        return sum(self._clear(name, selection) for name in names if selection.takes_partition(*parted(name)))
+        return sum(self._clear(name, chosen) for name in names if chosen.takes_partition(*parted(name)))
 
     def _clear(self, name: str, selection: Selection) -> int:
         after: Any = 0
@@ -230,10 +243,6 @@ class RedisStorage(Storage):
             count, after = self._session.run_once("clear", name, after, PAGE, *_words(selection)[2:], age)
             removed += count
         return removed
-
-    def expire_dead(self) -> int:
-        age = self.limits.dead_seconds
-        return 0 if age is None else dead_letter_store.expire(self._session, age)
 
     def close(self) -> None:
         self._session.close()
@@ -245,6 +254,10 @@ class RedisStorage(Storage):
 def _seen(stored: StoredOffset | None) -> tuple[object, ...]:
     """Of a stored offset as `init_offsets.lua` compares it; empty words: there was none."""
     return ("", "") if stored is None else (stored.next, stored.version)
+
+
+def _name(block: Block) -> str:
+    return name_of((block.topic, block.partition))
 
 
 def _placed(stored: StoredOffset) -> tuple[object, ...]:

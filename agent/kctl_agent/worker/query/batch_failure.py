@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 
 from kctl_agent.errors import StorageError
-from kctl_agent.process.tracebacks import innermost
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.causes import innermost
 
 __all__ = ["BatchFailure", "TaskFailed", "failure"]
 
@@ -61,7 +61,8 @@ def _one_line(error: BaseException) -> str:
         first, *more = lines or [type(error).__name__]
         return (JAVA_CLASS.sub("", more[0]) if more and first.startswith(PY4J) else first)[:MAX_TEXT]
     after = lines[traces[-1] + 1 :]
-    place = innermost((file, int(number)) for line in after for file, number in FILE.findall(line))
+    found = innermost((file, int(number)) for line in after for file, number in FILE.findall(line))
+    place = f" ({found})" if found else ""
     raised = [
         line for line in after if not line.startswith(("File ", "^", "~")) and ": " in line and " at " not in line
     ]

@@ -145,6 +145,11 @@ def test_dead_letters_are_as_they_were(storage: FileStorage) -> None:
     ]
     assert [each.messages() for each in storage.dead()][2] == [Message("t", 3, 7, b"k", None, 5, (("h", b"\xff"),), 4)]
     assert list(storage.dead())[3].block.body == b"KB\xff"
+    assert [(group.cause, group.count) for group in storage.dead_groups()] == [
+        (("ValueError", ""), 2),
+        (("handler refused", ""), 1),
+        (("these bytes are not a block", ""), 1),
+    ]
 
     assert storage.requeue_dead() == 3
     assert total(storage) == (12, 3, 2, 3)
@@ -163,7 +168,7 @@ def test_all_of_it_can_be_handled(storage: FileStorage) -> None:
         *((1, offset) for offset in range(7, 13)),
         (3, 7),
     }
-    storage.clear("dead")
+    storage.remove_dead()
     assert (total(storage), storage.stats().bytes) == ((0, 0, 0, 0), 0)
 
 

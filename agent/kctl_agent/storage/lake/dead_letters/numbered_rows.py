@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import Binding
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["NUMBER", "TRIES", "count", "numbered", "numbered_files", "read"]
+__all__ = ["NUMBER", "TRIES", "batches", "count", "numbered", "numbered_files", "read"]
 
 NUMBER = "requeue"
 """The column of a dead letter's request; null: nobody has asked for it."""
@@ -39,20 +39,28 @@ def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
 
 
 def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
-    """These columns of the rows. By pyarrow: a query of delta-rs holds the interpreter for as long as a store does not
-    answer, and the whole process stands still. Raises OSError, and what delta-rs raises."""
+    """These columns of the rows. Raises OSError, and what delta-rs raises."""
+    import pyarrow as pa
+
+    return pa.concat_tables(batches(table, columns, wanted))
+
+
+def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
+    """The same, part by part; the first one is empty. By pyarrow: a query of delta-rs holds the interpreter for as long
+    as a store does not answer, and the whole process stands still."""
     import pyarrow as pa
 
     try:
         dataset = table.to_pyarrow_dataset()
         schema = pa.schema([dataset.schema.field(name) for name in columns])
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
-        columns, found = list(columns), [schema.empty_table()]
+        columns = list(columns)
+        yield schema.empty_table()
         for file in dataset.get_fragments(filter=wanted.files):
             # Not filtered by the scan: it compares with statistics of files as what delta-rs writes, `string_view`.
-            batches = file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns}))
-            found += [pa.Table.from_batches([rows]).filter(wanted.rows).select(columns) for rows in batches]
-        return pa.concat_tables(found)
+            parts = file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns}))
+            for rows in parts:
+                yield pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)
     except pa.ArrowException as error:  # a file is damaged, or of another type
         raise OSError(5, str(error)) from error
 

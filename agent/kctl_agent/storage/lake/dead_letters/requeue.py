@@ -20,7 +20,7 @@ numbers are `txn` actions, named by the group.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ from kctl_agent.storage.lake.dead_letters.request_numbers import (
     RequeueTaken,
     unmoved,
 )
-from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, is_null, reading
+from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, reading
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, spark_schema, written_files
 from kctl_agent.storage.lake.delta.offsets import read_offset
@@ -85,9 +85,9 @@ class Requeues:
         self._settled: int | None = None
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
-    def request(self, wanted: Condition) -> int:
-        """Ask for the rows of this condition, unless somebody has; returns how many. Raises StorageUnusable,
-        TableRefused."""
+    def request(self, choose: Callable[[DeltaTable], str]) -> int:
+        """Ask for rows that nobody has asked for, as `choose` names them by SQL; returns how many. Raises what that
+        raises; StorageUnusable, TableRefused."""
         stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -95,8 +95,7 @@ class Requeues:
 
             number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
             properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
-            unasked = wanted & is_null(NUMBER)
-            metrics = table.update({NUMBER: str(number)}, predicate=unasked.sql, commit_properties=properties)
+            metrics = table.update({NUMBER: str(number)}, predicate=choose(table), commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
         return self._dead.table.rewrite(update)

@@ -1,5 +1,5 @@
 """Which dead letters are meant: as SQL, by which delta-rs changes rows, and as expressions of pyarrow, by which they
-are read (`numbered_rows.read`). Pure but for the age, which is by this machine's clock."""
+are read (`numbered_rows.read`). Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.claim import Selection
+from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-__all__ = ["READING", "Condition", "is_null", "of_cluster", "predicate", "quoted", "reading", "than"]
+__all__ = ["READING", "Condition", "is_null", "needs_rows", "of_cluster", "predicate", "quoted", "reading", "than"]
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter."""
+OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_SECONDS = 253_402_300_799.0
+"""The last second of year 9999, behind which Python has no time."""
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 
@@ -49,19 +53,27 @@ def is_null(column: str) -> Condition:
 
 
 def predicate(group: str, selection: Selection) -> Condition:
-    age = selection.older_than_seconds
+    """Of a selection that is `dated`: what the columns show of it. The rest is for `needs_rows`."""
     wanted: list[tuple[str, str, Any]] = [
         ("topic", "=", selection.topic),
         ("partition", "=", selection.partition),
         ("offset", ">=", selection.offset_from),
         ("offset", "<=", selection.offset_to),
-        ("failed_at", "<=", None if age is None else _before(age)),
+        ("failed_at", ">=", _moment(selection.died_from)),
+        ("failed_at", "<=", _moment(selection.died_to)),
     ]
+    if offsets := [int(id_.rpartition(":")[2]) for id_ in selection.ids or () if id_.rpartition(":")[2].isdecimal()]:
+        wanted += [("offset", ">=", min(offsets)), ("offset", "<=", max(offsets))]
     condition = than("group", "=", group)
     for column, is_, value in wanted:
         if value is not None:
             condition &= than(column, is_, value)
     return condition
+
+
+def needs_rows(selection: Selection) -> bool:
+    """Whether the predicate takes more than is selected."""
+    return not set(selection.named) <= OF_COLUMNS
 
 
 def reading(table_id: str, version: int) -> str:
@@ -78,6 +90,5 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _before(seconds: float) -> datetime:
-    now = datetime.now(UTC)
-    return now - timedelta(seconds=min(seconds, now.timestamp()))
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else EPOCH + timedelta(seconds=min(max(seconds, 0.0), LATEST_SECONDS))

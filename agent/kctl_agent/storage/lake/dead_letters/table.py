@@ -9,36 +9,50 @@ other messages, runs the batch again.
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import as_dead_letters
 from kctl_agent.storage.base import (
     Binding,
+    CountChanged,
     DeadLetter,
+    DeadLetterGroup,
+    DeadLetterPage,
     DeadLetterStore,
     Selection,
-    StorageError,
     StoredOffset,
     TopicPartition,
 )
-from kctl_agent.storage.claim import EVERYTHING
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES, read
+from kctl_agent.storage.dead_letter_groups import grouped
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
-from kctl_agent.storage.lake.dead_letters.selection import READING, is_null, of_cluster, predicate, reading, than
+from kctl_agent.storage.lake.dead_letters.search import Place, all_rows, next_rows, of_rows
+from kctl_agent.storage.lake.dead_letters.selection import (
+    READING,
+    Condition,
+    is_null,
+    needs_rows,
+    of_cluster,
+    predicate,
+    reading,
+    than,
+)
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
+from kctl_agent.storage.selection import EVERYTHING
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from deltalake import DeltaTable
 
     from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["DeadLetterTable", "EarlierTry"]
+
+PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,84 +148,128 @@ class DeadLetterTable(DeadLetterStore):
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
-        limited = "" if limit is None else f" limit {limit}"
-        order = f'order by failed_at, topic, "partition", "offset"{limited}'
-        return map(_dead_letter, self._execute("*", selection, order))
+    def dead_page(
+        self,
+        selection: Selection = EVERYTHING,
+        after: str | None = None,
+        limit: int = PAGE,
+        seconds: float | None = None,
+    ) -> DeadLetterPage:
+        selection = selection.dated(time.time())
+        place = None if after is None else Place.parsed(after)
+        until = None if seconds is None else time.monotonic() + seconds
+        found: list[DeadLetter] = []
+        while self.storage.table.exists():
+            wanted = PAGE if needs_rows(selection) else limit - len(found)
+            with self.storage.table.latest() as table:
+                rows = next_rows(table, self._condition(selection), place, wanted)
+            for place, dead_letter in rows:
+                if selection.takes_dead_letter(dead_letter):
+                    found.append(dead_letter)
+                if len(found) == limit:
+                    return DeadLetterPage(found, str(place))
+            if len(rows) < wanted:
+                break
+            if until is not None and time.monotonic() >= until:
+                return DeadLetterPage(found, str(place))
+        return DeadLetterPage(found, None)
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
         topic, *place = id.rsplit(":", 2)
-        if len(place) != 2 or not all(number.isdecimal() for number in place):
+        if len(place) != 2 or not all(number.isdecimal() and len(number) < 19 for number in place):
             return None
         partition, offset = map(int, place)
         found = list(self.dead(Selection(topic, partition, offset, offset)))
         return found[-1] if found else None
 
-    def count_dead(self, selection: Selection = EVERYTHING) -> int:
-        return sum(row["messages"] for row in self._execute("count(*) as messages", selection))
+    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+        if not self.storage.table.exists():
+            return []
+        now = time.time()
+        with self.storage.table.latest() as table:
+            found = self._matching(table, selection.dated(now))
+            return grouped((dead_letter for _, dead_letter in found), hours, now)
 
     def count_requeued(self) -> int:
         """How many were put back and no worker has taken yet."""
-        return sum(row["messages"] for row in self._execute("count(*) as messages", is_requeued=True))
+        return len(self._clusters_requeued())
 
-    def requeue_dead(self, selection: Selection = EVERYTHING) -> int:
+    def requeue_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
-        return self.requeues.request(predicate(self.group, selection)) if self.storage.table.exists() else 0
+        if not self.storage.table.exists():
+            return _checked(0, expect)
+        count = self.requeues.request(self._choice(selection, expect))
+        progress(count)
+        return count
 
     def cancel_requeued(self) -> int:
         """Have those that were put back, and that no worker has taken, be dead letters again; returns how many.
 
         Raises RequeueTaken: a worker has just put them back; StorageUnusable.
         """
-        clusters = [row["cluster"] for row in self._execute("distinct cluster", is_requeued=True)]
+        clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
-    def clear(self, state: str, selection: Selection = EVERYTHING) -> int:
-        if state != "dead":
-            raise StorageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
+    def remove_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
         if not self.storage.table.exists():
-            return 0
-
-        wanted = (predicate(self.group, selection) & is_null(NUMBER)).sql
-        return self.storage.table.rewrite(lambda table: int(table.delete(wanted)["num_deleted_rows"]))
+            return _checked(0, expect)
+        choose = self._choice(selection, expect)
+        count = self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
+        progress(count)
+        return count
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
         age = self.storage.limits.dead_seconds
-        return 0 if age is None else self.clear("dead", Selection(older_than_seconds=age))
+        return 0 if age is None else self.remove_dead(Selection(older_than_seconds=age))
 
-    def _execute(
-        self,
-        what: str,
-        selection: Selection = EVERYTHING,
-        order: str = "",
-        *,
-        is_requeued: bool = False,
-    ) -> Iterator[dict[str, Any]]:
-        """Of those that are selected the ones that were put back, or the others. For a process without other threads:
-        see `numbered_rows.read`."""
+    def _choice(self, selection: Selection, expect: int | None) -> Callable[[DeltaTable], str]:
+        """What is to be changed of a version of the table, as SQL: what a commit on that version changes is what was
+        counted. The result raises CountChanged, StorageError."""
+        selection = selection.dated(time.time())
+
+        def choose(table: DeltaTable) -> str:
+            condition = self._condition(selection)
+            if expect is None and not needs_rows(selection):
+                return condition.sql
+            rows = list(self._matching(table, selection))
+            _checked(len(rows), expect)
+            return f"{condition.sql} and {of_rows(rows)}" if needs_rows(selection) else condition.sql
+
+        return choose
+
+    def _matching(self, table: DeltaTable, selection: Selection) -> Iterator[tuple[str, DeadLetter]]:
+        """In any order, each with its reading."""
+        return all_rows(table, self._condition(selection), selection)
+
+    def _condition(self, selection: Selection) -> Condition:
+        return predicate(self.group, selection) & is_null(NUMBER)
+
+    def _clusters_requeued(self) -> list[str | None]:
+        """Of each that was put back."""
         if not self.storage.table.exists():
-            return
-        import pyarrow as pa
-        from deltalake import QueryBuilder
-
+            return []
+        wanted = predicate(self.group, EVERYTHING) & than(NUMBER, ">", 0)
         with self.storage.table.latest() as table:
-            where = f"{predicate(self.group, selection).sql} and {NUMBER} is {'not ' * is_requeued}null"
-            query = f"select {what} from dead where {where} {order}"  # noqa: S608 - values are quoted or numbers
-            for rows in QueryBuilder().register("dead", table).execute(query):
-                yield from _in_microseconds(pa.record_batch(rows)).to_pylist()
+            return list(read(table, ["cluster"], wanted)["cluster"].to_pylist())
 
 
-def _in_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """With times as numbers: a producer may have sent one beyond year 9999, which Python does not have."""
-    import pyarrow as pa
-
-    for number, column in enumerate(rows.schema):
-        if pa.types.is_timestamp(column.type):
-            at = rows.column(number).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-            rows = rows.set_column(number, column.name, at)
-    return rows
+def _checked(found: int, expect: int | None) -> int:
+    """The number that was found. Raises CountChanged."""
+    if expect not in (None, found):
+        raise CountChanged(expect, found)
+    return found
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
@@ -230,18 +288,3 @@ def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
         at = _stored_before(there, before) if before is not None else 0
         moves[tp] = there, replace(after, next=max(after.next, at), topic_id=token)
     return moves
-
-
-def _dead_letter(row: dict[str, Any]) -> DeadLetter:
-    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-    message = Message(
-        row["topic"],
-        row["partition"],
-        row["offset"],
-        row["key"],
-        row["value"],
-        row["timestamp"] // 1000,
-        headers,
-    )
-    [found] = as_dead_letters([message], None, row[TRIES], row["error"], "none", row["failed_at"] / 1e6)
-    return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

@@ -1,9 +1,9 @@
--- ARGV: token, topic_id, then tp, offset, tries, error, body of each message.
+-- ARGV: token, topic_id, then tp, offset, tries, error, cause, body of each message.
 return once(ARGV[1], function()
   local machine = machine_time()
-  for i = 3, #ARGV, 5 do
-    local tp, offset, tries, reason, body = unpack(ARGV, i, i + 4)
-    add_dead_letter(tp, ARGV[2], offset, offset, 1, tries, reason, '0', body, machine)
+  for i = 3, #ARGV, 6 do
+    local tp, offset, tries, reason, cause, body = unpack(ARGV, i, i + 5)
+    add_dead_letter(tp, ARGV[2], offset, offset, 1, tries, reason, cause, '0', body, machine)
   end
   return 1
 end)

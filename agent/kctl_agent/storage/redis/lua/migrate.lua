@@ -7,10 +7,6 @@ if not layout or (string.match(layout, '^%d+$') and tonumber(layout) < tonumber(
     local older = P .. 'mark:' .. tp -- the key of a stored offset before layout 4
     if redis.call('EXISTS', older) == 1 then redis.call('RENAME', older, P .. 'offset:' .. tp) end
   end
-  for _, id in ipairs(redis.call('ZRANGE', P .. 'dead', 0, -1)) do -- before layout 5 there was no `dead_at`
-    local place = redis.call('HMGET', P .. 'dead:' .. id, 'tp', 'topic_id', 'first', 'last')
-    if place[1] then redis.call('HSET', P .. 'dead_at', place_of(unpack(place)), id) end
-  end
   redis.call('SET', P .. 'layout', ARGV[1])
 end
 return redis.call('GET', P .. 'layout')

@@ -11,7 +11,9 @@
 --   ready        zset    ids that can be claimed; score is the id, so what was put first comes first
 --   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
 --   line:TP      zset    every id of a partition that is not dead
---   dead         zset    ids of dead letters; dead:ID hash
+--   dead         zset    ids of dead letters; score is when it died, in milliseconds; dead:ID hash
+--   dead_of:RUN  zset    the same of one partition and one cause: RUN is "TP CLASS<tab>LINE" (`causes.py`)
+--   dead_runs    set     every RUN that has a dead letter
 --   dead_at      hash    where it was in Kafka (`place_of`) -> id of the newest dead letter of there
 --   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
 --   claimed      hash    owner -> its last claim, and
@@ -107,34 +109,49 @@ local function place_of(tp, topic_id, first, last)
   return table.concat({tp, topic_id, first, last}, ' ')
 end
 
+local function run_of(tp, cause)
+  return tp .. ' ' .. cause
+end
+
 -- The number of its messages; 0 when it is gone already.
 local function remove_dead_letter(id)
   local key = P .. 'dead:' .. id
-  local tp, topic_id, first, last, messages =
-    unpack(redis.call('HMGET', key, 'tp', 'topic_id', 'first', 'last', 'count'))
+  local tp, topic_id, first, last, messages, cause =
+    unpack(redis.call('HMGET', key, 'tp', 'topic_id', 'first', 'last', 'count', 'cause'))
   if not tp then return 0 end
   count(tp, 'dead', -messages, -redis.call('HSTRLEN', key, 'body'))
   redis.call('DEL', key)
   redis.call('ZREM', P .. 'dead', id)
+  local run = run_of(tp, cause)
+  redis.call('ZREM', P .. 'dead_of:' .. run, id)
+  if redis.call('EXISTS', P .. 'dead_of:' .. run) == 0 then redis.call('SREM', P .. 'dead_runs', run) end
   local place = place_of(tp, topic_id, first, last)
   if redis.call('HGET', P .. 'dead_at', place) == id then redis.call('HDEL', P .. 'dead_at', place) end
   return tonumber(messages)
 end
 
--- In the place of the one that there was of the same message.
-local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, damaged, body, machine)
+local function index_dead_letter(id, tp, cause, at)
+  local run = run_of(tp, cause)
+  redis.call('ZADD', P .. 'dead', at, id)
+  redis.call('ZADD', P .. 'dead_of:' .. run, at, id)
+  redis.call('SADD', P .. 'dead_runs', run)
+end
+
+-- In the place of the one that there was of the same message. Ids have as many digits each: of those that died in one
+-- millisecond a sorted set has them in the order of their text.
+local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, cause, damaged, body, machine)
   local place = place_of(tp, topic_id, first, last)
   remove_dead_letter(redis.call('HGET', P .. 'dead_at', place) or '')
-  local id = redis.call('INCR', P .. 'seq')
+  local id = string.format('%016.0f', redis.call('INCR', P .. 'seq'))
   redis.call('HSET', P .. 'dead_at', place, id)
-  redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
-    'count', messages, 'tries', tries, 'error', reason, 'damaged', damaged, 'body', body, 'at', text(machine))
-  redis.call('ZADD', P .. 'dead', id, id)
+  redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last, 'count', messages,
+    'tries', tries, 'error', reason, 'cause', cause, 'damaged', damaged, 'body', body, 'at', text(machine))
+  index_dead_letter(id, tp, cause, text(machine))
   redis.call('SADD', P .. 'partitions', tp)
   count(tp, 'dead', messages, #body)
 end
 
--- Whether a block or dead letter is selected: topic, partition, offset_from, offset_to as in ARGV, '' for any.
+-- Whether a block is selected: topic, partition, offset_from, offset_to as in ARGV, '' for any.
 local function selects(topic, partition, offset_from, offset_to, tp, first, last)
   local its_topic, its_partition = string.match(tp, '^(.*):(%d+)$')
   return (topic == '' or topic == its_topic) and (partition == '' or partition == its_partition)

@@ -1,6 +1,6 @@
 -- ARGV: id, token, owner, what became of it in words, 'gone' or 'again', delay in milliseconds,
---       first, last, count, body of the block that comes again (body '': unchanged), tries and error of the dead,
---       '1' for damaged, then first, last, count, body of each dead letter.
+--       first, last, count, body of the block that comes again (body '': unchanged), tries, error and cause of the
+--       dead, '1' for damaged, then first, last, count, body of each dead letter.
 -- 1: done. 0: the lease is lost and nothing was changed. A repeated settle whose first reply was lost is done.
 local id, token, owner, outcome, fate, delay = unpack(ARGV, 1, 6)
 local block = P .. 'block:' .. id
@@ -28,7 +28,9 @@ if fate == 'again' then
 end
 remove(id)
 local machine = machine_time()
-for i = 14, #ARGV, 4 do
-  add_dead_letter(tp, topic_id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[11], ARGV[12], ARGV[13], ARGV[i + 3], machine)
+local tries, reason, cause, damaged = unpack(ARGV, 11, 14)
+for i = 15, #ARGV, 4 do
+  local first, last, messages, body = unpack(ARGV, i, i + 3)
+  add_dead_letter(tp, topic_id, first, last, messages, tries, reason, cause, damaged, body, machine)
 end
 return 1

@@ -170,7 +170,7 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
     assert table.requeue_dead(Selection(offset_to=102)) == 3
 
     assert table.requeue_dead() == 2
-    assert table.requeue_dead() == table.clear("dead") == 0
+    assert table.requeue_dead() == table.remove_dead() == 0
     assert (
         DeadLetterTable(LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=0.001)), GROUP.group).expire()
         == 0

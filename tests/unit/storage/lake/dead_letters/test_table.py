@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Selection, StorageError, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.base import Advance, Selection, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
@@ -349,12 +349,10 @@ def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStora
     assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
     assert dead(other, Selection(older_than_seconds=40_000)) == dead(other, Selection(older_than_seconds=1e12)) == []
     assert [each.offset for each in table.dead(limit=2)] == [100, 101]
-    assert other.clear("dead", Selection(older_than_seconds=40_000)) == 0
-    assert other.clear("dead", Selection(older_than_seconds=3000)) == 1
-    assert table.clear("dead", Selection("t", 0, 101, 102)) == 2
+    assert other.remove_dead(Selection(older_than_seconds=40_000)) == 0
+    assert other.remove_dead(Selection(older_than_seconds=3000)) == 1
+    assert table.remove_dead(Selection("t", 0, 101, 102)) == 2
     assert (dead(table), dead(other)) == ([100, 103], [])
-    with pytest.raises(StorageError, match="nothing waits"):
-        table.clear("pending")
 
 
 def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
@@ -373,7 +371,7 @@ def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
     assert dead(table) == []
     assert table.find_dead("t:0:1") is None
     assert table.count_dead() == 0
-    assert table.clear("dead") == 0
+    assert table.remove_dead() == 0
     assert not Path(table.folder.uri).exists()
 
 

@@ -1,0 +1,68 @@
+"""What dead letters died of: the class of an error and the line of the user's code, by the text that is kept. Pure.
+
+The text is a sentence and, below it, a traceback (`kctl_agent.sinker.handler`, `kctl_agent.process.tracebacks`), or
+whatever a handler or a transform gave as its reason.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import PurePath
+from typing import NamedTuple
+
+__all__ = ["Cause", "cause_of", "innermost", "sentence_of", "traceback_in"]
+
+MAX_CLASS_CHARACTERS = 120
+
+_NOT_THE_USERS = (
+    f"{PurePath(__file__).parents[1]}/",
+    "site-packages",
+    "dist-packages",
+    "pyspark",
+    sysconfig.get_path("stdlib"),
+    "<",
+)
+_FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d+)', re.MULTILINE)
+_RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
+_MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
+"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
+_NUMBER = re.compile(r"\d+")
+
+
+class Cause(NamedTuple):
+    """By what dead letters are grouped."""
+
+    error_class: str
+    """`ValueError`; where nothing was raised the sentence, without what differs from message to message."""
+    line: str
+    """`shop.py:7`, where the traceback ends in the user's code; empty where there is none."""
+
+
+@lru_cache(maxsize=256)
+def cause_of(error: str) -> Cause:
+    sentence = sentence_of(error)
+    raised = _RAISED.search(sentence)
+    found = (raised[1] or raised[2]).rpartition(".")[2] if raised else _NUMBER.sub("N", _MESSAGES.sub("", sentence))
+    line = innermost((name, int(number)) for name, number in _FRAME.findall(error))
+    return Cause(found[:MAX_CLASS_CHARACTERS], line)
+
+
+def sentence_of(error: str) -> str:
+    """What it was, in one line: the first, or of a bare traceback the last."""
+    lines = [line for line in error.splitlines() if line.strip()] or [""]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def traceback_in(error: str) -> str | None:
+    """What stands after the sentence, if anything does."""
+    first, _, rest = error.strip().partition("\n")
+    return error if first.startswith("Traceback") else rest or None
+
+
+def innermost(frames: Iterable[tuple[str, int]]) -> str:
+    """The last of these files and lines that is neither ours nor of a package, as `shop.py:7`; "" where none is."""
+    own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
+    return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

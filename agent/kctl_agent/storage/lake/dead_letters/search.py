@@ -1,0 +1,143 @@
+"""Looks for dead letters in their table: in the order in which they became some, or all of them in any order.
+
+A table has no index but the least and the greatest value of each file. So to find the next ones the coordinates of all
+are read, then the rows of those.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kctl_agent.errors import BadParams, StorageError
+from kctl_agent.message import Message
+from kctl_agent.storage.ack_rules import as_dead_letters
+from kctl_agent.storage.base import DeadLetter
+from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
+from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, quoted
+from kctl_agent.storage.selection import Selection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+__all__ = ["Place", "all_rows", "next_rows", "of_rows"]
+
+PLACE = ["failed_at", "topic", "partition", "offset", READING]
+OTHERS = ["error", TRIES, "timestamp"]
+PAYLOAD = ["key", "value", "headers"]
+MOST_ROWS = 10_000
+"""That can be named one by one."""
+
+
+class Place(NamedTuple):
+    """Of a dead letter among the others: when it became one, in microseconds, where it was in Kafka, and in which
+    reading of its partition."""
+
+    failed_at: int
+    topic: str
+    partition: int
+    offset: int
+    reading: str
+
+    @classmethod
+    def parsed(cls, text: str) -> Place:
+        """Of its text. Raises BadParams."""
+        parts = text.split("/", 4)
+        try:
+            failed_at, topic, partition, offset, reading = parts
+            return cls(int(failed_at), topic, int(partition), int(offset), reading)
+        except ValueError:
+            raise BadParams("after: not the `next` of a former page") from None
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+
+def next_rows(table: DeltaTable, wanted: Condition, after: Place | None, limit: int) -> list[tuple[Place, DeadLetter]]:
+    """The next ones behind a place. Raises OSError, and what delta-rs raises."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = _plain(read(table, PLACE, wanted))
+    if after is not None:
+        found = found.filter(_behind(after))
+    places = [Place(**row) for row in found.sort_by([(name, "ascending") for name in PLACE])[:limit].to_pylist()]
+    offsets = pa.array(sorted({each.offset for each in places}), pa.int64())
+    rows: dict[Place, DeadLetter | None] = dict.fromkeys(places)
+    for part in batches(table, [*PLACE, *OTHERS, *PAYLOAD], wanted) if places else ():
+        near = _plain(part.filter(pc.is_in(part["offset"], offsets)))
+        for row in near.to_pylist():
+            if (place := Place(*(row[name] for name in PLACE))) in rows:
+                rows[place] = _dead_letter(row)
+    return [(place, each) for place, each in rows.items() if each is not None]
+
+
+def all_rows(table: DeltaTable, wanted: Condition, selection: Selection) -> Iterator[tuple[str, DeadLetter]]:
+    """Those that are selected, each with its reading, in any order; without their payload where that is not asked for.
+    Raises OSError, and what delta-rs raises."""
+    payload = PAYLOAD if selection.key is not None or selection.text is not None else []
+    for part in batches(table, [*PLACE, *OTHERS, *payload], wanted):
+        for row in _plain(part).to_pylist():
+            dead_letter = _dead_letter({**dict.fromkeys(PAYLOAD), **row})
+            if selection.takes_dead_letter(dead_letter):
+                yield row[READING], dead_letter
+
+
+def of_rows(rows: Sequence[tuple[str, DeadLetter]]) -> str:
+    """Exactly these, as SQL. Raises StorageError: they are too many to be named."""
+    if len(rows) > MOST_ROWS:
+        raise StorageError(
+            f"{len(rows)} dead letters of a table match by more than topic, partition, offsets and times, and at most "
+            f"{MOST_ROWS} can be chosen so at a time: choose fewer, by times for instance; nothing was changed"
+        )
+    offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+    for reading, each in rows:
+        offsets[each.block.topic, each.block.partition, reading].append(each.offset)
+    alternatives = (
+        f'"topic" = {quoted(topic)} and "partition" = {partition} and "offset" in ({", ".join(map(str, those))}) and '
+        f"coalesce(\"{READING}\", '') = {quoted(reading)}"
+        for (topic, partition, reading), those in offsets.items()
+    )
+    return f"({' or '.join(f'({each})' for each in alternatives) or 'false'})"
+
+
+def _behind(after: Place) -> pc.Expression:
+    import pyarrow.compute as pc
+
+    condition = pc.scalar(False)
+    for name, value in zip(reversed(PLACE), reversed(after), strict=True):
+        condition = (pc.field(name) > value) | ((pc.field(name) == value) & condition)
+    return condition
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """With times as numbers: a producer may have sent one beyond year 9999, which Python does not have. A reading that
+    is not known, of an earlier commit, is empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
+    for number, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type):
+            at = rows.column(number).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+            rows = rows.set_column(number, column.name, at)
+    return rows
+
+
+def _dead_letter(row: dict[str, Any]) -> DeadLetter:
+    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+    message = Message(
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["key"],
+        row["value"],
+        row["timestamp"] // 1000,
+        headers,
+    )
+    [found] = as_dead_letters([message], None, row[TRIES], row["error"], "none", row["failed_at"] / 1e6)
+    return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

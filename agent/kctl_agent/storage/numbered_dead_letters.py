@@ -1,0 +1,166 @@
+"""Dead letters of storages that number them: read in pages, counted in groups, put back and removed.
+
+They are read in the order in which they died, and a page goes on behind a `Place`. What an index cannot answer is
+looked for in every dead letter that the index leaves, for as long as the caller allows.
+
+What is done to all that match is done in pages, each of them whole, to those that were there when it began: what dies
+meanwhile is left to the next call, else a handler that fails at once would keep it going for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from kctl_agent.errors import BadParams
+from kctl_agent.storage.base import DeadLetterStore
+from kctl_agent.storage.claim import CountChanged, DeadLetter, DeadLetterGroup, DeadLetterPage
+from kctl_agent.storage.dead_letter_groups import grouped
+from kctl_agent.storage.selection import EVERYTHING, Selection
+
+__all__ = ["NumberedDeadLetters", "Place"]
+
+PAGE = 1000
+PAGE_BYTES = 16 << 20
+"""Of bodies, that are read at a time."""
+
+
+class Place(NamedTuple):
+    """Of a dead letter among the others: when it died, in Unix seconds, and its number."""
+
+    at: float
+    number: int
+
+    @classmethod
+    def of(cls, dead_letter: DeadLetter) -> Place:
+        return cls(dead_letter.at, int(dead_letter.id))
+
+    @classmethod
+    def parsed(cls, text: str) -> Place:
+        """Of its text. Raises BadParams."""
+        at, _, number = text.partition("/")
+        try:
+            return cls(float(at), int(number))
+        except ValueError:
+            raise BadParams("after: not the `next` of a former page") from None
+
+    def __str__(self) -> str:
+        return f"{self.at!r}/{self.number}"
+
+
+class NumberedDeadLetters(DeadLetterStore):
+    """Of a storage that can do what is abstract here."""
+
+    @abstractmethod
+    def _dead_now(self) -> float:
+        """Unix seconds, by the clock that dates dead letters."""
+
+    @abstractmethod
+    def _last_dead(self) -> int:
+        """The number of the newest dead letter that there ever was; 0 before the first."""
+
+    @abstractmethod
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        """The next ones behind a place, of those that an index gives for the selection."""
+
+    @abstractmethod
+    def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
+        """Those of them that are still there, in this order, read as they are iterated."""
+
+    @abstractmethod
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        """Of a selection that is indexed; in any order."""
+
+    @abstractmethod
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        """In one transaction, those that are still there, unless they are damaged; the number of their messages."""
+
+    @abstractmethod
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        """The same, without putting them back."""
+
+    def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
+        return next(iter(self._read_dead([int(id)])), None) if id.isdecimal() and len(id) < 19 else None
+
+    def dead_page(
+        self,
+        selection: Selection = EVERYTHING,
+        after: str | None = None,
+        limit: int = PAGE,
+        seconds: float | None = None,
+    ) -> DeadLetterPage:
+        selection = selection.dated(self._dead_now())
+        place = None if after is None else Place.parsed(after)
+        until = None if seconds is None else time.monotonic() + seconds
+        found: list[DeadLetter] = []
+        size = 0
+        while len(found) < limit and size < PAGE_BYTES:
+            wanted = limit - len(found) if selection.is_indexed else PAGE
+            places = self._places(selection, place, wanted)
+            for dead_letter in self._read_dead([each.number for each in places]):
+                place = Place.of(dead_letter)
+                size += len(dead_letter.block.body)
+                if selection.takes_dead_letter(dead_letter):
+                    found.append(dead_letter)
+                if len(found) == limit or size >= PAGE_BYTES:
+                    return DeadLetterPage(found, str(place))
+            if len(places) < wanted:
+                return DeadLetterPage(found, None)
+            place = places[-1]
+            if until is not None and time.monotonic() >= until:
+                break
+        return DeadLetterPage(found, str(place))
+
+    def _places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        if selection.ids is None:
+            return self._dead_places(selection, after, limit)
+        numbers = [int(id_) for id_ in selection.ids if id_.isdecimal() and len(id_) < 19]
+        places = sorted(map(Place.of, self._read_dead(numbers)))
+        return [place for place in places if after is None or place > after][:limit]
+
+    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+        now = self._dead_now()
+        selection = selection.dated(now)
+        if selection.is_indexed:
+            found = self._indexed_groups(selection, hours, now)
+            return sorted(found, key=lambda group: (-group.count, group.cause))
+        return grouped(self.dead(selection), hours, now)
+
+    def requeue_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        return self._each_page(selection, expect, progress, self._put_back_dead)
+
+    def remove_dead(
+        self,
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        return self._each_page(selection, expect, progress, self._remove_dead)
+
+    def _each_page(
+        self,
+        selection: Selection,
+        expect: int | None,
+        progress: Callable[[int], None],
+        change: Callable[[list[DeadLetter]], int],
+    ) -> int:
+        last = self._last_dead()
+        selection = selection.dated(self._dead_now())
+        if expect is not None and (found := self.count_dead(selection)) != expect:
+            raise CountChanged(expect, found)
+        done, after = 0, None
+        while True:
+            page = self.dead_page(selection, after, PAGE)
+            if rows := [each for each in page.rows if int(each.id) <= last]:
+                done += change(rows)
+                progress(done)
+            if page.next is None:
+                return done
+            after = page.next

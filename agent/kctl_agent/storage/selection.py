@@ -1,0 +1,122 @@
+"""Which messages an operation is about: the one declaration of what they can be chosen by, in storage, HTTP and on the
+command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.causes import Cause
+
+if TYPE_CHECKING:
+    from kctl_agent.message import Message
+    from kctl_agent.storage.claim import DeadLetter
+
+__all__ = ["EVERYTHING", "Selection"]
+
+OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
+"""By what messages that wait can be chosen too."""
+INDEXED = frozenset({"topic", "partition", "older_than_seconds", "error_class", "line", "died_from", "died_to"})
+"""By what dead letters are found without reading others."""
+
+
+def _by(help_: str, **more: Any) -> Any:
+    return field(default=None, metadata={"help": help_, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is None does not restrict; bounds are inclusive.
+
+    Blocks are taken whole: one that overlaps the offsets is selected.
+    """
+
+    topic: str | None = _by("Only of this topic.", metavar="NAME")
+    partition: int | None = _by("Only of this partition.", metavar="N")
+    offset_from: int | None = _by("Only from this offset on.", metavar="N")
+    offset_to: int | None = _by("Only up to this offset.", metavar="N")
+    older_than_seconds: float | None = _by("Only what is so old at least.", metavar="SECONDS")
+    error_class: str | None = _by("Only what died of errors of this class.", metavar="NAME")
+    line: str | None = _by("Only what died at this line of the handler, such as shop.py:7.", metavar="FILE:LINE")
+    died_from: float | None = _by("Only what died at this time or later.", metavar="TIME")
+    died_to: float | None = _by("Only what died up to this time.", metavar="TIME")
+    tries_from: int | None = _by("Only what was tried so often at least.", metavar="N")
+    tries_to: int | None = _by("Only what was tried so often at the most.", metavar="N")
+    key: str | None = _by("Only messages with this key.", metavar="TEXT")
+    text: str | None = _by("Only messages with this text in their value.", metavar="TEXT")
+    traceback: str | None = _by("Only errors with this text in their sentence or traceback.", metavar="TEXT")
+    ids: tuple[str, ...] | None = _by("Only these dead letters.", metavar="ID")
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What restricts it, by name."""
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: value for name, value in values if value is not None}
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a storage finds these dead letters without reading others."""
+        return INDEXED.issuperset(self.named)
+
+    def dated(self, now: float) -> Selection:
+        """With a time in place of the age; `now` in Unix seconds."""
+        if self.older_than_seconds is None:
+            return self
+        latest = now - self.older_than_seconds
+        died_to = latest if self.died_to is None else min(latest, self.died_to)
+        return replace(self, older_than_seconds=None, died_to=died_to)
+
+    def of_blocks(self) -> Selection:
+        """This one, for messages that wait. Raises StorageError: they cannot be chosen by it, and to leave that out
+        would take too many."""
+        if more := sorted(set(self.named) - OF_BLOCKS):
+            raise StorageError(f"what waits cannot be chosen by {', '.join(more)}: that is for dead letters")
+        return self
+
+    def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
+        """Whether a block of these coordinates is selected, its age aside."""
+        return (
+            self.takes_partition(topic, partition)
+            and (self.offset_from is None or last >= self.offset_from)
+            and (self.offset_to is None or first <= self.offset_to)
+        )
+
+    def takes_partition(self, topic: str, partition: int) -> bool:
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+    def takes_cause(self, cause: Cause) -> bool:
+        return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
+
+    def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
+        """Of a selection that is `dated`."""
+        block = dead_letter.block
+        return (
+            self.takes(block.topic, block.partition, block.first, block.last)
+            and (self.ids is None or dead_letter.id in self.ids)
+            and _is_between(dead_letter.at, self.died_from, self.died_to)
+            and _is_between(dead_letter.tries, self.tries_from, self.tries_to)
+            and (self.traceback is None or self.traceback in dead_letter.error)
+            and self.takes_cause(dead_letter.cause)
+            and ((self.key is None and self.text is None) or any(map(self._takes_message, _messages(dead_letter))))
+        )
+
+    def _takes_message(self, message: Message) -> bool:
+        return (self.key is None or message.key == self.key.encode()) and (
+            self.text is None or self.text.encode() in (message.value or b"")
+        )
+
+
+EVERYTHING = Selection()
+
+
+def _is_between(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+def _messages(dead_letter: DeadLetter) -> Iterator[Message]:
+    """None of one that cannot be read."""
+    with suppress(StorageError):
+        yield from dead_letter.messages()

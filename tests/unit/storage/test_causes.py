@@ -1,0 +1,70 @@
+"""What dead letters are grouped by, of the texts that handlers, transforms and readers of blocks leave."""
+
+from __future__ import annotations
+
+import sysconfig
+
+import pytest
+
+from kctl_agent.message import Message
+from kctl_agent.sinker.handler import Handler, HandlerError
+from kctl_agent.storage.causes import MAX_CLASS_CHARACTERS, cause_of, sentence_of, traceback_in
+
+LIBRARY = f"{sysconfig.get_path('stdlib')}/json/decoder.py"
+CHAIN = f"""the handler shop:handle raised NoCustomer: 17 on t-0 offset 3 (1 message)
+Traceback (most recent call last):
+  File "/srv/shop.py", line 3, in find
+    return json.loads(text)
+  File "{LIBRARY}", line 9, in decode
+    raise JSONDecodeError
+json.decoder.JSONDecodeError: x
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/srv/shop.py", line 12, in handle
+    raise NoCustomer(17) from error
+shop.NoCustomer: 17"""
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (CHAIN, ("NoCustomer", "shop.py:12")),
+        ("the handler shop:handle raised ValueError on t-0 offset 3 (1 message)", ("ValueError", "")),
+        ("KeyError: 'id'", ("KeyError", "")),
+        ("shop.errors.NoCustomer: 17", ("NoCustomer", "")),
+        ("Traceback (most recent call last):\n  …\nKeyError: 1", ("KeyError", "")),
+        (
+            "the handler shop:handle returned 7 values for 9 messages on t-0 offsets 0..8 (9 messages)",
+            ("the handler shop:handle returned N values for N messages", ""),
+        ),
+        ("no customer 17", ("no customer N", "")),
+        ("the column id is null", ("the column id is null", "")),
+        ("", ("", "")),
+        ("x y" * 100, (("x y" * 100)[:MAX_CLASS_CHARACTERS], "")),
+        (f'hangs\n  File "shop.py", line 5, in handle\n  File "{LIBRARY}", line 1, in x', ("hangs", "shop.py:5")),
+        ('raised in a group\n  |   File "/srv/shop.py", line 8, in one', ("raised in a group", "shop.py:8")),
+    ],
+)  # fmt: skip
+def test_the_class_and_the_last_line_of_the_users_code_are_found(error: str, cause: tuple[str, str]) -> None:
+    assert cause_of(error) == cause
+
+
+def test_what_a_real_handler_raises_has_its_class_and_its_line() -> None:
+    def handle(messages: list[Message]) -> list[bool]:
+        raise LookupError(messages[0].value)
+
+    with pytest.raises(HandlerError) as raised:
+        Handler("shop:handle", handle, 1.0)([Message("t", 0, 1, None, b"v", 0)])
+
+    line = handle.__code__.co_firstlineno + 1
+    assert cause_of(raised.value.text) == ("LookupError", f"test_causes.py:{line}")
+
+
+def test_a_text_is_a_sentence_and_a_traceback() -> None:
+    assert sentence_of(CHAIN).startswith("the handler shop:handle raised NoCustomer")
+    assert str(traceback_in(CHAIN)).startswith("Traceback")
+    assert (sentence_of("no"), traceback_in("no")) == ("no", None)
+    bare = "Traceback (most recent call last):\n  …\nKeyError: 1"
+    assert (sentence_of(bare), traceback_in(bare)) == ("KeyError: 1", bare)
