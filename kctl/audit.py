@@ -67,8 +67,12 @@ class Operation:
 
 
 @contextmanager
-def operation(path: Path, name: str, params: Mapping[str, Any]) -> Iterator[Operation]:
+def operation(
+    path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
+) -> Iterator[Operation]:
     """Writes a line before the change and one after it, so one that was killed half way has left its first line.
+
+    Of one that came over HTTP `by` is the name of its token.
 
     What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
     """
@@ -78,10 +82,10 @@ def operation(path: Path, name: str, params: Mapping[str, Any]) -> Iterator[Oper
         "id": f"{os.getpid()}-{int(began * 1000)}",
         "operation": name,
         "params": dict(params),
-        "by": _name(uid),
-        "uid": uid,
-        "login": _login(),
-        "via": "cli",
+        "by": _name(uid) if by is None else by,
+        "uid": uid if by is None else None,
+        "login": _login() if by is None else None,
+        "via": via,
         "state": "running",
         "text": "",
         "started_at": began,

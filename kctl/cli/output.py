@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "bytes_field", "whole"]
+__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "whole"]
 
 OUTPUTS = ("table", "json", "yaml")
 
@@ -41,15 +41,3 @@ def as_yaml(document: object) -> str:
 def as_text(document: object, output: str) -> str:
     """As `-o` names it: YAML or, indented, JSON."""
     return as_yaml(document) if output == "yaml" else as_json(document)
-
-
-def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Bytes as one field of a document: as text where they are UTF-8, else as base64, the name ending in `_base64`."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode("utf-8")}
-    except UnicodeDecodeError:
-        import base64  # `rpc` and `status` never need it
-
-        return {f"{name}_base64": base64.b64encode(value).decode()}

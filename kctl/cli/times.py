@@ -1,15 +1,8 @@
-"""Times and ages as every view prints them: UTC, as JSON has them too, and `12s`, `3m05s`."""
+"""Ages as every view prints them: `12s`, `3m05s`."""
 
 from __future__ import annotations
 
-import time
-
-__all__ = ["duration", "moment"]
-
-
-def moment(unix_seconds: float) -> str:
-    """`2026-11-22T10:04:02Z`: the same on every host, and what `--to` and `--time` take."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
+__all__ = ["duration"]
 
 
 def duration(seconds: float | None) -> str | None:

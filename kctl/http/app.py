@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from kctl import __version__
 from kctl.http import api, groups_api
 from kctl.http.access import AccessRights
-from kctl.http.api import operations
+from kctl.http.api import dead_letters, operations
 from kctl.http.api.api import Api
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
@@ -35,6 +35,7 @@ class FleetApp:
     ) -> None:
         self._life = secrets.token_hex(4)
         self._streams = Streams(source, self._life)
+        self._dead_letters = source.dead_letters
         self.routes = _routes(source, self._streams, self._life)
         self.guarded = Guard(self.routes, access, limits, refusals=refusals)
 
@@ -50,8 +51,10 @@ class FleetApp:
         self.guarded.access = access
 
     def close(self) -> None:
-        """Ends the streams that would otherwise go on for ever."""
+        """Ends what would otherwise go on for ever, or for long."""
         self._streams.close()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
 
 
 def create_app(
@@ -86,6 +89,8 @@ def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
     app.include_router(api.router)
     if source.operations is not None:
         app.include_router(operations.router)
+    if source.dead_letters is not None:
+        app.include_router(dead_letters.router)
     if source.groups is not None:
         app.state.groups = source.groups
         app.include_router(groups_api.router)

@@ -48,6 +48,7 @@ CALLER_KEY: Final = "kctl.caller"
 OTHER_KEY: Final = "kctl.other"
 """The key under which it finds that another user asks, without a token; no text of an error is for that one."""
 
+_MESSAGES: Final = "/api/v1/dead-letters"
 _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -138,7 +139,7 @@ class Guard:
                 raise NotAllowed("pages of another origin are not served")
         except ValueError:
             raise BadRequest("the Origin header cannot be read") from None
-        self._check_caller(scope, headers.get("authorization"), host, changes)
+        self._check_caller(scope, headers.get("authorization"), host, changes or _shows_messages(scope))
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
@@ -152,17 +153,22 @@ class Guard:
             raise BadRequest("one of the headers that may come only once came twice")
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
-    def _check_caller(self, scope: Scope, authorization: str | None, host: str, changes: bool) -> None:
+    def _check_caller(self, scope: Scope, authorization: str | None, host: str, needs_acting: bool) -> None:
         access = self.access
-        if changes and not access.may_act:
-            raise NotAllowed("this changes something and needs a token, but none is configured: set http.token_file")
+        if needs_acting and not access.may_act:
+            raise NotAllowed(
+                "this changes something, or shows messages, and needs a token, but none is configured: set "
+                "http.token_file"
+            )
         if authorization is not None and access.tokens:
-            token = self._token(source_of((scope.get("client") or ("",))[0]), authorization, changes)
-            if changes and not token.may_act:
-                raise NotAllowed("this token may only read: what changes something needs one of http.token_file")
+            token = self._token(source_of((scope.get("client") or ("",))[0]), authorization, needs_acting)
+            if needs_acting and not token.may_act:
+                raise NotAllowed(
+                    "this token may only read: what changes something, or shows messages, needs one of http.token_file"
+                )
             scope[CALLER_KEY] = token.name
             return
-        if changes or not access.is_open:
+        if needs_acting or not access.is_open:
             raise Unauthorized("a token is needed: send `Authorization: Bearer …`")
         name = host_name(host)
         if name is None or not (is_loopback_name(name) or name in access.hosts):
@@ -172,7 +178,7 @@ class Guard:
                 raise Unauthorized("other users than the fleet's and root need a token: set http.read_token_file")
             scope[OTHER_KEY] = True
 
-    def _token(self, source: str, authorization: str, changes: bool) -> Token:
+    def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
         """The valid token that is shown.
 
         Raises:
@@ -182,7 +188,7 @@ class Guard:
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
-            given = "" if changes else _password(given)
+            given = "" if needs_acting else _password(given)
         elif scheme.lower() != "bearer":
             given = ""
         token = shown_token(given, self.access.tokens)
@@ -252,6 +258,10 @@ class _Exchange:
         if self._received > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
         return message
+
+
+def _shows_messages(scope: Scope) -> bool:
+    return str(scope.get("path", "")).startswith(_MESSAGES)
 
 
 def _is_own(scope: Scope) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.dead_letters.workbench import Workbench
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
 from kctl.master.operations import OperationLog
@@ -47,6 +48,8 @@ class SnapshotSource:
     """All other groups of the cluster; None: they are not collected."""
     operations: OperationLog | None = None
     """Where operations are requested; None: none are served."""
+    dead_letters: Workbench | None = None
+    """The messages that were given up; None: none are served."""
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""
 

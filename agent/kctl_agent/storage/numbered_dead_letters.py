@@ -23,6 +23,8 @@ from kctl_agent.storage.selection import EVERYTHING, Selection
 __all__ = ["NumberedDeadLetters", "Place"]
 
 PAGE = 1000
+SCANNED = 200
+"""That are read at a time where an index does not know which are selected."""
 PAGE_BYTES = 16 << 20
 """Of bodies, that are read at a time."""
 
@@ -97,7 +99,7 @@ class NumberedDeadLetters(DeadLetterStore):
         found: list[DeadLetter] = []
         size = 0
         while len(found) < limit and size < PAGE_BYTES:
-            wanted = limit - len(found) if selection.is_indexed else PAGE
+            wanted = limit - len(found) if selection.is_indexed else SCANNED
             places = self._places(selection, place, wanted)
             for dead_letter in self._read_dead([each.number for each in places]):
                 place = Place.of(dead_letter)

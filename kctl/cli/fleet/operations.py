@@ -10,7 +10,8 @@ from kctl.cli.fleet.submit import all_operations, fleet_of
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_text
 from kctl.cli.table import Column, render
-from kctl.cli.times import duration, moment
+from kctl.cli.times import duration
+from kctl.fields import moment
 
 __all__ = ["register"]
 

@@ -16,8 +16,9 @@ from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import OUTPUTS, as_text, whole
 from kctl.cli.parsing import Parser, seconds
 from kctl.cli.table import cell, clean
-from kctl.cli.times import duration, moment
+from kctl.cli.times import duration
 from kctl.errors import NotWell, UsageError
+from kctl.fields import moment
 from kctl.rpc.decode import answered
 from kctl_agent.rpc.messages import number_of, wire_method
 

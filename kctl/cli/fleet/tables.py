@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, ranges, render, render_columns
-from kctl.cli.times import duration, moment
+from kctl.cli.times import duration
+from kctl.fields import moment
 from kctl.rpc.decode import answered
 
 if TYPE_CHECKING:

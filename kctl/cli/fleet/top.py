@@ -21,8 +21,8 @@ from kctl.cli.groups.groups import Sort
 from kctl.cli.options import ConfigOption, config_option
 from kctl.cli.screen import keys, line
 from kctl.cli.table import UNKNOWN, Column, clean, render
-from kctl.cli.times import moment
 from kctl.errors import KctlError, NoMaster, UsageError
+from kctl.fields import moment
 from kctl.fleets import Fleet, find
 from kctl.rows.offsets import OffsetRow, Offsets
 from kctl.rows.verdict import Level, Verdict

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from threading import Event
 
 from kctl.cli.table import clean, clip
-from kctl.cli.times import moment
 from kctl.errors import KctlError
+from kctl.fields import moment
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 

@@ -13,8 +13,8 @@ from kctl.cli.groups.api_client import GroupsApi
 from kctl.cli.groups.groups import Sort
 from kctl.cli.groups.top_view import GroupsTopView, Trends, View, summary, table
 from kctl.cli.screen import keys, line
-from kctl.cli.times import moment
 from kctl.errors import KctlError
+from kctl.fields import moment
 from kctl.terminal import plain
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.kafka.cluster import connected
-from kctl.cli.output import as_json, bytes_field
+from kctl.cli.output import as_json
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
+from kctl.fields import bytes_field
 from kctl.kafka.target import Target, position
 from kctl.terminal import bytes_writer
 

@@ -9,8 +9,9 @@ import typer
 from kctl.audit import fleet_log, operation
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
-from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters
+from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import PartitionOption, TopicOption, params_of, selection_of
+from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
 

@@ -11,7 +11,7 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
 from kctl.cli.output import as_text
-from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters
+from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -21,13 +21,14 @@ from kctl.cli.storage.selection import (
     selection_of,
 )
 from kctl.cli.storage.tables import (
-    dead_letter_document,
     dead_letter_lines,
     dead_letter_table,
     error_groups,
     group_document,
     group_table,
 )
+from kctl.dead_letters.documents import dead_letter_document
+from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
 
 __all__ = ["list_dead", "show_dead"]

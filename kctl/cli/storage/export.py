@@ -10,7 +10,7 @@ import typer
 
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import as_json
-from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters
+from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -19,7 +19,8 @@ from kctl.cli.storage.selection import (
     TopicOption,
     selection_of,
 )
-from kctl.cli.storage.tables import dead_letter_document
+from kctl.dead_letters.documents import dead_letter_document
+from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
 
 __all__ = ["export"]

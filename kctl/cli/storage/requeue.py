@@ -8,7 +8,7 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
-from kctl.cli.storage.fleet_storage import load_fleet, opened_dead_letters, opened_lake
+from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import (
     FromOption,
     OlderOption,
@@ -18,6 +18,7 @@ from kctl.cli.storage.selection import (
     params_of,
     selection_of,
 )
+from kctl.dead_letters.storage import opened_dead_letters, opened_lake
 from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
 

@@ -6,8 +6,9 @@ import typer
 
 from kctl.cli.options import ConfigOption, Output, OutputOption
 from kctl.cli.output import as_text
-from kctl.cli.storage.fleet_storage import load_fleet, opened, opened_lake
+from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
+from kctl.dead_letters.storage import opened, opened_lake
 
 __all__ = ["status"]
 

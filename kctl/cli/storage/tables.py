@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kctl.cli.output import bytes_field
 from kctl.cli.table import Column, cell, clean, clip, render
-from kctl.cli.times import duration, moment
-from kctl_agent.storage.causes import sentence_of, traceback_in
+from kctl.cli.times import duration
+from kctl.dead_letters.documents import dead_letter_document
+from kctl.fields import moment
+from kctl_agent.storage.causes import sentence_of
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, StorageStats
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ErrorGroup",
-    "dead_letter_document",
     "dead_letter_lines",
     "dead_letter_table",
     "error_groups",
@@ -131,39 +130,6 @@ def table_lines(document: dict[str, Any], group: str) -> list[str]:
             else [f"the group {clean(group)} has stored nothing in it yet"]
         ),
     ]
-
-
-def dead_letter_document(dead_letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as JSON; bytes as text where they are UTF-8, else as base64 under another name."""
-    from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
-
-    block = dead_letter.block
-    document: dict[str, Any] = {
-        "id": dead_letter.id,
-        "topic": block.topic,
-        "partition": block.partition,
-        "offset": dead_letter.offset,
-        "tries": dead_letter.tries,
-        "died": moment(dead_letter.at),
-        "error": sentence_of(dead_letter.error),
-        "traceback": traceback_in(dead_letter.error),
-        "damaged": dead_letter.is_damaged,
-    }
-    try:
-        messages = dead_letter.messages()
-    except BadBlock:
-        messages = []
-    if not messages:
-        document["damaged"] = True
-        return document | {"messages": block.count, "block_base64": base64.b64encode(block.body).decode()}
-    for message in messages:
-        document |= {
-            "timestamp": message.timestamp,
-            **bytes_field("key", message.key),
-            **bytes_field("value", message.value),
-        }
-        document["headers"] = [{"key": name, **bytes_field("value", value)} for name, value in message.headers]
-    return document
 
 
 def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:

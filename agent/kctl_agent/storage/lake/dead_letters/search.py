@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import DeltaTable
 
-__all__ = ["Place", "all_rows", "next_rows", "of_rows"]
+__all__ = ["RowPlace", "all_rows", "next_rows", "of_rows"]
 
 PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp"]
@@ -33,7 +33,7 @@ MOST_ROWS = 10_000
 """That can be named one by one."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Of a dead letter among the others: when it became one, in microseconds, where it was in Kafka, and in which
     reading of its partition."""
 
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     reading: str
 
     @classmethod
-    def parsed(cls, text: str) -> Place:
+    def parsed(cls, text: str) -> RowPlace:
         """Of its text. Raises BadParams."""
         parts = text.split("/", 4)
         try:
@@ -57,7 +57,9 @@ class Place(NamedTuple):
         return "/".join(map(str, self))
 
 
-def next_rows(table: DeltaTable, wanted: Condition, after: Place | None, limit: int) -> list[tuple[Place, DeadLetter]]:
+def next_rows(
+    table: DeltaTable, wanted: Condition, after: RowPlace | None, limit: int
+) -> list[tuple[RowPlace, DeadLetter]]:
     """The next ones behind a place. Raises OSError, and what delta-rs raises."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -65,13 +67,13 @@ def next_rows(table: DeltaTable, wanted: Condition, after: Place | None, limit: 
     found = _plain(read(table, PLACE, wanted))
     if after is not None:
         found = found.filter(_behind(after))
-    places = [Place(**row) for row in found.sort_by([(name, "ascending") for name in PLACE])[:limit].to_pylist()]
+    places = [RowPlace(**row) for row in found.sort_by([(name, "ascending") for name in PLACE])[:limit].to_pylist()]
     offsets = pa.array(sorted({each.offset for each in places}), pa.int64())
-    rows: dict[Place, DeadLetter | None] = dict.fromkeys(places)
+    rows: dict[RowPlace, DeadLetter | None] = dict.fromkeys(places)
     for part in batches(table, [*PLACE, *OTHERS, *PAYLOAD], wanted) if places else ():
         near = _plain(part.filter(pc.is_in(part["offset"], offsets)))
         for row in near.to_pylist():
-            if (place := Place(*(row[name] for name in PLACE))) in rows:
+            if (place := RowPlace(*(row[name] for name in PLACE))) in rows:
                 rows[place] = _dead_letter(row)
     return [(place, each) for place, each in rows.items() if each is not None]
 
@@ -105,7 +107,7 @@ def of_rows(rows: Sequence[tuple[str, DeadLetter]]) -> str:
     return f"({' or '.join(f'({each})' for each in alternatives) or 'false'})"
 
 
-def _behind(after: Place) -> pc.Expression:
+def _behind(after: RowPlace) -> pc.Expression:
     import pyarrow.compute as pc
 
     condition = pc.scalar(False)

@@ -30,7 +30,7 @@ from kctl_agent.storage.base import (
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
-from kctl_agent.storage.lake.dead_letters.search import Place, all_rows, next_rows, of_rows
+from kctl_agent.storage.lake.dead_letters.search import RowPlace, all_rows, next_rows, of_rows
 from kctl_agent.storage.lake.dead_letters.selection import (
     READING,
     Condition,
@@ -156,7 +156,7 @@ class DeadLetterTable(DeadLetterStore):
         seconds: float | None = None,
     ) -> DeadLetterPage:
         selection = selection.dated(time.time())
-        place = None if after is None else Place.parsed(after)
+        place = None if after is None else RowPlace.parsed(after)
         until = None if seconds is None else time.monotonic() + seconds
         found: list[DeadLetter] = []
         while self.storage.table.exists():

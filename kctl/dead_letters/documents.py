@@ -1,0 +1,109 @@
+"""Dead letters and their groups as JSON: a row of a list, one with its message, a line of an export."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from kctl.fields import bytes_field, moment
+from kctl_agent.storage.causes import sentence_of, traceback_in
+
+if TYPE_CHECKING:
+    from kctl_agent.message import Message
+    from kctl_agent.storage.base import DeadLetter, DeadLetterGroup
+
+__all__ = ["Form", "dead_letter_document", "dead_letter_row", "group_document"]
+
+Form = Literal["text", "json", "hex"]
+"""How bytes are shown."""
+ROW_CHARACTERS = 200
+"""Of a key or an error in a list."""
+
+
+def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
+    """One of a list: without its value, headers and traceback; a key and an error are cut."""
+    messages = _messages(dead_letter)
+    key = messages[0].key if messages else None
+    return {
+        **_head(dead_letter),
+        "error": sentence_of(dead_letter.error)[:ROW_CHARACTERS],
+        "damaged": not messages,
+        "key": None if key is None else key[:ROW_CHARACTERS].decode(errors="replace"),
+        "bytes": len(dead_letter.block.body),
+    }
+
+
+def dead_letter_document(dead_letter: DeadLetter, form: Form = "text") -> dict[str, Any]:
+    """A dead letter with its message. Bytes are text where they are UTF-8, else base64 under another name; or JSON or
+    hex, as `form` has it, under another name."""
+    document = {
+        **_head(dead_letter),
+        "error": sentence_of(dead_letter.error),
+        "traceback": traceback_in(dead_letter.error),
+        "damaged": dead_letter.is_damaged,
+    }
+    messages = _messages(dead_letter)
+    if not messages:
+        body = base64.b64encode(dead_letter.block.body).decode()
+        return document | {"damaged": True, "messages": dead_letter.block.count, "block_base64": body}
+    message = messages[0]
+    return document | {
+        "timestamp": message.timestamp,
+        **_field("key", message.key, form),
+        **_field("value", message.value, form),
+        "headers": [{"key": name, **_field("value", value, form)} for name, value in message.headers],
+    }
+
+
+def group_document(group: DeadLetterGroup) -> dict[str, Any]:
+    return {
+        "error_class": group.cause.error_class,
+        "line": group.cause.line,
+        "count": group.count,
+        "first_died": moment(group.first_died),
+        "last_died": moment(group.last_died),
+        "newest": group.newest,
+        "hours": list(group.hours),
+    }
+
+
+def _head(dead_letter: DeadLetter) -> dict[str, Any]:
+    block, cause = dead_letter.block, dead_letter.cause
+    return {
+        "id": dead_letter.id,
+        "topic": block.topic,
+        "partition": block.partition,
+        "offset": dead_letter.offset,
+        "tries": dead_letter.tries,
+        "died": moment(dead_letter.at),
+        "error_class": cause.error_class,
+        "line": cause.line,
+    }
+
+
+def _messages(dead_letter: DeadLetter) -> list[Message]:
+    """None of one that cannot be read."""
+    from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
+
+    try:
+        return dead_letter.messages()
+    except BadBlock:
+        return []
+
+
+def _field(name: str, value: bytes | None, form: Form) -> dict[str, Any]:
+    if value is not None and form == "hex":
+        return {f"{name}_hex": value.hex()}
+    if value is not None and form == "json":
+        try:
+            found = json.loads(value, parse_constant=_refuse)
+            json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+            return {f"{name}_json": found}
+        except (ValueError, RecursionError):
+            pass
+    return dict(bytes_field(name, value))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,98 @@
+"""The storage of the fleet that is meant, and where its dead letters are, whether the fleet runs or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from kctl.children import PRIVATE
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl_agent.storage.base import DeadLetterStore, Storage
+    from kctl_agent.storage.lake.storage import LakeStorage
+
+__all__ = ["opened", "opened_dead_letters", "opened_lake", "served_dead_letters"]
+
+S = TypeVar("S", bound="Storage | LakeStorage")
+
+SERVED_REPLY_SECONDS = 10.0
+"""A master that ends waits for no longer for a server that does not answer."""
+
+
+@contextmanager
+def opened(config: Config) -> Iterator[Storage]:
+    """The storage of a fleet. A file that does not exist is not made by reading it.
+
+    Raises StorageUnusable: it cannot be opened; nothing was put yet.
+    """
+    with _prepared(_open(config)) as storage:
+        yield storage
+
+
+@contextmanager
+def opened_lake(config: Config) -> Iterator[LakeStorage]:
+    """The table of a fleet of mode `lake`. Raises StorageUnusable, TableRefused: it cannot be used."""
+    with _prepared(_open_lake(config)) as storage:
+        yield storage
+
+
+@contextmanager
+def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
+    """Where the dead letters of a fleet are: in its storage, or in the table beside its table. Raises what `opened` and
+    `opened_lake` do."""
+    if not config.storage.kind.is_table:
+        with opened(config) as storage:
+            yield storage
+        return
+    with opened_lake(config) as lake:
+        yield _beside(lake, config)
+
+
+@contextmanager
+def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
+    """The same in the process of a master, from any thread: its workers have prepared the storage, and its umask is set
+    already."""
+    storage: Storage | LakeStorage
+    storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
+    try:
+        yield _beside(storage, config) if config.storage.kind.is_table else storage  # type: ignore[arg-type,misc]
+    finally:
+        storage.close()
+
+
+def _open(config: Config, reply_seconds: float | None = None) -> Storage:
+    from kctl.config.storage import storage_settings
+    from kctl_agent.storage.base import StorageUnusable
+    from kctl_agent.storage.kinds import open_storage  # numpy and pyarrow: 200 ms
+
+    if config.storage.kind.is_file and not config.storage.path.exists():
+        raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+    return open_storage(storage_settings(config), reply_seconds=reply_seconds)
+
+
+def _open_lake(config: Config) -> LakeStorage:
+    from kctl.config.storage import storage_settings
+    from kctl_agent.storage.kinds import open_lake
+
+    return open_lake(storage_settings(config))
+
+
+def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
+    from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+
+    return DeadLetterTable(lake, config.kafka.group)
+
+
+@contextmanager
+def _prepared(storage: S) -> Iterator[S]:
+    """What it writes is for its user alone, as what workers write."""
+    before = os.umask(PRIVATE)
+    try:
+        storage.prepare()
+        yield storage
+    finally:
+        storage.close()
+        os.umask(before)

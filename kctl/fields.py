@@ -1,0 +1,24 @@
+"""Values as fields of a document, the same in every view: bytes and times."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["bytes_field", "moment"]
+
+
+def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
+    """Bytes as one field of a document: as text where they are UTF-8, else as base64, the name ending in `_base64`."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode("utf-8")}
+    except UnicodeDecodeError:
+        import base64  # `rpc` and `status` never need it
+
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def moment(unix_seconds: float) -> str:
+    """`2026-11-22T10:04:02Z`: the same on every host, and what `--to` and `--time` take."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))

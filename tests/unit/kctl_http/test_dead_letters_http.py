@@ -1,0 +1,387 @@
+"""Dead letters over HTTP: found, shown, exported, put back and deleted by holders of the token, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kctl.dead_letters.workbench import Workbench
+from kctl.http import AccessRights, Token
+from kctl_agent.message import Message
+from kctl_agent.storage import numbered_dead_letters
+from kctl_agent.storage.base import DeadLetterStore, StorageError, StorageUnusable
+from kctl_agent.storage.claim import DeadLetter
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.selection import EVERYTHING
+from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of
+
+pytestmark = pytest.mark.anyio
+
+READ_TOKEN = "0123456789abcdef-read"
+ACCESS = AccessRights(tokens=(Token(TOKEN, "ann", may_act=True), Token(READ_TOKEN)))
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
+Traceback (most recent call last):
+  File "/srv/app/shop.py", line 7, in handle
+    orders[order["id"]] = order
+KeyError: 'id'"""
+PATHS = ("", "/groups", "/export", "/1", "/", "?limit=5")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[FileStorage]:
+    """Seven dead letters: two that a handler refused, then five that it failed at."""
+    storage = FileStorage(tmp_path / "storage.sqlite")
+    storage.prepare()
+    odd = Message(
+        "t", 0, 0, b"\xff\x00", b'{"id": [1, "k\xc3\xa4se"]}', 1_700_000_000_000, (("h", b"1"), ("n", None)), 3
+    )
+    storage.dead_letter([odd, Message("t", 0, 1, None, None, 0)], "no such customer")
+    storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b"v%d" % n, 0) for n in range(5)], TRACE)
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def audit_log(tmp_path: Path) -> Path:
+    return tmp_path / "operations.jsonl"
+
+
+def workbench(store: DeadLetterStore, audit_log: Path) -> Workbench:
+    @contextmanager
+    def opened() -> Iterator[DeadLetterStore]:
+        yield store
+
+    return Workbench(opened, lambda: audit_log)
+
+
+@pytest.fixture
+async def client(storage: FileStorage, audit_log: Path) -> AsyncIterator[httpx.AsyncClient]:
+    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
+    async with (
+        serving(source, ACCESS) as server,
+        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
+    ):
+        yield client
+
+
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+async def rows(client: httpx.AsyncClient, query: str = "") -> list[dict[str, Any]]:
+    answer = await client.get(f"dead-letters?{query}")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["rows"]
+    return found
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@pytest.mark.shows("dead letters over HTTP are messages: reading them needs a token that may act, on loopback too")
+@pytest.mark.parametrize("path", PATHS)
+async def test_reading_needs_the_token_that_may_act(client: httpx.AsyncClient, path: str) -> None:
+    url = f"{client.base_url}dead-letters{path}"
+    password = httpx.BasicAuth("anybody", TOKEN)
+    async with httpx.AsyncClient(timeout=10) as stranger:
+        without = await stranger.get(url)
+        reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
+        wrong = await stranger.get(url, headers={"authorization": "Bearer 0123456789abcdef-wrong"})
+        by_password = await stranger.get(url, auth=password)
+
+    assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized")
+    assert error_of(reader) == (403, "not_allowed")
+
+
+async def test_without_such_a_token_nobody_reads_them(storage: FileStorage, audit_log: Path) -> None:
+    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
+    async with serving(source) as server, httpx.AsyncClient(timeout=10) as client:
+        refused = await client.get(f"{server.url}/api/v1/dead-letters")
+
+    assert error_of(refused) == (403, "not_allowed")
+    assert "http.token_file" in refused.json()["error"]["message"]
+
+
+async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.AsyncClient) -> None:
+    first, second, third, *_ = await rows(client)
+
+    assert (first["topic"], first["partition"], first["offset"], first["tries"]) == ("t", 0, 0, 3)
+    assert (first["error_class"], first["line"], first["error"]) == ("no such customer", "", "no such customer")
+    assert (third["error_class"], third["line"], third["key"]) == ("KeyError", "shop.py:7", "k0")
+    assert (first["key"], second["key"], second["damaged"]) == ("\ufffd\x00", None, False)
+    assert not {"value", "headers", "traceback"} & first.keys()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("topic=t&partition=0", 2),
+        ("error_class=KeyError", 5),
+        ("line=shop.py:7&offset_from=3", 2),
+        ("text=v3", 1),
+        ("key=k2", 1),
+        ("traceback=srv/app", 5),
+        ("tries_from=1", 1),
+        ("tries_to=0&partition=1", 5),
+        ("died_from=2026-01-01T00:00:00Z", 7),
+        ("died_to=2026-01-01T00:00:00", 0),
+        ("died_from=1700000000", 7),
+        ("older_than_seconds=3600", 0),
+        ("ids=1&ids=3&ids=x", 2),
+    ],
+)
+@pytest.mark.shows("dead letters are found over HTTP by each field of the filter, and by several")
+async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncClient, query: str, found: int) -> None:
+    assert len(await rows(client, query)) == found
+    assert (await client.get(f"dead-letters/groups?{query}")).json()["count"] == found
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "topics=t",
+        "partition=x",
+        "partition=-1",
+        "died_from=yesterday",
+        "limit=0",
+        "after=x",
+        "hours=3",
+        "topic=%ff&x=1",
+    ],
+)
+async def test_a_filter_that_is_not_understood_is_refused_not_left_out(client: httpx.AsyncClient, query: str) -> None:
+    assert error_of(await client.get(f"dead-letters?{query}")) == (400, "bad_params")
+    assert error_of(await client.get(f"dead-letters/export?{query}")) == (400, "bad_params")
+
+
+async def test_pages_go_on_where_the_former_ended(client: httpx.AsyncClient) -> None:
+    found: list[str] = []
+    query: dict[str, str] = {"limit": "3", "topic": "t"}
+    while True:
+        page = (await client.get("dead-letters", params=query)).json()
+        found += [row["id"] for row in page["rows"]]
+        if page["next"] is None:
+            break
+        query["after"] = page["next"]
+
+    assert found == ["1", "2", "3", "4", "5", "6", "7"]
+
+
+async def test_groups_have_their_count_their_times_and_their_last_hours(client: httpx.AsyncClient) -> None:
+    answer = (await client.get("dead-letters/groups", params={"hours": 3})).json()
+
+    assert answer["count"] == 7
+    assert [(row["error_class"], row["line"], row["count"], row["hours"]) for row in answer["rows"]] == [
+        ("KeyError", "shop.py:7", 5, [0, 0, 5]),
+        ("no such customer", "", 2, [0, 0, 2]),
+    ]
+    assert answer["rows"][0]["newest"] == "7"
+    assert answer["rows"][0]["first_died"] <= answer["rows"][0]["last_died"]
+
+
+async def test_one_is_shown_as_text_as_json_and_in_hexadecimal(client: httpx.AsyncClient) -> None:
+    text, parsed, hexed = [
+        (await client.get("dead-letters/1", params={"as": form})).json() for form in ("text", "json", "hex")
+    ]
+
+    assert (text["value"], text["key_base64"]) == ('{"id": [1, "käse"]}', "/wA=")
+    assert text["headers"] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
+    assert (text["timestamp"], text["tries"], text["error"], text["traceback"]) == (
+        1_700_000_000_000,
+        3,
+        "no such customer",
+        None,
+    )
+    assert (parsed["value_json"], parsed["key_base64"]) == ({"id": [1, "käse"]}, "/wA=")
+    assert (hexed["value_hex"][:4], hexed["key_hex"], hexed["headers"][0]["value_hex"]) == ("7b22", "ff00", "31")
+    assert (await client.get("dead-letters/3")).json()["traceback"] == TRACE.partition("\n")[2]
+    assert (await client.get("dead-letters/2")).json()["value"] is None
+    assert (
+        error_of(await client.get("dead-letters/4711"))
+        == error_of(await client.get("dead-letters/t:0:1"))
+        == (404, "not_found")
+    )
+    assert error_of(await client.get("dead-letters/1?as=x")) == (400, "bad_params")
+
+
+@pytest.mark.parametrize("value", [b"{", b"[" * 100_000, b"NaN", b'"\\ud800"', b"\xff", b"1" * 5000])
+async def test_what_is_no_json_is_shown_as_it_is(client: httpx.AsyncClient, storage: FileStorage, value: bytes) -> None:
+    storage.dead_letter([Message("u", 0, 0, None, value, 0)], "no")
+    (row,) = await rows(client, "topic=u")
+
+    answer = await client.get(f"dead-letters/{row['id']}?as=json")
+
+    assert answer.status_code == 200
+    assert "value_json" not in answer.json()
+
+
+async def test_an_export_is_one_object_a_line(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.http.api.dead_letters.EXPORT_ROWS", 2)
+
+    answer = await client.get("dead-letters/export?topic=t")
+
+    assert answer.headers["content-type"] == "application/jsonl"
+    assert answer.headers["cache-control"] == "no-store"
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert [line["offset"] for line in lines] == [0, 1, 0, 1, 2, 3, 4]
+    assert lines[2]["value"] == "v0"
+
+
+def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+@pytest.mark.shows("what is put back or deleted over HTTP is the filter and the count that was seen; another is a 409")
+@pytest.mark.parametrize("verb", ["requeue", "delete"])
+async def test_another_count_than_was_seen_is_refused_with_both(
+    client: httpx.AsyncClient, storage: FileStorage, verb: str
+) -> None:
+    for count in (4, 6, 0):
+        refused = await client.post(
+            f"dead-letters/{verb}", json={"filter": {"error_class": "KeyError"}, "count": count}
+        )
+
+        assert error_of(refused) == (409, "count_changed")
+        assert (refused.json()["expected"], refused.json()["found"]) == (count, 5)
+    assert storage.count_dead() == 7
+
+
+async def test_what_matches_is_put_back_and_nothing_else(
+    client: httpx.AsyncClient, storage: FileStorage, audit_log: Path
+) -> None:
+    chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4}
+
+    steps = steps_of(await client.post("dead-letters/requeue", json=chosen))
+
+    assert steps[-1] == {"done": 4, "complete": True}
+    assert [(each.block.partition, each.offset) for each in storage.dead()] == [(0, 0), (0, 1), (1, 0)]
+    assert storage.stats().pending == 4
+    begun, ended = lines_of(audit_log)
+    assert (begun["operation"], begun["state"], begun["by"], begun["via"]) == (
+        "dead letters requeue",
+        "running",
+        "ann",
+        "http",
+    )
+    assert (ended["text"], ended["params"]) == (
+        "4 of 4 dead letters put back",
+        {"line": "shop.py:7", "offset_from": 1, "count": 4},
+    )
+
+
+async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage: FileStorage) -> None:
+    steps = steps_of(await client.post("dead-letters/delete", json={"filter": {"ids": ["2", "4"]}, "count": 2}))
+
+    assert steps[-1] == {"done": 2, "complete": True}
+    assert [each.id for each in storage.dead()] == ["1", "3", "5", "6", "7"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"filter": {}},
+        {"count": 7},
+        {"filter": {"topics": "t"}, "count": 7},
+        {"filter": {}, "count": "7"},
+        {"filter": {}, "count": 7, "force": True},
+        {"filter": {"topic": "\ud800"}, "count": 0},
+        {"filter": {"ids": ["1"] * 501}, "count": 0},
+        {"filter": [], "count": 7},
+    ],
+)
+async def test_a_change_that_is_not_understood_is_refused(
+    client: httpx.AsyncClient, storage: FileStorage, body: dict[str, Any]
+) -> None:
+    for verb in ("requeue", "delete"):
+        answer = await client.post(
+            f"dead-letters/{verb}", content=json.dumps(body).encode(), headers={"content-type": "application/json"}
+        )
+        assert error_of(answer) == (400, "bad_params")
+    assert storage.count_dead() == 7
+
+
+class Held(FileStorage):
+    """Waits before each page that it changes until it may go on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.reached, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        self.reached.release()
+        assert self.go_on.acquire(timeout=10)
+        return super()._remove_dead(dead_letters)
+
+
+@pytest.mark.shows("a change of many dead letters reports each page, holds no other request, and ends with its caller")
+async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
+    storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
+    held = Held(storage.path)
+    bench = workbench(held, audit_log)
+    steps = bench.change("delete", EVERYTHING, 7, "ann")
+    first = asyncio.ensure_future(anext(steps))
+    await asyncio.to_thread(held.reached.acquire, timeout=10)
+
+    assert len((await bench.read(lambda store: store.dead_page())).rows) == 7, "it is read meanwhile"
+    with (
+        pytest.raises(StorageError, match="x") if False else pytest.raises(Exception, match="being put back or deleted")
+    ):
+        await anext(bench.change("requeue", EVERYTHING, 7, "ann"))
+    held.go_on.release()
+    assert await first == {"done": 2}
+    await asyncio.to_thread(held.reached.acquire, timeout=10)
+    await steps.aclose()
+    held.go_on.release()
+    await asyncio.to_thread(bench._threads.shutdown)
+
+    assert storage.count_dead() == 3
+    ended = lines_of(audit_log)[-1]
+    assert (ended["state"], ended["text"]) == ("failed", "stopped by the caller after 4 messages")
+    held.close()
+
+
+class Broken(FileStorage):
+    def _dead_places(self, *_: Any) -> Sequence[Any]:  # type: ignore[override]
+        raise StorageUnusable("the disk is gone")
+
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        raise StorageError("there is no queue to put dead letters back into")
+
+
+async def test_a_storage_that_cannot_is_an_error_in_our_shape(storage: FileStorage, audit_log: Path) -> None:
+    broken = Broken(storage.path)
+    source = source_of(snapshot(), dead_letters=workbench(broken, audit_log))
+    async with serving(source, ACCESS) as server, httpx.AsyncClient(timeout=10, headers=BEARER) as client:
+        url = f"{server.url}/api/v1/dead-letters"
+        away = await client.get(url)
+        refused = await client.post(f"{url}/requeue", json={"filter": {"ids": ["1"]}, "count": 1})
+
+    assert error_of(away) == (503, "storage_unusable")
+    assert error_of(refused) == (409, "operation_refused")
+    broken.close()
+
+
+async def test_the_description_has_the_filter_the_lines_and_the_refusal(client: httpx.AsyncClient) -> None:
+    described = (await client.get(f"{str(client.base_url).partition('/api')[0]}/openapi.json")).json()
+
+    listed = described["paths"]["/api/v1/dead-letters"]["get"]
+    requeue = described["paths"]["/api/v1/dead-letters/requeue"]["post"]
+    assert {"topic", "error_class", "line", "died_from", "text", "ids", "after", "limit"} <= {
+        each["name"] for each in listed["parameters"]
+    }
+    assert {"application/jsonl"} == requeue["responses"]["200"]["content"].keys() - {"application/json"}
+    assert {"400", "401", "403", "409", "503"} <= requeue["responses"].keys()
+    assert described["components"]["schemas"]["DeadLetterFilter"]["properties"]["line"]["description"]
