@@ -1,72 +1,84 @@
-"""`kctl storage dead list` and `kctl storage dead show`"""
+"""`kctl storage dead`: dead letters listed, grouped, shown, exported, put back and deleted."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput
-from kctl.cli.output import as_text
+from kctl.audit import fleet_log, operation
+from kctl.cli.confirm import confirm
+from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput, YesOption
+from kctl.cli.output import as_json, as_text
 from kctl.cli.storage.fleet_storage import load_fleet
-from kctl.cli.storage.selection import (
-    FromOption,
-    OlderOption,
-    PartitionOption,
-    ToOption,
-    TopicOption,
-    selection_of,
-)
-from kctl.cli.storage.tables import (
-    dead_letter_lines,
-    dead_letter_table,
-    error_groups,
-    group_document,
-    group_table,
-)
-from kctl.dead_letters.documents import dead_letter_document
+from kctl.cli.storage.selection import choosing, params_of
+from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
+from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.selection import Selection
 
-__all__ = ["list_dead", "show_dead"]
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["changed", "delete", "export_dead", "exported", "groups", "list_dead", "removed", "requeue", "show_dead"]
 
 R = TypeVar("R")
 
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="The most rows that are listed.")]
+ExpectOption = Annotated[
+    int | None,
+    typer.Option("--expect", min=0, metavar="COUNT", help="Refuse, and do nothing, unless so many match."),
+]
+WideOption = Annotated[
+    WideOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
+]
 
+
+@choosing
 def list_dead(
     context: typer.Context,
+    selection: Selection,
     config: ConfigOption = None,
-    output: Annotated[
-        WideOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
-    ] = WideOutput.TABLE,
-    by_error: Annotated[
-        bool, typer.Option("--by-error", help="One row for each error, the most frequent first.")
-    ] = False,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    offset_from: FromOption = None,
-    offset_to: ToOption = None,
-    older_than: OlderOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, metavar="N", help="The most rows that are listed.")
-    ] = 50,
+    output: WideOption = WideOutput.TABLE,
+    by_error: Annotated[bool, typer.Option("--by-error", help="The same as `kctl storage dead groups`.")] = False,
+    limit: LimitOption = 50,
 ) -> None:
-    """List dead letters, the oldest first, or count them by error.
+    """List dead letters, the oldest first.
 
     \b
     kctl storage dead list --topic orders -o wide
-    kctl storage dead list --by-error
+    kctl storage dead list --line shop.py:7 --text customer-17
     """
-    selection = selection_of(topic, partition, offset_from, offset_to, older_than)
     with opened_dead_letters(load_fleet(context, config)) as storage:
         if by_error:
-            show = partial(_print, error_groups(storage.dead(selection)), group_table, group_document)
+            show = partial(_print, storage.dead_groups(selection, 24), group_table, group_document)
         else:
             show = partial(_print, list(storage.dead(selection, limit + 1)), dead_letter_table, dead_letter_document)
     show(limit, output)
+
+
+@choosing
+def groups(
+    context: typer.Context,
+    selection: Selection,
+    config: ConfigOption = None,
+    output: WideOption = WideOutput.TABLE,
+    limit: LimitOption = 50,
+) -> None:
+    """Count dead letters by error class and line of the handler, the most frequent first.
+
+    \b
+    kctl storage dead groups --topic orders
+    kctl storage dead groups --died-from 2026-11-21T10:00:00Z -o json
+    """
+    with opened_dead_letters(load_fleet(context, config)) as storage:
+        found = storage.dead_groups(selection, 24)
+    _print(found, group_table, group_document, limit, output)
 
 
 def _print(
@@ -101,3 +113,84 @@ def show_dead(
         typer.echo("\n".join(dead_letter_lines(dead_letter)))
     else:
         typer.echo(as_text(dead_letter_document(dead_letter), output))
+
+
+@choosing
+def export_dead(context: typer.Context, selection: Selection, config: ConfigOption = None) -> None:
+    """Write dead letters to stdout as JSON lines.
+
+    Bytes that are not UTF-8 stand under a name with `_base64`.
+    """
+    exported(load_fleet(context, config), selection)
+
+
+def exported(fleet: Config, selection: Selection) -> None:
+    with opened_dead_letters(fleet) as storage:
+        for dead_letter in storage.dead(selection):
+            sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")
+
+
+@choosing
+def requeue(
+    context: typer.Context, selection: Selection, config: ConfigOption = None, expect: ExpectOption = None
+) -> None:
+    """Put dead letters back. Of a table a worker gives them to the transform once more.
+
+    Those that die meanwhile are left. Ctrl-C stops it; what is done stays done.
+
+    \b
+    kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200
+    """
+    typer.echo(changed(load_fleet(context, config), "requeue", selection, expect))
+
+
+@choosing
+def delete(
+    context: typer.Context,
+    selection: Selection,
+    config: ConfigOption = None,
+    expect: ExpectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete dead letters for good. Asks first, and deletes as many as it has asked about, or none.
+
+    Ctrl-C stops it; what is done stays done.
+    """
+    typer.echo(removed(load_fleet(context, config), selection, expect, yes=yes))
+
+
+def removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
+    """What was done, once somebody has agreed to how many."""
+    if not yes:
+        with opened_dead_letters(fleet) as storage:
+            found, where = storage.count_dead(selection), storage.identity
+        if found == 0 and not expect:
+            return "no dead letters"
+        expect = found if expect is None else expect
+        confirm(f"Remove {number_of(expect, 'dead letter')} of {where} for good?")
+    return changed(fleet, "clear", selection, expect)
+
+
+def changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None) -> str:
+    """What was done: dead letters were put back (`requeue`), or removed (`clear`)."""
+    done, what = 0, "put back" if verb == "requeue" else "removed"
+
+    def progress(now: int) -> None:
+        nonlocal done
+        done = now
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{number_of(now, 'message')} {what}\x1b[K")
+
+    params = params_of(selection, "dead")
+    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"storage {verb}", params) as running:
+        change = storage.requeue_dead if verb == "requeue" else storage.remove_dead
+        try:
+            running.text = f"{number_of(change(selection, expect, progress), 'message')} {what}"
+        except KeyboardInterrupt:
+            stopped = f"stopped: {number_of(done, 'message')} {what}"
+            sys.stderr.write(f"\n{stopped}\n")
+            raise KeyboardInterrupt(stopped) from None
+        finally:
+            if done and sys.stderr.isatty():
+                sys.stderr.write("\r\x1b[K")
+    return running.text

@@ -8,29 +8,24 @@ import typer
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.options import ConfigOption
+from kctl.cli.storage.dead import changed
 from kctl.cli.storage.fleet_storage import load_fleet
-from kctl.cli.storage.selection import (
-    FromOption,
-    OlderOption,
-    PartitionOption,
-    ToOption,
-    TopicOption,
-    params_of,
-    selection_of,
-)
-from kctl.dead_letters.storage import opened_dead_letters, opened_lake
+from kctl.cli.storage.selection import choosing, params_of
+from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl_agent.storage.base import DeadLetterStore, Selection
 
 __all__ = ["requeue"]
 
 
+@choosing
 def requeue(
     context: typer.Context,
+    selection: Selection,
     config: ConfigOption = None,
     dead: Annotated[bool, typer.Option("--dead", help="Dead letters, which then begin anew.")] = False,
     stuck: Annotated[
@@ -41,11 +36,6 @@ def requeue(
         bool,
         typer.Option("--cancel", help="Of a table: what was put back and no worker has taken yet is dead again."),
     ] = False,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    offset_from: FromOption = None,
-    offset_to: ToOption = None,
-    older_than: OlderOption = None,
 ) -> None:
     """Put messages back, to be handed out at once. Of a table a worker gives them to the transform once more.
 
@@ -56,18 +46,22 @@ def requeue(
     """
     if (dead, stuck, cancel).count(True) != 1:
         raise UsageError("give what to put back: --dead or --stuck, or --cancel")
-    selection = selection_of(topic, partition, offset_from, offset_to, older_than)
+    if cancel and selection.named:
+        raise UsageError("--cancel is about everything that was put back: leave the other options out")
     fleet = load_fleet(context, config)
-    if cancel:
-        if selection != selection_of(None, None):
-            raise UsageError("--cancel is about everything that was put back: leave the other options out")
-        typer.echo(_cancelled(fleet))
-        return
-    params = params_of(selection, "dead" if dead else "stuck")
-    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
-        count = storage.requeue_dead(selection) if dead else _requeue_stuck(storage, selection)
-        running.text = f"{number_of(count, 'message')} put back"
-    typer.echo(running.text)
+    if dead:
+        typer.echo(changed(fleet, "requeue", selection))
+    else:
+        typer.echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
+
+
+def _unstuck(fleet: Config, selection: Selection) -> str:
+    if fleet.storage.kind.is_table:
+        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
+    params = params_of(selection, "stuck")
+    with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
+        running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} put back"
+    return running.text
 
 
 def _cancelled(fleet: Config) -> str:
@@ -86,11 +80,3 @@ def _cancelled(fleet: Config) -> str:
         were = "was put back is a dead letter" if count == 1 else "were put back are dead letters"
         running.text = f"{number_of(count, 'message')} that {were} again"
     return running.text
-
-
-def _requeue_stuck(storage: DeadLetterStore, selection: Selection) -> int:
-    from kctl_agent.storage.base import Storage
-
-    if not isinstance(storage, Storage):
-        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
-    return storage.requeue_stuck(selection)

@@ -1,48 +1,71 @@
-"""Which messages are meant."""
+"""Which messages are meant, as options of a command: made from `Selection`, which declares them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from datetime import UTC, datetime
+from functools import wraps
+from types import MappingProxyType
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-if TYPE_CHECKING:
-    from kctl_agent.storage.base import Selection
+from kctl.errors import UsageError
+from kctl_agent.storage.selection import Selection
 
-__all__ = [
-    "FromOption",
-    "OlderOption",
-    "PartitionOption",
-    "ToOption",
-    "TopicOption",
-    "params_of",
-    "selection_of",
-]
+__all__ = ["choosing", "params_of"]
 
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only of this topic.")]
-PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, metavar="N", help="Only of this partition.")]
-FromOption = Annotated[int | None, typer.Option("--offset-from", min=0, metavar="N", help="Only from this offset on.")]
-ToOption = Annotated[
-    int | None, typer.Option("--offset-to", min=0, metavar="N", help="Only up to this offset, inclusive.")
-]
-OlderOption = Annotated[
-    float | None, typer.Option("--older-than", min=0, metavar="SECONDS", help="Only what is so old at least.")
-]
+_FLAGS = MappingProxyType({"older_than_seconds": "--older-than", "ids": "--id"})
+_TYPES = MappingProxyType({"tuple[str, ...] | None": list[str] | None})
 
 
-def selection_of(
-    topic: str | None,
-    partition: int | None,
-    offset_from: int | None = None,
-    offset_to: int | None = None,
-    older_than: float | None = None,
-) -> Selection:
-    from kctl_agent.storage.base import Selection
+def choosing(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes a `selection` an option for each field of it."""
+    own = get_type_hints(command, include_extras=True)
+    declared = fields(Selection)
 
-    return Selection(topic, partition, offset_from, offset_to, older_than)
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        values = {each.name: _value(each, given.pop(each.name)) for each in declared}
+        command(selection=Selection(**values), **given)
+
+    parameters = [each for each in inspect.signature(command).parameters.values() if each.name != "selection"]
+    options = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(each))
+        for each in declared
+    ]
+    whole = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[each.name]) for each in parameters]
+    with_options.__signature__ = inspect.Signature([*whole, *options])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in (*whole, *options)}
+    return with_options
 
 
 def params_of(selection: Selection, what: str) -> dict[str, Any]:
     """What was chosen, for the audit log."""
-    return {"what": what} | {name: value for name, value in asdict(selection).items() if value is not None}
+    return {"what": what} | selection.named
+
+
+def _option(declared: Field[Any]) -> Any:
+    type_ = get_type_hints(Selection)[declared.name]
+    is_time = declared.metadata["metavar"] == "TIME"
+    is_number = type_ in (int | None, float | None) and not is_time
+    flag = _FLAGS.get(declared.name, f"--{declared.name.replace('_', '-')}")
+    option = typer.Option(
+        flag, metavar=declared.metadata["metavar"], min=0 if is_number else None, help=declared.metadata["help"]
+    )
+    return Annotated[str | None if is_time else _TYPES.get(str(type_), type_), option]
+
+
+def _value(declared: Field[Any], given: Any) -> Any:
+    """A time without a zone is in UTC, as all that are printed."""
+    if given is None or given == []:
+        return None
+    if declared.metadata["metavar"] != "TIME":
+        return tuple(given) if isinstance(given, list) else given
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        raise UsageError(f"{given!r} is no time: give one such as 2026-11-21T10:00:00Z") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kctl.cli.table import Column, cell, clean, clip, render
 from kctl.cli.times import duration
@@ -14,16 +12,13 @@ from kctl.fields import moment
 from kctl_agent.storage.causes import sentence_of
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.base import DeadLetter, StorageStats
+    from kctl_agent.storage.base import DeadLetter, DeadLetterGroup, StorageStats
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.limits import TableStats
 
 __all__ = [
-    "ErrorGroup",
     "dead_letter_lines",
     "dead_letter_table",
-    "error_groups",
-    "group_document",
     "group_table",
     "status_document",
     "status_lines",
@@ -34,9 +29,6 @@ __all__ = [
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _ERROR_COLUMNS = 80
 _VALUE_COLUMNS = 2000
-_MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
-"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
-_NUMBER = re.compile(r"\d+")
 
 
 def _full(stats: StorageStats | TableStats) -> str | None:
@@ -152,49 +144,30 @@ def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) 
     )
 
 
-class ErrorGroup(NamedTuple):
-    """Dead letters that died of the same error; times in Unix seconds."""
-
-    error: str
-    dead_letters: int
-    first_died: float
-    last_died: float
-    example: str
-    """The id of the newest."""
-
-
-def error_groups(dead_letters: Iterable[DeadLetter]) -> list[ErrorGroup]:
-    """By error, the most frequent first. Which message it was, and numbers in the text, make no difference."""
-    found: dict[str, ErrorGroup] = {}
-    for dead_letter in dead_letters:
-        kind, at = _kind(sentence_of(dead_letter.error)), dead_letter.at
-        old = found.get(kind)
-        if old is None:
-            found[kind] = ErrorGroup(kind, 1, at, at, dead_letter.id)
-            continue
-        newest = dead_letter.id if at >= old.last_died else old.example
-        times = (min(old.first_died, at), max(old.last_died, at))
-        found[kind] = ErrorGroup(kind, old.dead_letters + 1, *times, newest)
-    return sorted(found.values(), key=lambda group: (-group.dead_letters, group.error))
-
-
-def group_table(groups: list[ErrorGroup], *, is_wide: bool = False) -> list[str]:
+def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list[str]:
+    """One line for each, with how many died in the last hour and day."""
     columns = (
         Column("count", is_number=True),
-        Column("first-died"),
+        Column("last-hour", is_number=True),
+        Column("last-day", is_number=True),
         Column("last-died"),
-        Column("example"),
-        Column("error"),
+        Column("newest"),
+        Column("line"),
+        Column("error-class"),
     )
     rows = [
-        (x.dead_letters, moment(x.first_died), moment(x.last_died), x.example, _shown(x.error, is_wide)) for x in groups
+        (
+            x.count,
+            x.hours[-1] if x.hours else None,
+            sum(x.hours),
+            moment(x.last_died),
+            x.newest,
+            x.cause.line,
+            _shown(x.cause.error_class, is_wide),
+        )
+        for x in groups
     ]
     return render(columns, rows)
-
-
-def group_document(group: ErrorGroup) -> dict[str, Any]:
-    times = {"first_died": moment(group.first_died), "last_died": moment(group.last_died)}
-    return {"error": group.error, "count": group.dead_letters, **times, "example": group.example}
 
 
 def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:
@@ -210,8 +183,3 @@ def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:
 def _shown(error: str, is_wide: bool) -> str:
     line = clean(sentence_of(error))
     return line if is_wide else clip(line, _ERROR_COLUMNS)
-
-
-def _kind(sentence: str) -> str:
-    """An error without what differs from message to message: where it was in Kafka, and numbers."""
-    return _NUMBER.sub("N", _MESSAGES.sub("", sentence))

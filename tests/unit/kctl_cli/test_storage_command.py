@@ -13,7 +13,9 @@ import yaml
 from deltalake import DeltaTable
 
 from kctl_agent.message import Message
+from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import Binding, Selection, StoredOffset
+from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -136,17 +138,75 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
     table = kctl("storage", "dead", "list", "--by-error").out.splitlines()
     cut = kctl("storage", "dead", "list", "--by-error", "--limit", "1")
 
-    assert [(row["count"], row["error"]) for row in rows] == [
-        (5, "the handler shop:handle raised ValueError: order N"),
-        (1, "KeyError: N"),
-        (1, "no such customer"),
-        (1, "the handler shop:handle returned None instead of a list of bools"),
+    assert [(row["count"], row["error_class"], row["line"]) for row in rows] == [
+        (5, "ValueError", "shop.py:3"),
+        (1, "KeyError", ""),
+        (1, "no such customer", ""),
+        (1, "the handler shop:handle returned None instead of a list of bools", "shop.py:3"),
     ]
     newest = next(x.id for x in storage.dead() if x.block.partition == 2 and x.offset == 4)
-    assert rows[0]["example"] == newest
-    assert table[0].split() == ["count", "first-died", "last-died", "example", "error"]
-    assert table[1].split(maxsplit=4)[0] == "5"
+    assert (rows[0]["newest"], rows[0]["hours"][-1]) == (newest, 5)
+    assert table == kctl("storage", "dead", "groups").out.splitlines()
+    assert table[0].split() == ["count", "last-hour", "last-day", "last-died", "newest", "line", "error-class"]
+    assert table[1].split()[:3] == ["5", "5", "5"]
     assert (len(cut.out.splitlines()), "more than 1" in cut.err) == (2, True)
+
+
+@pytest.mark.shows("`kctl storage dead` takes the same filters as HTTP, and a count that was seen")
+def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorage) -> None:
+    add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
+
+    def found(*options: str) -> list[int]:
+        lines = kctl("storage", "dead", "export", *options).out.splitlines()
+        return [json.loads(line)["offset"] for line in lines]
+
+    assert sorted(found()) == [1, 5, 7]
+    assert found("--error-class", "ValueError", "--line", "shop.py:3") == [7]
+    assert found("--text", "käse", "--tries-from", "3") == [5]
+    assert found("--traceback", "in handle", "--died-from", "2026-01-01") == [7]
+    assert found("--died-to", "2026-01-01T00:00:00Z") == []
+    ids = [each.id for each in storage.dead(Selection(offset_from=5))]
+    assert found("--id", ids[0], "--id", ids[1]) == [5, 7]
+    wrong = kctl("storage", "dead", "list", "--died-from", "yesterday")
+    assert (wrong.code, "'yesterday' is no time" in wrong.err) == (2, True)
+    waiting = kctl("storage", "clear", "--pending", "--yes", "--text", "x")
+    assert "what waits cannot be chosen by text" in waiting.err
+
+
+def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: FileStorage) -> None:
+    for verb in ("requeue", "delete"):
+        refused = kctl(
+            "storage", "dead", verb, "--partition", "1", "--expect", "2", *(["-y"] if verb == "delete" else [])
+        )
+        assert refused.code == 1
+        assert "1 dead letters match, and 2 were expected" in refused.err
+    assert storage.count_dead() == 2
+
+    assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 message put back\n"
+    assert kctl("storage", "dead", "delete", "--expect", "1", "-y").out == "1 message removed\n"
+    assert kctl("storage", "dead", "delete").out == "no dead letters\n"
+
+
+def test_a_change_that_is_stopped_shows_what_was_done(
+    kctl: Kctl, storage: FileStorage, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbered_dead_letters, "PAGE", 1)
+    remove = FileStorage._remove_dead
+
+    def interrupted(own: FileStorage, dead_letters: list[DeadLetter]) -> int:
+        if own.count_dead() == 1:
+            raise KeyboardInterrupt
+        return remove(own, dead_letters)
+
+    monkeypatch.setattr(FileStorage, "_remove_dead", interrupted)
+
+    ran = kctl("storage", "dead", "delete", "-y")
+
+    assert ran.code == 130
+    assert "stopped: 1 message removed" in ran.err
+    assert storage.count_dead() == 1
+    last = json.loads((config.parent / "logs" / "operations.jsonl").read_text().splitlines()[-1])
+    assert (last["state"], last["text"]) == ("failed", "stopped: 1 message removed")
 
 
 def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(
@@ -440,7 +500,7 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
     assert status["dead"] == 2
     assert "t:0:7" in shown.out
     assert [json.loads(line)["offset"] for line in exported.out.splitlines()] == [7]
-    assert "Remove 2 messages (dead) of lake:" in asked.err
+    assert "Remove 2 dead letters of lake:" in asked.err
     assert removed.out == "2 messages removed\n"
     assert json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"] == []
 
