@@ -13,7 +13,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from kctl.http import HttpServer
+from kctl.dead_letters.workbench import Workbench
+from kctl.http import AccessRights, HttpServer
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
@@ -32,7 +33,14 @@ Eventually = Callable[..., Any]
 class Site:
     """A server on a thread of its own, so that the browser can be driven from the test's."""
 
-    def __init__(self, partitions: int, max_age_seconds: float = 3600.0) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        max_age_seconds: float = 3600.0,
+        access: AccessRights | None = None,
+        dead_letters: Workbench | None = None,
+    ) -> None:
+        self._access, self._dead_letters = access, dead_letters
         self.latest = snapshot(partitions)
         self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
         self.history: list[int | None] = [None, 1, 5, 3]
@@ -57,8 +65,9 @@ class Site:
             verdicts=self._verdicts,
             feed=self._feed,
             sparkline=lambda *_: self.history,
+            dead_letters=self._dead_letters,
         )
-        async with serving(source) as self._server:
+        async with serving(source, self._access) as self._server:
             self._ready.set()
             await self._end.wait()
 

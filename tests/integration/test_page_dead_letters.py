@@ -1,0 +1,179 @@
+"""Dead letters on the page, in a real browser over a real server: signed in, found, read, put back, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from kctl.dead_letters.workbench import Workbench
+from kctl.http import AccessRights
+from kctl_agent.message import Message
+from kctl_agent.storage.file import FileStorage
+from tests.fleet_snapshot import TOKEN, TOKENS
+from tests.integration.test_page import Site, chromium, logged, nothing_left_behind, rows, text
+
+__all__ = ["chromium", "nothing_left_behind"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+Eventually = Callable[..., Any]
+TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
+Traceback (most recent call last):
+  File "/srv/app/shop.py", line 7, in handle
+    orders[order["id"]] = order
+KeyError: 'id'"""
+MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+BIDI = "\u202egnp.exe\u2066"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[FileStorage]:
+    """Five that a handler has failed at, and two that it refused."""
+    storage = FileStorage(tmp_path / "storage.sqlite")
+    storage.prepare()
+    storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b'{"v": %d}' % n, 0) for n in range(5)], TRACE)
+    storage.dead_letter([Message("t", 0, n, None, b"v", 0) for n in range(2)], "no such customer")
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def page(
+    chromium: webdriver.Chrome, storage: FileStorage, tmp_path: Path, eventually: Eventually
+) -> Iterator[webdriver.Chrome]:
+    bench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl")
+    with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as site:
+        chromium.get(site.url)
+        eventually(lambda: text(chromium, "link") == "live")
+        yield chromium
+        errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
+        chromium.get("about:blank")
+    assert [message for message in errors if "401" not in message and "409" not in message] == []
+
+
+def sign_in(page: webdriver.Chrome, token: str = TOKEN) -> None:
+    page.find_element(By.ID, "token").send_keys(token)
+    page.find_element(By.CSS_SELECTOR, "#sign-in button").click()
+
+
+def status(page: webdriver.Chrome) -> str:
+    return text(page, "dead-status")
+
+
+def press(page: webdriver.Chrome, selector: str) -> None:
+    page.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def find(page: webdriver.Chrome, **values: str) -> None:
+    for name, value in values.items():
+        field = page.find_element(By.CSS_SELECTOR, f"#dead-filter [name={name}]")
+        field.clear()
+        field.send_keys(value)
+    press(page, "#dead-filter button")
+
+
+@pytest.mark.shows("the page in Chromium: dead letters signed in for, grouped, found, read, put back, deleted")
+def test_a_group_is_chosen_read_and_put_back(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    sign_in(page, "a-wrong-token-of-somebody")
+    eventually(lambda: status(page) == "the token is not the right one")
+    assert not page.find_element(By.ID, "workbench").is_displayed()
+    page.find_element(By.ID, "token").clear()
+    sign_in(page)
+    eventually(lambda: status(page) == "7 dead letters match")
+    assert [(row[0], row[3], row[5]) for row in rows(page, "dead-groups")] == [
+        ("5", "shop.py:7", "KeyError"),
+        ("2", "-", "no such customer"),
+    ]
+
+    press(page, "#dead-groups tbody button")
+    eventually(lambda: status(page) == "5 dead letters match")
+    assert [row[7] for row in rows(page, "dead-list")] == ["k0", "k1", "k2", "k3", "k4"]
+    press(page, "#dead-list tbody button")
+    eventually(lambda: text(page, "dead-value") == '{"v": 0}')
+    assert text(page, "dead-trace").startswith("the handler shop:handle raised KeyError")
+    page.find_element(By.ID, "dead-as").send_keys("hex")
+    eventually(lambda: text(page, "dead-value") == b'{"v": 0}'.hex())
+
+    press(page, "[data-verb=requeue][data-which=all]")
+    assert text(page, "ask-text").startswith("5 dead letters will be put back, to be handled once more.")
+    press(page, "#ask button[value=no]")
+    assert storage.count_dead() == 7
+    press(page, "[data-verb=requeue][data-which=all]")
+    press(page, "#ask-yes")
+
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("5 of 5 messages put back", []))
+    assert (storage.count_dead(), storage.stats().pending) == (2, 5)
+
+
+def test_some_are_chosen_and_deleted_and_another_count_is_refused(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    sign_in(page)
+    eventually(lambda: status(page) == "7 dead letters match")
+    find(page, text='"v": 3')
+    eventually(lambda: status(page) == "1 dead letters match")
+    press(page, "#dead-list tbody input")
+    press(page, "[data-verb=delete][data-which=chosen]")
+    press(page, "#ask-yes")
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("1 of 1 messages deleted", []))
+    press(page, "#dead-filter button[type=reset]")
+    eventually(lambda: status(page) == "6 dead letters match")
+
+    storage.dead_letter([Message("t", 0, 9, None, b"v", 0)], "one more meanwhile")
+    press(page, "[data-verb=delete][data-which=all]")
+    press(page, "#ask-yes")
+
+    eventually(lambda: status(page).startswith("7 dead letters match, and 6 were expected"))
+    assert storage.count_dead() == 7
+    press(page, "#sign-out")
+    assert rows(page, "dead-list") == rows(page, "dead-groups") == []
+    assert TOKEN not in page.page_source
+    assert page.execute_script("return [localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
+
+
+def test_what_a_producer_has_written_stays_text(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    title = page.title
+    storage.remove_dead()
+    hostile = (MARKUP + BIDI).encode()
+    headers = ((MARKUP, hostile),)
+    storage.dead_letter([Message("t", 0, 0, hostile, hostile + b"x" * (1 << 20), 0, headers)], f"{MARKUP}{BIDI}: 1")
+    sign_in(page)
+    eventually(lambda: status(page) == "1 dead letters match")
+
+    press(page, "#dead-list tbody button")
+    eventually(lambda: text(page, "dead-value").startswith(MARKUP))
+
+    value = text(page, "dead-value")
+    assert "\\u202egnp.exe\\u2066" in value
+    assert "characters more; an export has them" in value
+    (row,) = rows(page, "dead-list")
+    assert row[8].startswith(MARKUP)
+    assert "\\u202e" in row[7]
+    assert (
+        page.execute_script("return document.querySelectorAll('#dead-title ~ * img, #dead-title ~ * script').length")
+        == 0
+    )
+    assert page.title == title
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_nothing_is_wider_than_the_window(page: webdriver.Chrome, eventually: Eventually, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        sign_in(page)
+        eventually(lambda: status(page) == "7 dead letters match")
+
+        assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
