@@ -1,4 +1,4 @@
-"""The guest in a worker process: Unix socket agent, Spark worker, storage.
+"""The part of kctl inside a worker's process: Unix socket agent, Spark worker, storage.
 
 The socket half (`wire`, `messages`, `errors`, `paths`, `server`, `commands`) uses the standard library only;
 `worker` and `storage` need the extra `worker`. `attach` is for applications that kctl does not start.
@@ -29,8 +29,8 @@ def attach(
     bootstrap_servers: str | None = None,
     commit_group: str | None = None,
 ) -> Attached:
-    """Make a PySpark application of yours a part of a fleet: `run_dir`/`name`.sock answers for all Kafka sources of all
-    its queries, those that run and those to come. Nothing in the application changes.
+    """Makes a PySpark application of yours a part of a fleet: `run_dir`/`name`.sock answers for all Kafka sources of
+    all its queries, those that run and those to come. Nothing in the application changes.
 
     `bootstrap_servers` is found out from the queries when it is not given. With `commit_group` the end offset of each
     finished batch is committed to that group, so that ordinary tools see its lag; not while the group has a member.

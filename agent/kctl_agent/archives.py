@@ -1,4 +1,4 @@
-"""A JVM's class archive: what names it, whether one may be used, where it is recorded; for worker and demo broker."""
+"""A JVM's class archive: its name, whether it may be used, where it is recorded; for worker and demo broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["fingerprint", "is_private", "options", "recording"]
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """What has a JVM use the archive, where it was recorded.
+    """Returns the Java options that use the archive, where it was recorded.
 
     Newer Javas move it to another address at each start, as an obstacle for an attacker who can already write to their
     memory (JDK-8294323). They patch it for that: of the 150 MB of Spark's 118 are written to then, else 52; and 0.1 s.
@@ -23,7 +23,7 @@ def options(path: Path) -> tuple[str, ...]:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Of these files by what a JVM itself compares: paths, sizes and times of change. Raises OSError."""
+    """Returns a hash of these files by what a JVM itself compares: paths, sizes and times of change. Raises OSError."""
     digest = hashlib.sha256()
     for path in files:
         found = path.stat()
@@ -42,8 +42,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """A file for a JVM to write its archive into, in a folder of its own that is removed afterwards. Once written it
-    becomes `path`, and the `kept` newest archives there stay, those of other Javas and jars among them.
+    """Yields a file for a JVM to write its archive into, in a folder of its own that is removed afterwards. Once
+    written it becomes `path`, and the `kept` newest archives there stay, those of other Javas and jars among them.
 
     Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
     """

@@ -1,4 +1,4 @@
-"""What can go wrong at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
+"""Errors at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
 
 A message is one sentence: what happened, to what, what to do. It may travel in a reply, so it holds no traceback, no
 path (except `PathError`, which never leaves the process) and nothing a peer has sent beyond a bounded, sanitised
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class AgentError(Exception):
-    """The root. `code` is for programs; `retriable`: the same request may succeed a little later."""
+    """The root of an agent's errors. `code` is for programs; `retriable`: the same request may succeed later."""
 
     code: ClassVar[str] = "internal"
     retriable: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class WireError(AgentError):
 
 
 class FrameTooLarge(WireError):
-    """A length above the limit, judged from its four bytes alone; or a message of ours that would not fit."""
+    """A frame's length is above the limit, judged from its four bytes alone; or a message of ours would not fit."""
 
     code = "frame_too_large"
 
@@ -67,7 +67,7 @@ class BadRequest(AgentError):
 
 
 class UnknownMethod(AgentError):
-    """A method that is not in the table."""
+    """The method of a request is not in the table."""
 
     code = "unknown_method"
 
@@ -79,13 +79,13 @@ class BadParams(AgentError):
 
 
 class CommandFailed(AgentError):
-    """The command itself failed; the cause is in the agent's own log."""
+    """A command failed; the cause is in the agent's own log."""
 
     code = "command_failed"
 
 
 class Busy(AgentError):
-    """The stated bound of connections is reached."""
+    """The agent has as many connections as it may."""
 
     code = "busy"
     retriable = True
@@ -112,7 +112,7 @@ class AgentUnreachable(AgentError):
 
 
 class AgentTimeout(AgentError):
-    """No answer within the deadline."""
+    """No answer came within the deadline."""
 
     code = "timeout"
     retriable = True

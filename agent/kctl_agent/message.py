@@ -1,4 +1,4 @@
-"""What a handler is given. Standard library only, so that a handler's own tests need nothing else."""
+"""The message that a handler is given. Standard library only, so that a handler's own tests need nothing else."""
 
 from __future__ import annotations
 

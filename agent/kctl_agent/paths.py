@@ -1,4 +1,4 @@
-"""Where a socket may lie, who owns it, who may call it.
+"""Sockets of agents: where one may lie, who owns it, who may call it.
 
 The rules (design, section 5): `run_dir` is a real directory of ours that nobody else can enter; a socket path has at
 most 107 bytes (unix(7): sun_path, with its final NUL); a socket appears under its name only when it is ready; a file
@@ -45,14 +45,14 @@ __all__ = [
 MAX_SOCKET_PATH_BYTES: Final = 107
 MASTER_NAME: Final = "master"
 ENGINE_NAME: Final = "engine"
-"""Of a fleet's shared engine, by which its workers find it."""
+"""The name of a fleet's shared engine, by which its workers find it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SUFFIX: Final = ".sock"
 
 
 def prepare_run_dir(path: Path) -> None:
-    """Make `path` a directory that only we can enter, or check that it is one.
+    """Makes `path` a directory that only this user can enter, or checks that it is one.
 
     Raises:
         PathError: it cannot be made, or is a link, no directory, somebody else's, or open to others.
@@ -67,7 +67,7 @@ def prepare_run_dir(path: Path) -> None:
 
 
 def check_run_dir(path: Path) -> None:
-    """As `prepare_run_dir`, without making it. Raises PathError, OSError."""
+    """Checks a run_dir as `prepare_run_dir` does, without making it. Raises PathError, OSError."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")
@@ -83,7 +83,7 @@ def check_run_dir(path: Path) -> None:
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
-    """Where the agent `name` listens.
+    """Returns where the agent `name` listens.
 
     Raises:
         PathError: the name is no plain file name, or the path is longer than the kernel allows.
@@ -100,7 +100,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """The names of the sockets in `run_dir`, sorted. A file proves nothing: a ping answered in time does.
+    """Returns the names of the sockets in `run_dir`, sorted. A file proves nothing: a ping answered in time does.
 
     Raises:
         PathError: `run_dir` cannot be read.
@@ -121,7 +121,7 @@ class ProcessIdentity:
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Read which process has this pid (None: ourselves).
+    """Returns the identity of the process with this pid (None: ourselves).
 
     Raises:
         ProcessLookupError: nobody has it, or only a zombie, which holds no socket any more.
@@ -138,7 +138,7 @@ def process_identity(pid: int | None = None) -> ProcessIdentity:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether exactly this process is still there."""
+    """Whether exactly this process still lives."""
     try:
         return process_identity(identity.pid) == identity
     except ProcessLookupError:
@@ -146,7 +146,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """The peer's (pid, uid, gid) when it connected: SO_PEERCRED, from the kernel, not from the peer."""
+    """Returns the peer's (pid, uid, gid) when it connected: SO_PEERCRED, from the kernel, not from the peer."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid, gid
 
@@ -169,7 +169,7 @@ class BoundSocket:
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Remove socket and pid file if they are ours, then stop listening. A forked child only closes its copy."""
+        """Removes socket and pid file if they are ours, then stops listening. A forked child only closes its copy."""
         if self.socket.fileno() < 0:
             return
         # The file goes first: as long as the socket is open its inode number cannot be given to another file.
@@ -183,7 +183,7 @@ class BoundSocket:
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listen, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it.
+    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it.
 
     The socket is bound under another name, made ready and renamed: once it is found it takes connections. What a dead
     owner left is replaced; starters of one run_dir come one after another.
@@ -225,7 +225,7 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
 
 
 def _remove_stale(path: Path) -> None:
-    """Clear the place, or raise PathError because somebody lives there."""
+    """Removes a stale socket, or raises PathError because its owner lives."""
     owner = socket_owner(path)
     if owner is not None and is_alive(owner):
         raise PathError(f"socket {path} is already served by pid {owner.pid}: stop it or choose another name")
@@ -243,8 +243,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Remove the socket and pid file of an agent whose recorded process has ended; whether they were. Never waits: what
-    somebody else is just changing is left for the next time.
+    """Removes the socket and pid file of an agent whose recorded process has ended; returns whether it did. Never
+    waits: what somebody else is just changing is left for the next time.
 
     Raises:
         PathError: no agent can have that name.
@@ -263,7 +263,7 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
-    """The process that recorded itself beside a socket; None if none has, readably."""
+    """Returns the process that recorded itself beside a socket; None if none has, readably."""
     try:
         return recorded_identity(path.with_suffix(".pid"))
     except (OSError, ValueError):
@@ -271,7 +271,7 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    """What `bind_socket` wrote beside a socket. Raises OSError and ValueError."""
+    """Reads the identity that `bind_socket` wrote beside a socket. Raises OSError and ValueError."""
     pid, start_ticks = pid_file.read_text("ascii").split()
     return ProcessIdentity(int(pid), int(start_ticks))
 
@@ -299,8 +299,8 @@ def _record(path: Path, owner: ProcessIdentity) -> None:
 
 @contextmanager
 def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
-    """One process at a time reads and changes the names in `run_dir`. Not blocking: it raises
-    BlockingIOError instead of waiting."""
+    """Locks `run_dir`: one process at a time reads and changes its names. Not blocking: it raises BlockingIOError
+    instead of waiting."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))

@@ -1,4 +1,4 @@
-"""Which user a TCP socket of this machine belongs to, as the kernel has it. Linux only; standard library only.
+"""The owner of a TCP socket of this machine, as the kernel has it. Linux only; standard library only.
 
 An address or a port identifies nobody: any user may connect from loopback, and listen where somebody else has left.
 """
@@ -16,15 +16,15 @@ __all__ = ["LOOPBACK", "is_own", "owner_of_peer", "owners_of"]
 
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED, _LISTEN = "01", "0A"
-"""As in include/net/tcp_states.h. In other states the kernel shows root where the process has closed its socket."""
+"""States in include/net/tcp_states.h. In others the kernel shows root where the process has closed its socket."""
 _TRIES: Final = 3
-"""The kernel may miss a line of a table that changes while it is read."""
+"""How often the tables are read: the kernel may miss a line of one that changes meanwhile."""
 _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
-"""Before an IPv4 address in the table of IPv6."""
+"""Prefix of an IPv4 address in the table of IPv6."""
 
 
 def owners_of(address: str, port: int) -> set[int]:
-    """The uids of those who are connected with at a TCP port of this address: as the kernel has it, who listens on the
+    """Returns the uids that connections to a TCP port of this address reach: as the kernel has it, who listens on the
     address itself comes before who listens on all. Raises OSError: the kernel does not show it."""
     lines = [line.split() for text in _tables() for line in text.splitlines()[1:]]
     listening = [(words[1], int(words[7])) for words in lines if words[3] == _LISTEN]
@@ -35,8 +35,8 @@ def owners_of(address: str, port: int) -> set[int]:
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid at the other end of a connection within this machine, of its two addresses; None: there is none, or it
-    has left. Raises OSError: the kernel does not show it, or these are no addresses."""
+    """Returns the uid at the other end of a connection within this machine, of its two addresses; None: there is none,
+    or it has left. Raises OSError: the kernel does not show it, or these are no addresses."""
     ends = [
         f" {local} {remote} {_ESTABLISHED} " for local, remote in zip(_written(*theirs), _written(*ours), strict=True)
     ]
@@ -57,12 +57,12 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _tables() -> Iterator[str]:
-    """By proc_pid_net(5), after a line of titles: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
+    """Lines of proc_pid_net(5), after one of titles: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`."""
     return (table.read_text("ascii") for table in _TABLES if table.exists())
 
 
 def _written(address: str, port: int) -> tuple[str, ...]:
-    """As the tables have it, an IPv4 address as that of IPv6 too."""
+    """Formats an address as the tables have it, an IPv4 address as that of IPv6 too."""
     if ":" in address:
         return (f"{_words(socket.inet_pton(socket.AF_INET6, address))}:{port:04X}",)
     packed = socket.inet_pton(socket.AF_INET, address)
@@ -70,9 +70,9 @@ def _written(address: str, port: int) -> tuple[str, ...]:
 
 
 def _words(packed: bytes) -> str:
-    """Numbers of four bytes, in the order of this machine."""
+    """Formats numbers of four bytes, in the order of this machine."""
     return "".join(f"{int.from_bytes(packed[at : at + 4], sys.byteorder):08X}" for at in range(0, len(packed), 4))
 
 
 LOOPBACK: Final = _words(socket.inet_aton("127.0.0.1"))
-"""As the table of IPv4 has it."""
+"""Loopback as the table of IPv4 has it."""

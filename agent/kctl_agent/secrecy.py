@@ -1,5 +1,5 @@
-"""What counts as a secret, and files with passwords, tokens and keys: refused when every user of the machine can open
-them."""
+"""Secrets: which settings are ones, and files with passwords, tokens and keys, refused when every user of the machine
+can open them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 __all__ = ["SECRET_NAMES", "check_private", "read_private"]
 
 SECRET_NAMES = "(?i)secret|passw|token|credential|access[.]?key|account[.]?key|keystore[.]key|jaas"  # noqa: S105 - names, no secret
-"""A regular expression of what settings with secrets are called: Spark's own, and what Kafka and object stores have
-besides. As `spark.redaction.regex`, and for views of ours."""
+"""A regular expression for names of settings with secrets: Spark's own, and what Kafka and object stores have besides.
+As `spark.redaction.regex`, and for views of ours."""
 
 _OTHERS = stat.S_IRWXO
 
 
 def read_private(path: Path) -> str:
-    """The text of such a file. A group may have it: container platforms hand secrets out like that.
+    """Reads a file with a secret. A group may have it: container platforms hand secrets out like that.
 
     Raises:
         OSError: it cannot be read, or it is open to all; `strerror` has which.
@@ -30,7 +30,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """For a file that somebody else reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
+    """Checks a file that somebody else reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
     _judge(path.stat(), path)
 
 

@@ -1,5 +1,5 @@
-"""Looks after a lake's table, and that of its dead letters, once: removes what batches have left, compacts small files,
-and once a day removes files that are no longer needed.
+"""Maintenance of a lake's table and that of its dead letters, one run: removes what batches have left, compacts small
+files, and once a day removes files that are no longer needed.
 
 A process of its own, which the master starts at quiet times (`kctl.master.table_maintenance`): neither the memory of a
 worker nor its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one
@@ -30,15 +30,15 @@ from kctl_agent.storage.lake.table_storage import TableStorage
 __all__ = ["LEAST_FILES", "VACUUMED", "VACUUM_SECONDS", "looked_after", "main"]
 
 LEAST_FILES = 50
-"""So many small files of a partition are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
+"""Small files of a partition that are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
 write a file anew that is nearly as large as the target."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
-"""Written after each time."""
+"""The file that records the last removal of old files."""
 
 
 def main() -> int:
-    """The exit code."""
+    """Runs the maintenance; returns the exit code."""
     _yield_to_others()
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
-    """Does what is due; what was done, and what failed: nothing keeps the rest from being done. Raises
+    """Runs what is due; returns what was done, and what failed: nothing keeps the rest from being done. Raises
     StorageUnusable."""
     done: list[str] = []
     failed: list[str] = []
@@ -93,7 +93,7 @@ def _vacuumed(lake: TableStorage) -> list[str]:
 
 
 def _yield_to_others() -> None:
-    """The lowest priority, one thread of delta-rs, and the first to be killed where memory is short."""
+    """Takes the lowest priority and one thread of delta-rs, and is the first to be killed where memory is short."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

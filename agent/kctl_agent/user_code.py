@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Does not return: threads that the code has started do not hold the process."""
+    """Imports and reports. Does not return: threads that the code has started do not hold the process."""
     faulthandler.enable()  # a caller that waits in vain sends SIGABRT, and the place where it hangs is on stderr
     asked = json.loads(sys.stdin.readline())
     stdout = os.dup(1)

@@ -1,1 +1,1 @@
-"""An application that is attached to a fleet: what its queries report, the brokers' ends, a shadow group."""
+"""Attached applications: somebody else's Spark queries as part of a fleet, their reports, log ends and shadow group."""

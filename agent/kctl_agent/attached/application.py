@@ -36,7 +36,7 @@ _EVERY_SECONDS: Final = 1.0
 
 
 class Attached:
-    """What `attach` returns; `close` ends it, as does the end of the application."""
+    """The handle that `attach` returns; `close` ends it, as does the end of the application."""
 
     def __init__(
         self, spark: Any, name: str, run_dir: str | Path, bootstrap_servers: str | None, commit_group: str | None
@@ -53,7 +53,7 @@ class Attached:
         self._listener: Any = None
 
     def start(self) -> None:
-        """Serve the socket, until the application ends. Raises PathError."""
+        """Serves the socket, until the application ends. Raises PathError."""
         self._server.publish(self._queries.snapshot(time.monotonic()))
         self._server.start()
         # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a signal
@@ -67,7 +67,7 @@ class Attached:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and answering; the application goes on. Idempotent."""
+        """Stops listening and answering; the application goes on. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -119,7 +119,7 @@ class Attached:
             self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> None:
-        """A guest: whatever goes wrong with it is the guest's, and reported in its snapshot."""
+        """Runs a step of the guest: whatever goes wrong with it is the guest's, and reported in its snapshot."""
         try:
             step()
         except Exception as error:
@@ -128,7 +128,7 @@ class Attached:
                 _LOG.warning("kctl: %s", text)
 
     def _poll(self) -> None:
-        """What Spark answers besides events: which queries run (their listeners may have been dropped), and the
+        """Asks Spark for what its events leave out: which queries run (their listeners may have been dropped), and the
         ends."""
         active = {str(query.id): query for query in self._spark.streams.active}
         if self._queries.is_deaf(active):

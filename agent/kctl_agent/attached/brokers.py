@@ -1,4 +1,4 @@
-"""Where an application's queries read from, and how far the brokers are."""
+"""The brokers of an application's queries, and their log offsets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["EndOffsets", "last_progress", "servers_of"]
 
 _TIMEOUT_MS: Final = 5000
 _STARTS_SECONDS: Final = 15.0
-"""How often it is asked where logs begin: that moves with retention only, and each question costs the application."""
+"""Seconds between questions for log starts: they move with retention only, and each question costs the application."""
 _MAX_DEPTH: Final = 200
 Partition = tuple[str, int]
 
 
 class EndOffsets:
-    """Log starts and ends, asked by kafka-python's admin client. One thread."""
+    """Log starts and ends, requested by kafka-python's admin client. For one thread."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         from kafka.admin import KafkaAdminClient
@@ -34,7 +34,7 @@ class EndOffsets:
         self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Log start and end offsets, of the partitions that are answered for. Raises KafkaError when none is."""
+        """Log start and end offsets of the partitions that are answered for. Raises KafkaError when none is."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
@@ -52,13 +52,13 @@ class EndOffsets:
 
 
 def last_progress(query: Any) -> str | None:
-    """The last finished batch of a query as JSON; None before the first."""
+    """Returns the last finished batch of a query as JSON; None before the first."""
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 
 
 def servers_of(query: Any) -> str | None:
-    """`kafka.bootstrap.servers` of a query's first Kafka source, out of its plan; None when it is not known."""
+    """Returns `kafka.bootstrap.servers` of a query's first Kafka source, out of its plan; None when it is not known."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then `bootstrap_servers` must be given

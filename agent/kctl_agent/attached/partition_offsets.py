@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["QUESTION_SECONDS", "answered_offsets"]
 
 QUESTION_SECONDS = 20.0
-"""A question takes at most so long, with a request time-out of 5 s: a connection, a coordinator, the request itself."""
+"""The longest time of a question, with a request time-out of 5 s: a connection, a coordinator, the request itself."""
 
 
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Offset and leader epoch of the partitions that are answered for; of the others the reason why not.
+    """Returns offset and leader epoch of the partitions that are answered for; of the others the reason why not.
 
     All are asked at once; only where that fails, leader by leader. Blocks.
 
@@ -79,7 +79,7 @@ def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int |
 
 
 def _has_answered(error: Exception) -> bool:
-    """A broker has refused a partition, and may answer for the others of which it is asked."""
+    """Whether a broker has refused one partition, and may answer for the others of the request."""
     from kafka.errors import BrokerResponseError, RequestTimedOutError
 
     return isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)

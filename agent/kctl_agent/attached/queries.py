@@ -1,4 +1,4 @@
-"""What the queries of an application have reported, and the snapshot that follows from it. No Spark, no broker in here.
+"""Progress of an application's queries, and the snapshot that follows from it. No Spark, no broker in here.
 
 Spark's objects change their types between versions (a first `startOffset` is the text 'None'), so only the JSON of a
 progress is read, and anything in it may be missing.
@@ -26,7 +26,7 @@ Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
 _MISSED: Final = 2
-"""So many batches that Spark knows of and the listener was not called for: it has been dropped."""
+"""Batches that Spark knows of and the listener was not called for, at which it has been dropped."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Query:
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
     reported_batch_id: int | None = None
-    """The last that the listener was called for."""
+    """The last batch that the listener was called for."""
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -45,7 +45,7 @@ class _Query:
 
 
 class Queries:
-    """Called on Spark's threads and the guest's own; every method is safe on any thread."""
+    """The state of all queries. Called on Spark's threads and the guest's own; every method is safe on any thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -60,12 +60,12 @@ class Queries:
         self._error: str | None = None
 
     def started(self, id_: str) -> None:
-        """A query that was not known runs."""
+        """Records that a new query runs."""
         with self._lock:
             self._queries.setdefault(id_, _Query())
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        """One progress as JSON; the same one may come twice, by the listener and by a poll."""
+        """Takes in one progress as JSON; the same one may come twice, by the listener and by a poll."""
         progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
@@ -91,14 +91,14 @@ class Queries:
                 self._queries[id_].state = "running"
 
     def terminated(self, id_: str, error: str | None) -> None:
-        """It has ended; by an error, whose first line is kept."""
+        """Records that a query has ended; by an error, whose first line is kept."""
         with self._lock:
             self._queries.pop(id_, None)
             if error:
                 self._error = error.splitlines()[0][:300]
 
     def only(self, active: set[str]) -> None:
-        """The queries that run; others have ended while nobody listened."""
+        """Records which queries run; others have ended while nobody listened."""
         with self._lock:
             for id_ in self._queries.keys() - active:
                 del self._queries[id_]
@@ -114,7 +114,7 @@ class Queries:
             )
 
     def failed(self, error: str) -> bool:
-        """Keep an error of the guest itself; whether it is new."""
+        """Keeps an error of the guest itself; returns whether it is new."""
         with self._lock:
             is_new, self._error = error != self._error, error
             return is_new
@@ -123,8 +123,8 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """End offset of the last finished batch. A partition that two queries read has the one that is further behind:
-        for ordinary tools the application has read it only so far."""
+        """Returns end offsets of the last finished batches. A partition that two queries read has the one that is
+        further behind: for ordinary tools the application has read it only so far."""
         with self._lock:
             merged: dict[Partition, int] = {}
             for query in self._queries.values():
@@ -133,17 +133,18 @@ class Queries:
             return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        """What the brokers report, at `time.monotonic()`."""
+        """Records log starts and ends as the brokers reported them, at `time.monotonic()`."""
         with self._lock:
             self._starts, self._ends, self._ends_at = starts, ends, at
 
     def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
-        """What the shadow group holds; None while others live in it."""
+        """Records what the shadow group holds; None while others live in it."""
         with self._lock:
             self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
-        """As a worker's: the lag counts from the position, which is all that the application itself knows."""
+        """A snapshot as a worker's: the lag counts from the position, which is all that the application itself
+        knows."""
         positions = self.positions()
         with self._lock:
             queries = sorted(self._queries.items())
@@ -185,12 +186,12 @@ class Queries:
 
 
 def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The Kafka sources of one progress."""
+    """Returns the Kafka sources of one progress."""
     return [each for each in progress.get("sources") or () if _KAFKA.search(str(each.get("description", "")))]
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """`{"orders": {"0": 17}}`, as an object or (by some versions) as its text; nothing of anything else."""
+    """Parses `{"orders": {"0": 17}}`, as an object or (by some versions) as its text; nothing of anything else."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)

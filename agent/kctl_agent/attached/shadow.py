@@ -19,7 +19,7 @@ Partition = tuple[str, int]
 
 
 class ShadowGroup:
-    """One thread."""
+    """The shadow group of one application. For one thread."""
 
     def __init__(self, bootstrap_servers: str, group: str) -> None:
         from kafka.admin import KafkaAdminClient
@@ -34,8 +34,8 @@ class ShadowGroup:
         )
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commit what has changed, and return what the group holds now; None while the group has a member, which
-        commits by itself.
+        """Commits the positions that have changed, and returns what the group holds now; None while the group has a
+        member, which commits by itself.
 
         Raises:
             KafkaError: the brokers do not answer, or do not permit it.

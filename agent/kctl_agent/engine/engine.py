@@ -1,4 +1,4 @@
-"""An engine at work: starts the JVM, gives workers their gateways, sees that it lives, ends when it is asked to."""
+"""A running engine: starts the JVM, gives workers their gateways, checks that it lives, ends when it is asked to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REPARENTING_SECONDS = 0.2
 
 
 class Engine:
-    """`run` and `close` are the main thread's."""
+    """The process that owns the JVM of a fleet. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: EngineSettings, stats: EngineProcessStats, inbox: Inbox) -> None:
         self._settings = settings
@@ -43,11 +43,11 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """May be called from a signal handler and from any thread."""
+        """Asks the engine to stop. May be called from a signal handler and from any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """Until `stop`. Raises what PySpark and Py4J raise when the JVM does not start, or is gone."""
+        """Serves workers until `stop`. Raises what PySpark and Py4J raise when the JVM does not start, or is gone."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)
@@ -64,7 +64,7 @@ class Engine:
             guests.close()
 
     def close(self) -> None:
-        """The JVM ends."""
+        """Ends the JVM."""
         if self._spark is not None:
             self._spark.stop()
 

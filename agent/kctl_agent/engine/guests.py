@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GatewayAccess:
-    """What a worker needs to know of its gateway."""
+    """How a worker reaches its gateway."""
 
     port: int
     token: str = field(repr=False)
@@ -48,12 +48,12 @@ class _Guest:
     session: Any
     server: Any
     callbacks: socket.socket
-    """Bound to the port on which it listens for the JVM. While its gateway lives the JVM calls there, also when it has
-    ended; another user who listened there then could have the JVM do anything."""
+    """The socket on the port where the worker listens for the JVM. While its gateway lives the JVM calls there, also
+    when it has ended; another user who listened there then could have the JVM do anything."""
 
 
 class Guests:
-    """For the main thread."""
+    """The workers in the engine's JVM. For the main thread."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -64,8 +64,8 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> GatewayAccess:
-        """A gateway for this process; one that it had is closed. Raises OSError, OverflowError: there
-        is no such process; what Py4J raises where the JVM cannot."""
+        """Gives this process a gateway; one that it had is closed. Raises OSError, OverflowError: there is no such
+        process; what Py4J raises where the JVM cannot."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -85,7 +85,7 @@ class Guests:
         return GatewayAccess(port, token, guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
-        """Until a worker has ended, at most so long; then what it had is freed."""
+        """Waits until a worker has ended, at most so long; then frees what it had."""
         ended = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
         for guest in [guest for guest in self._guests.values() if guest.descriptor in ended]:
             del self._guests[guest.name]
@@ -94,7 +94,7 @@ class Guests:
         self._leaving = [each for each in self._leaving if each[0].is_alive()]
 
     def count(self) -> EngineStats:
-        """What the JVM holds now. Raises what Py4J raises where there is none any more."""
+        """Counts what the JVM holds now. Raises what Py4J raises where there is none any more."""
         sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
         return EngineStats(
             workers=len(self._guests),
@@ -104,14 +104,14 @@ class Guests:
         )
 
     def await_end(self, seconds: float) -> bool:
-        """Until all workers have left, at most so long; whether they have."""
+        """Waits until all workers have left, at most so long; returns whether they have."""
         deadline = time.monotonic() + seconds
         while self._guests and (left := deadline - time.monotonic()) > 0:
             self.wait(left)
         return not self._guests
 
     def close(self) -> None:
-        """Forget all, at the end; the JVM need not be there any more. Their ports are held until this process ends."""
+        """Forgets all, at the end; the JVM need not be there any more. Their ports are held until this process ends."""
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
@@ -125,8 +125,8 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """A port of loopback that processes of this user may listen on beside it, and no others. Without SO_REUSEADDR, by
-    which others could."""
+    """Returns a socket on a port of loopback that processes of this user may listen on beside it, and no others.
+    Without SO_REUSEADDR, by which others could."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -138,7 +138,7 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Close its gateway, stop its queries, drop its session: each whatever becomes of the others."""
+    """Closes a worker's gateway, stops its queries, drops its session: each whatever becomes of the others."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)
@@ -151,7 +151,7 @@ def _free(guest: _Guest) -> None:
 
 
 def _remove_listener(guest: _Guest) -> None:
-    """The session's bus for events of its queries, which Spark keeps among the listeners of all for good."""
+    """Removes the session's bus for events of its queries, which Spark keeps among the listeners of all for good."""
     streams = guest.session.streams()
     field = streams.getClass().getDeclaredField("listenerBus")
     field.setAccessible(True)

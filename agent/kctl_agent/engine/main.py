@@ -32,7 +32,7 @@ __all__ = ["main"]
 log = logging.getLogger("kctl_agent.engine")
 
 _END_SECONDS = 30.0
-"""For the end of the JVM, after the workers have left."""
+"""Time for the end of the JVM, after the workers have left."""
 
 
 def main() -> int:

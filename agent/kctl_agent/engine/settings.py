@@ -1,4 +1,4 @@
-"""What an engine is started with: one JSON object on the first line of its stdin."""
+"""The settings of an engine: one JSON object on the first line of its stdin."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class EngineSettings:
     log_level: str
     spark: SparkSettings
     orphan_seconds: float
-    """So long workers may take to leave when the master is gone."""
+    """Seconds that workers may take to leave when the master is gone."""
     paused: tuple[Scope, ...] = ()
-    """Nothing: it reads nothing."""
+    """Always empty: an engine reads nothing."""
 
 
 def parse(line: str) -> EngineSettings:
-    """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("engine"):
         given = json.loads(line)
         scratch_dir = Path(given["scratch_dir"])

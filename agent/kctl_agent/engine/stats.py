@@ -1,4 +1,4 @@
-"""What an engine publishes about itself."""
+"""The snapshot that an engine publishes about itself."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["EngineProcessStats"]
 
 
 class EngineProcessStats(ProcessStats):
-    """Every method may be called from any thread."""
+    """State and contents of one engine. Every method may be called from any thread."""
 
     def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._engine: EngineStats | None = None
 
     def holds(self, engine: EngineStats) -> None:
-        """What its JVM holds, as counted just now."""
+        """Records what the JVM holds, as counted just now."""
         self._engine = engine
 
     def _snapshot(self) -> Snapshot:

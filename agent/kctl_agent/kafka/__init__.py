@@ -1,1 +1,1 @@
-"""What every Kafka client of kctl shares: settings of kafka-python, its errors in plain words, TLS and SASL."""
+"""Kafka for every client of kctl: settings of kafka-python, its errors in plain words, TLS and SASL."""

@@ -1,4 +1,4 @@
-"""What kafka-python's clients do not do by themselves (3.0.12). It is the caller's, and imported by it."""
+"""Clean-up that kafka-python's clients do not do by themselves (3.0.12). It is the caller's, and imported by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["forget_coordinators", "opened"]
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """A client of this class. Where no broker answers it raises, and would leave its I/O thread behind, which ends."""
+    """Returns a new client. Where no broker answers it raises, and would leave its I/O thread behind, which ends."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)
@@ -20,7 +20,7 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Have a `KafkaAdminClient` find every group's coordinator anew; to be called when a question to one failed.
+    """Makes a `KafkaAdminClient` find every group's coordinator anew; to be called when a question to one failed.
 
     Its cache keeps a coordinator for good, also one that is dead or answers that it is none, and it has no public way
     to be emptied.

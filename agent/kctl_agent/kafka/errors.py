@@ -1,4 +1,4 @@
-"""What an exception of kafka-python means to an operator, in plain words; for workers, attached ones and `kctl`.
+"""Exceptions of kafka-python in plain words for an operator; for workers, attached applications and `kctl`.
 
 kafka-python's texts hold class names, some twice, and raw `errno`s. An error that a broker answered keeps the broker's
 own name of it, as `NOT_COORDINATOR`: its log and Kafka's documentation use it. kafka-python itself is not
@@ -18,7 +18,7 @@ _RENAMED: Final = {
     "NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER",
     "INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION",
 }
-"""Where kafka-python still has an older name than the broker's log and Kafka's documentation."""
+"""Older names of kafka-python, and those of the broker's log and Kafka's documentation."""
 _UNKNOWN: Final = "UNKNOWN"
 """kafka-python's name of an error code that it does not know."""
 _CLASS_NAME: Final = re.compile(r"(?:\[Error -?\d+\] )?\b[A-Z]\w*(?:Error|Exception|Cancelled|Metadata)(?:: |$)")
@@ -40,7 +40,7 @@ _ADVICE: Final = (
 
 
 def describe(error: BaseException, what: str, servers: str) -> str:
-    """One sentence: what could not be done, why, where and what to do. `servers` are the bootstrap servers."""
+    """Returns one sentence: what could not be done, why, where and what to do. `servers` are the bootstrap servers."""
     classes = {each.__name__ for each in type(error).__mro__}
     if not classes.isdisjoint(_TIMEOUTS):
         where = f"the Kafka brokers at {servers}"
@@ -54,12 +54,12 @@ def describe(error: BaseException, what: str, servers: str) -> str:
 
 
 def is_of_kafka(error: BaseException) -> bool:
-    """Whether it is one of kafka-python's."""
+    """Whether an error is one of kafka-python's."""
     return any(each.__name__ == "KafkaError" for each in type(error).__mro__)
 
 
 def reason(error: BaseException) -> str:
-    """Why, as a part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
+    """Returns the reason, as a part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
     kind = type(error).__name__
     if kind == "KafkaTimeoutError":
         return "no answer in time"
@@ -78,7 +78,7 @@ def reason(error: BaseException) -> str:
 
 
 def name_of(error: BaseException | type[BaseException]) -> str | None:
-    """The broker's name of an error, `UNKNOWN_TOPIC_OR_PARTITION`; None of one that no broker has answered."""
+    """Returns the broker's name of an error, `UNKNOWN_TOPIC_OR_PARTITION`; None of one that no broker has answered."""
     is_os_error = isinstance(error, OSError) or (isinstance(error, type) and issubclass(error, OSError))
     number = None if is_os_error else getattr(error, "errno", None)
     if number is None:

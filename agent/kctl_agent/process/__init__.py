@@ -1,1 +1,1 @@
-"""What only a process of ours needs, a worker or a sinker; an attached application never imports it."""
+"""The process around a worker, a sinker or an engine; an attached application never imports it."""

@@ -1,4 +1,4 @@
-"""How a worker or a sinker starts: settings from the first line of stdin, its log, then its agent's socket, before
+"""The start of a worker or a sinker: settings from the first line of stdin, its log, then its agent's socket, before
 anything that takes long or may hang.
 
 For processes of our own only, as `parent_watch`.
@@ -40,13 +40,13 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
-"""It cannot start as configured, and is not started again; the reason is the last line of its log."""
+"""Exit code of a process that cannot start as configured, and is not started again; its log ends with the reason."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
 
 
 _PRIVATE = 0o077
-"""The umask: what it writes is for its user alone, also what Spark and the user's handler write."""
+"""The umask: files are for this user alone, also those of Spark and the user's handler."""
 
 
 class BootstrapError(AgentError):
@@ -56,7 +56,7 @@ class BootstrapError(AgentError):
 
 
 class ProcessSettings(Protocol):
-    """What every process of ours is started with."""
+    """The settings that every process is started with."""
 
     @property
     def name(self) -> str: ...
@@ -108,7 +108,7 @@ def begin(
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Log the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
+    """Logs the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
     An error that is one sentence by design, or an expected one, is traced at DEBUG only."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
@@ -117,13 +117,13 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def search_first(folder: Path) -> None:
-    """Let modules of this folder be imported, before installed ones of the same name."""
+    """Lets modules of this folder be imported, before installed ones of the same name."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
-    """What to report where `error` is that the named module itself was not found, and not one that it imports."""
+    """Returns what to report where `error` is that the named module itself was not found, not one that it imports."""
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if not absent or not f"{module}.".startswith(f"{absent}."):
         return None
@@ -133,7 +133,7 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """What goes wrong while settings are taken apart, as a BootstrapError that names what is missing or unknown."""
+    """Turns errors while settings are decoded into a BootstrapError that names what is missing or unknown."""
     try:
         yield
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Until when a thread has to be through with all that it waits for, whatever hangs: one absolute deadline.
+"""A thread's deadline for all that it waits for, whatever hangs: absolute, and passed on to threads that work for it.
 
 A worker's main thread begins one with each turn, for a group takes a member that does not poll for dead. It is the
 thread's own: brokers, storage and JVM are asked by other threads too, and some of these may wait for long.
@@ -13,23 +13,23 @@ __all__ = ["NEVER", "allows", "begin", "go_on", "left"]
 
 _NEVER = float("inf")
 NEVER = (_NEVER, _NEVER)
-"""For `go_on`: nothing has begun."""
+"""No deadline, for `go_on`."""
 _of = threading.local()
 
 
 def begin(seconds: float) -> tuple[float, float]:
-    """From now on this thread has so long. What `go_on` of another thread takes, which works for this one."""
+    """Sets this thread's deadline. Returns what `go_on` takes, for another thread that works for this one."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
     return _of.seconds, _of.at
 
 
 def go_on(begun: tuple[float, float]) -> None:
-    """From now on this thread has as long as the one that has begun this."""
+    """Gives this thread the deadline of the one that has begun it."""
     _of.seconds, _of.at = begun
 
 
 def left() -> float:
-    """Seconds; infinite in a thread without a deadline, negative when it is over."""
+    """Returns the seconds until the deadline; infinite in a thread without one, negative when it is over."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 

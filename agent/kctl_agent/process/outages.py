@@ -1,4 +1,4 @@
-"""Whether an error is an outage of something outside, and waiting for its end inside the process."""
+"""Outages of something outside: whether an error is one, and waiting for its end inside the process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PASSING: Final = frozenset(
         errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
     }
 )  # fmt: skip
-"""What may be over at the next try, without a change of the configuration."""
+"""Error numbers that may be over at the next try, without a change of the configuration."""
 
 _PROBE_BYTES: Final = 1 << 16
-"""More than a file system has left in blocks that are begun."""
+"""Bytes written by a probe: more than a file system has left in blocks that are begun."""
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """What is away, or cannot be used, where `error` came of that. None: to wait would not help."""
+    """Returns what is away, or cannot be used, where `error` came of that. None: to wait would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":
@@ -46,7 +46,7 @@ def outage(error: BaseException) -> Outside | None:
 
 
 def disk_error(folder: Path) -> str | None:
-    """Why nothing can be written to this folder, in a sentence; None: something can."""
+    """Returns why nothing can be written to this folder, in a sentence; None: it can be written."""
     try:
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_PROBE_BYTES))
@@ -59,7 +59,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """What `step` returns, as soon as what it needs is there; what is waited for is published meanwhile.
+    """Returns what `step` returns, as soon as what it needs is there; what is waited for is published meanwhile.
 
     Raises Stopped: asked to stop, it is tried once; and what `step` raises that is no outage.
     """

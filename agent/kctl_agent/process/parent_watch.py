@@ -1,4 +1,4 @@
-"""What a worker or sinker has so that it does not outlive its master, and so that it can be inspected when it hangs.
+"""The thread that ends a worker or sinker with its master, and the stack dump for one that hangs.
 
 For processes of our own only: unlike the rest of the socket half this changes the process it is called in.
 """
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def start(stop: Callable[[], None]) -> None:
-    """From now on `stop` is called, from any thread or a signal handler, when the master is gone.
+    """Has `stop` called, from any thread or a signal handler, when the master is gone.
 
     Two ways to notice: the end of stdin, whose other end the master holds, however it ends; and SIGTERM by
     prctl(PR_SET_PDEATHSIG), for a process whose stdin somebody else has inherited too; it comes when the thread ends

@@ -1,4 +1,4 @@
-"""What a worker, a sinker and an engine publish about themselves: state, last error, events; what a storage holds.
+"""The snapshot of a worker, a sinker or an engine: state, last error, events; what a storage holds.
 
 A thread publishes an immutable snapshot every half second and soon after each change, so that the answers stay young
 while the main thread is busy or waits.
@@ -37,10 +37,10 @@ _RATE_WINDOW_SECONDS = 10.0
 
 
 class ProcessStats(ABC):
-    """Every method may be called from any thread."""
+    """State, troubles and events of a process, published twice a second. Every method may be called from any thread."""
 
     usual_states: frozenset[str] = frozenset()
-    """Going from one of these to another is not worth a line in the log."""
+    """States between which a change is not worth a line in the log."""
 
     def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         self._log = logging.getLogger(type(self).__module__)
@@ -55,13 +55,13 @@ class ProcessStats(ABC):
         self._worker = WorkerReply.starting(name)
         self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
         self._batch_started_at: float | None = None
-        """While a batch runs."""
+        """`time.monotonic()` at which the running batch began."""
         self._recent: deque[tuple[float, int]] = deque()
-        """When, by `time.monotonic()`, how many messages went through."""
+        """Messages that went through lately: when, by `time.monotonic()`, and how many."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
-        """What was published last."""
+        """The snapshot that was published last."""
         self._troubles = Troubles()
 
     @property
@@ -81,7 +81,7 @@ class ProcessStats(ABC):
         self._publish()
 
     def enter(self, state: str) -> None:
-        """Change the state and publish it soon."""
+        """Changes the state and publishes it soon."""
         with self._lock:
             if state == self._state:
                 return
@@ -93,9 +93,9 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """A part of the process cannot do its work, in one line: for an outage of something outside, which it waits
-        for, or for a reason of its own. Until `works` it is the last error, as soon as it has lasted or if it is
-        grave."""
+        """Records that a part of the process cannot do its work, in one line: for an outage of something outside, which
+        it waits for, or for a reason of its own. Until `works` it is the last error, as soon as it has lasted or if it
+        is grave."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -104,21 +104,21 @@ class ProcessStats(ABC):
             self._wake.set()
 
     def ended(self, why: str) -> None:
-        """The process cannot go on."""
+        """Records why the process cannot go on."""
         with self._lock:
             self._troubles = Troubles()
             self._troubles.met("process", why[:500], time.monotonic(), time.time())
         self.enter("failed")
 
     def works(self, part: str) -> None:
-        """This part can do its work."""
+        """Records that this part can do its work again."""
         with self._lock:
             was_in_trouble = self._troubles.over(part)
         if was_in_trouble:
             self._wake.set()
 
     def outside(self, besides: str) -> Outside | None:
-        """What is away for longest, but for what one part waits for."""
+        """Returns what is away for longest, but for what one part waits for."""
         with self._lock:
             return self._troubles.outside(besides)
 
@@ -126,7 +126,7 @@ class ProcessStats(ABC):
     def _snapshot(self) -> Snapshot: ...
 
     def _common(self, kind: str) -> Snapshot:
-        """What every snapshot holds. The lock is held."""
+        """Returns the part that every snapshot has. The lock is held."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -152,14 +152,14 @@ class ProcessStats(ABC):
         return Snapshot(now, worker, self._progress)
 
     def _record(self, event: Event) -> None:
-        """Log an event and keep it for the answers."""
+        """Logs an event and keeps it for the replies."""
         self._log.warning("%s: %s", event.kind, event.text)
         with self._lock:
             self._events.append(event)
         self._wake.set()
 
     def _run(self) -> None:
-        """A bug, of ours or of a storage, must not end the thread: what was published last would pass for now."""
+        """Publishes until the end."""
         was_well = True
         while not self._closed:
             try:
@@ -183,7 +183,7 @@ class ProcessStats(ABC):
         self._server.publish(self._last)
 
     def _report_broken(self, error: Exception) -> None:
-        """As the last error, on the snapshot that was published before, which keeps its age."""
+        """Publishes an error as the last one, on the snapshot that was published before, which keeps its age."""
         text = f"its stats cannot be collected: {type(error).__name__}: {error}"
         if self._last.worker.last_error != text:
             self._log.error("%s", text, exc_info=error)
@@ -191,17 +191,17 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Of a process that works on a storage. A thread of its own counts it every second, and removes its old dead
+    """Stats of a process that works on a storage. A thread of its own counts it every second, and removes its old dead
     letters every minute: a storage that hangs holds up no snapshot, and the age of the last count shows it."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
         self._storage_stats: StorageStats | TableStats | None = None
-        """As counted last; None where that failed. The counting thread sets it, as it does the next."""
+        """The last count of the storage; None where that failed. The counting thread sets it, as it does the next."""
         self._stored: StorageReply | None = None
         self._counted_at: float | None = None
-        """When it was last counted with success."""
+        """When the storage was last counted with success."""
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._exchanges = 0
@@ -241,7 +241,7 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """A bug, of ours or of a storage, must not end the thread."""
+        """Counts the storage until the end. A bug, of ours or of a storage, must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             self._stored, self._counted_at = counted(self._storage.identity, self._storage_stats), time.monotonic()
@@ -285,7 +285,7 @@ class StoringStats(ProcessStats):
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
-    """The same, of what was counted already. In a table nothing waits, so nothing is counted that does."""
+    """The reply on a storage that was counted already. In a table nothing waits, so nothing is counted that does."""
     common = StorageReply(
         identity,
         dead=stats.dead,

@@ -1,4 +1,4 @@
-"""Whether a stop was asked for."""
+"""A request to stop that a signal handler may make."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["StopRequest"]
 
 
 class StopRequest:
-    """May be asked from a signal handler and from any thread: no lock is taken, which a `threading.Event` does, and
-    a signal handler that interrupts its `wait` in a bad moment waits for ever."""
+    """A flag that may be set from a signal handler and from any thread: no lock is taken, which a `threading.Event`
+    does, and a signal handler that interrupts its `wait` in a bad moment waits for ever."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -23,7 +23,7 @@ class StopRequest:
             os.write(self._writer, b"s")
 
     def wait(self, seconds: float) -> bool:
-        """Until a stop is asked for, at most so long; whether it was."""
+        """Waits until a stop is asked for, at most so long; returns whether it was."""
         if not self.is_asked:
             select.select([self._reader], [], [], max(seconds, 0.0))
         return self.is_asked

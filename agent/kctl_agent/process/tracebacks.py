@@ -15,17 +15,17 @@ from kctl_agent.storage.causes import innermost
 __all__ = ["MAX_CHARACTERS", "first_line", "indented", "place_of", "plain", "stack_of", "traceback_of"]
 
 MAX_CHARACTERS = 6000
-"""Of one traceback. What is too long loses its middle: the beginning shows where from, the end what."""
+"""Most characters of a traceback. What is too long loses its middle: the beginning shows where from, the end what."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
-"""Of each exception in a chain, the innermost ones."""
+"""Most frames of each exception in a chain, the innermost ones."""
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
-"""Of the package."""
+"""The folder of this package."""
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
-    """The traceback of an exception that a handler raised, with what caused it."""
+    """Returns the traceback of an exception that a handler raised, with what caused it."""
     try:
         formatted = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
         if not own_frames:
@@ -36,7 +36,7 @@ def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
 
 
 def stack_of(thread: int | None) -> str:
-    """Where a thread stands now, by its `ident`; "" if it has ended."""
+    """Returns where a thread stands now, by its `ident`; "" if it has ended."""
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001 - there is no other way
     if frame is None:
         return ""
@@ -45,24 +45,24 @@ def stack_of(thread: int | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of its message: what Py4J adds to one is a trace of Java."""
+    """Returns the first line of an error's message: what Py4J adds to one is a trace of Java."""
     return str(error).split("\n", 1)[0].rstrip("\r")
 
 
 def place_of(error: BaseException) -> str:
-    """Where the user's code raised it, as ` (shop.py:7)`: the innermost line that is neither ours nor of a package;
-    "" where there is none."""
+    """Returns where the user's code raised an error, as ` (shop.py:7)`: the innermost line that is neither ours nor of
+    a package; "" where there is none."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     return f" ({place})" if (place := innermost(frames)) else ""
 
 
 def indented(sentence: str, trace: str) -> str:
-    """For a log: what follows the sentence begins with blanks, so that it is never taken for an entry of its own."""
+    """Indents a trace behind a sentence, for a log: it is then never taken for an entry of its own."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
 def plain(text: str) -> str:
-    """Text that can be encoded as UTF-8: a lone surrogate, as in a file's name, would break log, storage and reply."""
+    """Makes text encodable as UTF-8: a lone surrogate, as in a file's name, would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,5 +1,5 @@
-"""What keeps a process from its work just now, by the part of it that has met it: outages of something outside, which
-are waited for, and its own errors.
+"""Troubles of a process, by the part that has met them: outages of something outside, which are waited for, and its own
+errors.
 
 No clock: times are the caller's monotonic seconds, and Unix seconds for people. For one thread at a time.
 """
@@ -15,7 +15,7 @@ from kctl_agent.replies.workers import Outside, WaitingFor
 __all__ = ["GRACE_SECONDS", "Troubles"]
 
 GRACE_SECONDS = 10.0
-"""What the next turn may heal is no error before: a coordinator that moves, a commit in a rebalance, an election."""
+"""A trouble is no error before: the next turn may heal a moving coordinator, a commit in a rebalance, an election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Trouble:
     outside: Outside | None
     since: float
     at: float
-    """The same in Unix seconds."""
+    """Unix seconds of its beginning."""
     grace_seconds: float
     is_reported: bool = False
 
@@ -33,7 +33,7 @@ class _Trouble:
 
 
 class Troubles:
-    """What each part has `met` until it is `over`, and what follows from all of them."""
+    """The troubles that parts have `met` until they are `over`, and what follows from all of them."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Trouble] = {}
@@ -41,8 +41,8 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """This part cannot do its work, still or again. It is an error if that lasts for longer than `grace_seconds`.
-        Returns whether it is to be logged as one: once."""
+        """Records that a part cannot do its work, still or again. It is an error if that lasts for longer than
+        `grace_seconds`. Returns whether it is to be logged as one: once."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -53,21 +53,21 @@ class Troubles:
         return is_due
 
     def over(self, part: str) -> bool:
-        """It can do its work. Returns whether it could not before."""
+        """Records that a part can do its work. Returns whether it could not before."""
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """The outage that began first."""
+        """Returns the outage that began first."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
     def outside(self, besides: str) -> Outside | None:
-        """What is away since then, but for what one part waits for."""
+        """Returns what is away for longest, but for what one part waits for."""
         first = self._first_outage(besides)
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """What to show of all that is an error: outages before what may come of them."""
+        """Returns what to show of all that is an error: outages before what may come of them."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -1,4 +1,4 @@
-"""`block_size`: how much waits in the storage of a worker, or in all of them."""
+"""`block_size`: how many messages and bytes the storage of a worker holds, or all storages of a fleet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StorageReply", "TableReply"]
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """A table that batches become rows of, as it was last counted."""
+    """A table that batches are stored in as rows, as it was last counted."""
 
     version: int | None = value(
         metric=FieldMetric(
@@ -41,11 +41,11 @@ class TableReply:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages by state, and bytes. Of several storages sums, None where one of them does not know; `free_bytes` is
-    that of the one with least."""
+    """Messages of a storage by state, and bytes. Of several storages sums, None where one of them does not know;
+    `free_bytes` is that of the one with least."""
 
     storage: str | None = optional()
-    """Equal for workers that share one; None of several."""
+    """Identity of the storage, equal for workers that share one; None of several."""
     pending: int | None = value(
         metric=FieldMetric(
             "kctl_storage_messages",
@@ -97,8 +97,8 @@ class StorageReply:
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
     error: str | None = None
-    """Why it could not be counted since; None when it could."""
+    """Why the storage could not be counted since; None when it could."""
     age_seconds: float | None = age()
-    """Since it was last counted with success; None: not yet."""
+    """Age of the last successful count; None: not yet."""
     table: TableReply | None = optional()
-    """Of mode `lake` only."""
+    """The table, of mode `lake` only."""

@@ -16,14 +16,14 @@ class Param:
 
     name: str
     type: str
-    """A `ParamType`, as of this release."""
+    """A `ParamType`; later releases may have more."""
     summary: str = ""
     required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What a caller may ask, and how."""
+    """A command, its parameters and what it does."""
 
     method: str
     rpc: str | None = None
@@ -35,6 +35,6 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class MethodsReply:
-    """Sorted by method."""
+    """All methods, sorted by name."""
 
     methods: tuple[Method, ...] = ()

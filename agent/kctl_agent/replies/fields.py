@@ -1,4 +1,4 @@
-"""What a field of a reply may be besides its name and type: how it is encoded, and where people see it.
+"""Declarations of a reply's fields beyond name and type: how one is encoded, and where people see it.
 
 The command line derives columns from it, the exporter metrics. Each field is None unless it is given.
 """
@@ -18,27 +18,27 @@ class FieldMetric(NamedTuple):
     unit: str
     sentence: str
     label: tuple[str, str] | None = None
-    """Name and value, where several fields make one metric; the first has its sentence."""
+    """Name and value of a label, where several fields make one metric; the first has its sentence."""
     is_limit: bool = False
-    """0 is no limit, and has no sample."""
+    """Whether the field is a limit: 0 is none, and has no sample."""
 
 
 def value(**shown: Any) -> Any:
-    """A field that is seen elsewhere too: `metric`, and `column`, a heading of `kctl rpc workers -o wide`, with
-    `digits` behind the point."""
+    """A field of a reply that is seen elsewhere too: `metric`, and `column`, a heading of `kctl rpc workers -o wide`,
+    with `digits` behind the point."""
     return field(default=None, metadata=shown)
 
 
 def age(**shown: Any) -> Any:
-    """Seconds that pass while a reply is kept: for how long something has been so."""
+    """A field of seconds that pass while a reply is kept: for how long something has been so."""
     return field(default=None, metadata={"is_age": True, **shown})
 
 
 def counter(**shown: Any) -> Any:
-    """It only grows while its process lives."""
+    """A field that only grows while its process lives."""
     return field(default=None, metadata={"is_counter": True, **shown})
 
 
 def optional() -> Any:
-    """Left out of the JSON while it is None: not every reply of its kind has it."""
+    """A field that the JSON leaves out while it is None: not every reply of its kind has it."""
     return field(default=None, metadata={"is_left_out": True})

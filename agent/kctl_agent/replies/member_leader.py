@@ -11,7 +11,7 @@ __all__ = ["MemberReply"]
 
 @dataclass(frozen=True, slots=True)
 class MemberReply:
-    """Ids are None before it has joined."""
+    """The reply to `member_leader`. Ids are None before it has joined."""
 
     member_id: str | None = None
     worker: str = ""
@@ -19,7 +19,7 @@ class MemberReply:
     leader: str | None = None
     """The leader's member id."""
     is_leader: bool | None = None
-    """None while it does not know both."""
+    """Whether this member leads; None while it does not know both ids."""
     group: str | None = None
     assignor: str | None = None
     partitions: tuple[TopicPartition, ...] = ()

@@ -20,7 +20,7 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokersReply:
-    """All that the client knows of."""
+    """The reply to `metadata_brokers`: all brokers that the client knows of."""
 
     rows: tuple[BrokerMetadata, ...] = ()
 
@@ -32,7 +32,7 @@ class PartitionMetadata:
     topic: str
     partition: int
     leader_id: int | None = None
-    """None while there is none."""
+    """The broker that leads the partition; None while none does."""
     replica_nodes: tuple[int, ...] | None = None
     isr_nodes: tuple[int, ...] | None = None
     offline: tuple[int, ...] | None = None
@@ -40,6 +40,6 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicsReply:
-    """All partitions of the subscribed topics."""
+    """The reply to `metadata_topics`: all partitions of the subscribed topics."""
 
     rows: tuple[PartitionMetadata, ...] = ()

@@ -24,12 +24,12 @@ class PartitionReply:
     """Unix seconds of the last stored record's Kafka timestamp."""
     generation: int | None = None
     age_seconds: float | None = age()
-    """Since the brokers' word; None: they were not asked yet."""
+    """Age of the brokers' offsets; None: they were not asked yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReply:
-    """Those of one worker, sorted."""
+    """The partitions of one worker, sorted."""
 
     rows: tuple[PartitionReply, ...] = ()
 
@@ -37,9 +37,9 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """As the master counts it (`kctl.rows`): from the committed offset to the end offset, never negative. Where
-    nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when one of them is
-    unknown."""
+    """Returns the lag as the master counts it (`kctl.rows`): from the committed offset to the end offset, never
+    negative. Where nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when
+    one of them is unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

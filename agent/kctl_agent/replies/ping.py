@@ -11,7 +11,7 @@ __all__ = ["PingReply"]
 
 @dataclass(frozen=True, slots=True)
 class PingReply:
-    """Which process answers, and how it does."""
+    """The reply to `ping`: which process answers, and how it does."""
 
     pid: int
     name: str = ""
@@ -23,5 +23,5 @@ class PingReply:
     progress: int | None = None
     """Rises with each batch and, while one runs for long, whenever stored offsets have moved."""
     main_thread_age_seconds: float | None = None
-    """Since the last turn of its main thread; None where nobody measures it."""
+    """Seconds since the last turn of its main thread; None where nobody measures it."""
     waiting_for: WaitingFor | None = None

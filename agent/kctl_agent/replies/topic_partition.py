@@ -1,4 +1,4 @@
-"""The name of a partition."""
+"""A partition's name: its topic and number."""
 
 from __future__ import annotations
 

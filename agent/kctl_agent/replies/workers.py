@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
-"""What a process cannot do without, and cannot bring back."""
+"""What a process depends on, and cannot bring back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class WaitingFor:
     """An outage of something outside, which a process waits for, for as long as it lasts."""
 
     what: str
-    """An `Outside`, as of this release."""
+    """An `Outside`; later releases may have more."""
     reason: str | None = None
     since: float | None = None
-    """Unix seconds."""
+    """Unix seconds at which the outage began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class UnreadPartition:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is not to be read, since when and on whose request: a topic, one partition of it, or (topic None) all."""
+    """A pause: since when, on whose request, and of what: a topic, one partition of it, or (topic None) all."""
 
     topic: str | None
     partition: int | None
     by: str
     since: float
-    """Unix seconds."""
+    """Unix seconds of the pause."""
 
     def covers(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
@@ -64,7 +64,7 @@ class Event:
     """Something an operator wants to know later: a reset that was honoured, records lost, a rebalance."""
 
     at: float
-    """Unix seconds."""
+    """Unix seconds of the event."""
     kind: str
     text: str
     topic: str | None = None
@@ -72,7 +72,7 @@ class Event:
     from_offset: int | None = None
     to: int | None = None
     worker: str | None = optional()
-    """Which it happened to, where a master names it."""
+    """The worker that it happened to, where a master names it."""
 
 
 renamed(Event, "from_offset", "from")
@@ -80,7 +80,7 @@ renamed(Event, "from_offset", "from")
 
 @dataclass(frozen=True, slots=True)
 class SinkerStats:
-    """What became of messages since this sinker process started, and how its handler does."""
+    """Counters of one sinker: what became of messages since its process started, and how its handler does."""
 
     handled: int | None = counter(
         metric=FieldMetric(
@@ -123,7 +123,7 @@ class SinkerStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """What an engine's JVM holds just now."""
+    """Contents of an engine's JVM just now."""
 
     workers: int | None = value(
         metric=FieldMetric("kctl_engine_workers", "workers", "So many workers have a gateway into the engine's JVM.")
@@ -170,7 +170,7 @@ class CommitStats:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReply:
-    """What a process reports of itself. Of a sinker a batch is a call of its handler, and rows are messages."""
+    """The report of a process on itself. Of a sinker a batch is a call of its handler, and rows are messages."""
 
     name: str = ""
     kind: str | None = None
@@ -213,24 +213,24 @@ class WorkerReply:
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """Of several outages the one that began first."""
+    """The outage that is waited for; of several the one that began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
-    """Assigned and not to be read just now, while the others are."""
+    """Partitions that are assigned and not to be read just now, while the others are."""
     isolated: tuple[UnreadPartition, ...] | None = None
-    """In a query of its own, which fails."""
+    """Partitions in a query of their own, which fails."""
     paused: tuple[Scope, ...] | None = None
-    """What it was asked not to read."""
+    """Partitions and topics that an operation has paused."""
     events: tuple[Event, ...] = ()
     sinker: SinkerStats | None = optional()
-    """Of a sinker only."""
+    """Counters of a sinker only."""
     engine: EngineStats | None = optional()
-    """Of an engine only, once its JVM is there."""
+    """The JVM of an engine only, once it is there."""
     commits: CommitStats | None = optional()
-    """Of a worker with mode `lake` only."""
+    """Commits of a worker with mode `lake` only."""
 
     @classmethod
     def starting(cls, name: str, kind: str = "") -> WorkerReply:
-        """Of a process that has done nothing yet."""
+        """Returns the reply of a process that has done nothing yet."""
         return cls(
             name,
             kind,

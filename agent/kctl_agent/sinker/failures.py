@@ -14,25 +14,25 @@ from kctl_agent.process.tracebacks import indented
 __all__ = ["FailureLog", "HandlerError"]
 
 REPEAT_SECONDS = 60.0
-"""The same failure's traceback is logged no sooner again; its one line is logged each time."""
+"""Seconds until the traceback of the same failure is logged again; its one line is logged each time."""
 MAX_KINDS = 20
-"""So many different tracebacks within `REPEAT_SECONDS` at most, and so many are remembered."""
+"""Most different tracebacks within `REPEAT_SECONDS`, and most that are remembered."""
 
 
 class HandlerError(AgentError):
-    """The handler raised, took too long, or returned something else than a bool or a reason for each message. All
-    messages of the call count as not handled."""
+    """A call of the handler failed: it raised, took too long, or returned something else than a bool or a reason for
+    each message. All messages of the call count as not handled."""
 
     code = "handler_failed"
 
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)
         self.trace = trace
-        """Where it was raised, or where the call hangs; "" where that is not known."""
+        """The place where it was raised, or where the call hangs; "" where that is not known."""
 
     @property
     def text(self) -> str:
-        """The sentence, then the traceback: what a dead letter keeps."""
+        """Returns the sentence, then the traceback: what a dead letter keeps."""
         return f"{self}\n{self.trace}" if self.trace else str(self)
 
 
@@ -45,7 +45,7 @@ class FailureLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
-        """By kind, the longest ago first."""
+        """When each kind was logged, the longest ago first."""
 
     def error(self, error: HandlerError) -> None:
         trace = error.trace if error.trace and self._is_due(_kind(error.trace)) else ""
@@ -63,7 +63,7 @@ class FailureLog:
 
 
 def _kind(trace: str) -> str:
-    """The places it went through and the type of the exception, without its message, which may differ each time."""
+    """The places that a trace goes through and the type of the exception, without its message, which may differ."""
     lines = trace.splitlines()
     places = [line for line in lines if line.lstrip(" |+").startswith('File "')]
     return "\n".join([*places, lines[-1].partition(":")[0]])

@@ -1,4 +1,4 @@
-"""The user's handler: loaded by name, called with messages, and what it returns judged.
+"""The user's handler: loaded by name, called with messages, its result checked.
 
 A handler is a function, an `async` function, or a class with `handle` and, if it likes, `open` and `close`, each
 `async` or not. How a call that never returns is ended is the `guard`'s business.
@@ -28,7 +28,7 @@ MAX_SHOWN_CHARACTERS = 200
 
 
 def described(messages: Sequence[Message]) -> str:
-    """`orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
+    """Returns coordinates for a log: `orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
     runs: dict[tuple[str, int], tuple[int, int]] = {}
     for message in messages:
         where = (message.topic, message.partition)
@@ -43,7 +43,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """One handler, for the thread that made it: an event loop for `async` ones lives as long as it does."""
+    """The user's handler, for the thread that made it: an event loop for `async` ones lives as long as it does."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name
@@ -53,11 +53,11 @@ class Handler:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Call the handler's `open`, where it has one. Raises whatever the handler's `open` raises."""
+        """Calls the handler's `open`, where it has one. Raises whatever the handler's `open` raises."""
         self._lifecycle("open")
 
     def close(self) -> None:
-        """Call the handler's `close`, where it has one, and end what runs it. Raises whatever the handler's `close`
+        """Calls the handler's `close`, where it has one, and ends what runs it. Raises whatever the handler's `close`
         raises."""
         try:
             self._lifecycle("close")
@@ -65,7 +65,7 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """What became of each message.
+        """Calls the handler; returns what became of each message.
 
         Raises:
             HandlerError: names handler, messages and what happened; an `async` handler also after its time-out.
@@ -87,7 +87,7 @@ class Handler:
         return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
 
     def hangs(self, messages: Sequence[Message], thread: int | None) -> HandlerError:
-        """`timed_out`, with the place where the thread of that `ident` hangs."""
+        """The error for a call that hangs: `timed_out`, with the place where the thread of that `ident` hangs."""
         return self.timed_out(messages, stack_of(thread))
 
     async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:
@@ -124,7 +124,7 @@ class Handler:
 
 
 def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
-    """The handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
+    """Loads the handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
 
     Raises:
         BootstrapError: it cannot be imported, found, made or called.
@@ -164,13 +164,13 @@ async def _finished(awaitable: Awaitable[Any]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """As a dead letter keeps it: with the place where it was raised, if it was."""
+    """Returns the reason that a dead letter keeps: with the place where it was raised, if it was."""
     trace = traceback_of(error) if error.__traceback__ else ""
     return f"{_named(error)}\n{trace}" if trace else _named(error)
 
 
 def _named(error: BaseException) -> str:
-    """Its type and message; a message that cannot be had is left out: the exception is the user's."""
+    """Returns type and message of an error; a message that cannot be had is left out: the exception is the user's."""
     with suppress(Exception):
         if text := str(error):
             return _short(f"{type(error).__name__}: {text}")

@@ -19,23 +19,23 @@ from kctl_agent.storage.claim import Claim
 __all__ = ["NEVER", "RETURNED_FALSE", "Ack", "Decision", "InFlightClaim", "Part", "cut", "decide"]
 
 NEVER = sys.maxsize
-"""As `max_tries`: none of them dies."""
+"""`max_tries` with which no message becomes a dead letter."""
 RETURNED_FALSE = "the handler returned False"
 
 Ack = bool | str
-"""Of a message, from the handler: done, not done, or not done with the reason."""
+"""A handler's result for one message: done, not done, or not done with the reason."""
 
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim and what its handler returned for each message: True, False, or None for nothing of this one alone."""
+    """A claim, and what its handler returned for each message: True, False, or None for nothing of this one alone."""
 
     claim: Claim
     acks: list[bool | None]
     errors: dict[int, str] = field(default_factory=dict)
-    """Index of a message that failed for itself, to the reason."""
+    """Reasons of messages that failed for themselves, by index."""
     shared_error: str = ""
-    """Why a call failed whose messages were several."""
+    """Why a call with several messages failed."""
     renew_at: float = 0.0
     is_lost: bool = False
 
@@ -45,7 +45,7 @@ class InFlightClaim:
 
     @property
     def comes_again(self) -> bool:
-        """Handled message by message, see above."""
+        """Whether messages are handled one by one, see above."""
         return self.claim.tries > 0
 
     @property
@@ -54,13 +54,13 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """No message of it was given to the handler: it can be given back as it was."""
+        """Whether no message of it was given to the handler: it can be given back as it was."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Messages `begin` up to, not including, `end` of a claim, given to the handler in one call with others."""
+    """A part of a claim: messages `begin` up to, not including, `end`, given to the handler in one call with others."""
 
     claimed: InFlightClaim
     begin: int
@@ -85,7 +85,7 @@ class Part:
 
 
 def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
-    """The messages of all, in order, as calls of at most `size` messages."""
+    """Cuts the messages of all claims, in order, into calls of at most `size` messages."""
     call: list[Part] = []
     room = size
     for claimed in in_flight:
@@ -103,8 +103,8 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`acks`, `reason` and `max_tries` are for `Storage.settle`; before it, `dead_lettered` become dead letters apart:
-    index to reason. They are acknowledged then. The counts are of messages."""
+    """How a claim is settled. `acks`, `reason` and `max_tries` are for `Storage.settle`; before it, `dead_lettered`
+    become dead letters apart: index to reason. They are acknowledged then. The counts are of messages."""
 
     acks: list[bool]
     reason: str
@@ -114,11 +114,11 @@ class Decision:
     again: int
     dead: int
     is_failure: bool
-    """Whether what comes again has to wait; it need not if a stop was all that kept it from being handled."""
+    """Whether messages that come again have to wait; not if a stop was all that kept them from being handled."""
 
 
 def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
-    """What becomes of the messages of a claim."""
+    """Decides what becomes of the messages of a claim."""
     results = list(claimed.acks)
     if ordered and not claimed.comes_again:
         _hold_back(results)
@@ -135,7 +135,7 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """In order, what stands behind a failed message was not to be handled yet: False is then no failure of its own."""
+    """Clears failures behind a failed message: in order these were not to be handled yet, and did not fail."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]
 

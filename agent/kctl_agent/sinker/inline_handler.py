@@ -1,4 +1,4 @@
-"""Mode `directly`: the handler runs inside the batch, where other modes put into a storage.
+"""The handler of mode `directly`: it runs inside the batch, where other modes put into a storage.
 
 Runs in Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again here,
 message by message, with the back-off in between, until it is acknowledged or has become a dead letter; then the
@@ -32,14 +32,14 @@ __all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
-"""After which a call is given up from outside that has a time-out of its own, as `async` ones have."""
+"""Seconds after which a call is given up from outside that has a time-out of its own, as `async` ones have."""
 MAX_WAIT_SECONDS = 3600.0
 _failures = FailureLog(log)
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """Of `[sinkers]`, what the mode needs."""
+    """The settings of `[sinkers]` that mode `directly` needs."""
 
     handler: str
     import_dir: str
@@ -50,7 +50,7 @@ class HandlerSettings:
     ordered: bool
 
     def load(self) -> Handler:
-        """The handler, imported. Raises BootstrapError."""
+        """Imports the handler. Raises BootstrapError."""
         return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
 
 
@@ -75,7 +75,7 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """Where a task of a batch puts its messages: into the handler. Raises BootstrapError, or what the handler's
+        """Returns the writer of a task: it puts messages into the handler. Raises BootstrapError, or what the handler's
         `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
@@ -89,7 +89,7 @@ class Calls:
         self._begin()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Have the handler's thread handle these messages. Raises HandlerError."""
+        """Has the handler's thread handle these messages. Raises HandlerError."""
         self._asked.put(messages)
         try:
             answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)
@@ -103,7 +103,7 @@ class Calls:
         return answer
 
     def close(self) -> None:
-        """For tests: an executor's Python ends without ceremony."""
+        """Ends the thread. For tests: an executor's Python ends without ceremony."""
         self._asked.put(None)
         self._thread.join()
 
@@ -142,7 +142,7 @@ _open: dict[HandlerSettings, Calls] = {}
 
 
 def _calls(settings: HandlerSettings) -> Calls:
-    """One for the life of this executor's Python, which does one task after another."""
+    """Returns the one `Calls` of this executor's Python, which does one task after another."""
     if settings not in _open:
         _open[settings] = Calls(settings)
     return _open[settings]
@@ -156,7 +156,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """One after another, and a call of the handler after another: what was handled before an error stays so."""
+        """Handles chunk by chunk, a call of the handler after another: what was handled before an error stays so."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 
@@ -171,10 +171,10 @@ class _HandlingWriter(Writer):
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:
-        """The handler stays open for the next task."""
+        """Does nothing: the handler stays open for the next task."""
 
     def _handle(self, messages: list[Message], topic_id: str | None) -> None:
-        """Until each is acknowledged or dead."""
+        """Handles messages until each is acknowledged or dead."""
         errors = self._errors(messages)
         failed = [message for message in messages if message.offset in errors]
         if self._settings.ordered:  # what stands behind the first was not to be handled yet
@@ -184,7 +184,7 @@ class _HandlingWriter(Writer):
             self._retry(failed, errors, topic_id)
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
-        """Why each of those failed that did, by offset; None: with others, which is blamed on nobody."""
+        """Returns why each message failed that did, by offset; None: with others, which is blamed on nobody."""
         try:
             acks = self._call(messages)
         except HandlerError as error:
@@ -194,7 +194,7 @@ class _HandlingWriter(Writer):
         return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
     def _retry(self, failed: list[Message], errors: dict[int, str | None], topic_id: str | None) -> None:
-        """Message by message, `max_tries` in all; at least once each, if the first call was not their own failure."""
+        """Tries message by message, `max_tries` in all; at least once each, if the first call was not their failure."""
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))

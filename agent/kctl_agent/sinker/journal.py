@@ -1,4 +1,4 @@
-"""What a sinker that died was doing: the messages that it had handled alone, and the one that was in flight.
+"""The journal of a sinker, for its successor if it dies: the messages that it has handled alone, and the one in flight.
 
 A message that kills its process is found by this, as one that raises is found by its error: the others of its block
 are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
@@ -29,7 +29,7 @@ __all__ = ["Journal"]
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-"""1 was a pickle, 2 took no room for notes."""
+"""Version of the file: 1 was a pickle, 2 took no room for notes."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -38,14 +38,14 @@ UNKNOWN = "the handler failed with this message alone, and the sinker died befor
 
 
 class Journal:
-    """One file: the claim, then for each message that it was begun and how it ended."""
+    """A file with the claim in flight, then for each message that it was begun and how it ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
 
     def open(self, claim: Claim) -> None:
-        """For the main thread, as the rest. Raises OSError: there is no room, above all."""
+        """Writes the claim. Raises OSError: there is no room, above all."""
         self.clear()
         line = _line(claim)
         self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
@@ -63,14 +63,14 @@ class Journal:
         self._note(DONE if ack else FAILED)
 
     def clear(self) -> None:
-        """The claim is settled."""
+        """Empties the journal: the claim is settled."""
         if self._file is not None:
             self._file.close()
             self._file = None
         self._path.unlink(missing_ok=True)
 
     def left_behind(self) -> InFlightClaim | None:
-        """What the sinker of this name before us had in flight, if it died over it."""
+        """Returns what the sinker of this name before us had in flight, if it died over it."""
         try:
             line, _, notes = _own_bytes(self._path).rstrip(b"\0").partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None
@@ -86,7 +86,7 @@ class Journal:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """What a file of our own holds. Raises OSError for what is no plain file of this user under this one name."""
+    """Reads a file of our own. Raises OSError for what is no plain file of this user under this one name."""
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
@@ -101,7 +101,7 @@ def _line(claim: Claim) -> bytes:
 
 
 def _claim(given: dict[str, Any]) -> Claim:
-    """The claim that a journal has written down. Raises an error of any kind when this is no claim."""
+    """Decodes the claim that a journal has written down. Raises an error of any kind when this is no claim."""
     if given.pop("format") != FORMAT:
         raise ValueError("another format")
     body = base64.b64decode(given["block"]["body"], validate=True)

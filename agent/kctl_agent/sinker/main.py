@@ -85,7 +85,7 @@ def _run(
     stop: StopRequest,
     inbox: Inbox,
 ) -> None:
-    """The handler's `open`, the work, the handler's `close`."""
+    """Calls the handler's `open`, works until the stop, calls the handler's `close`."""
 
     def lost(claimed: InFlightClaim) -> None:
         sinker.report_lost(claimed)

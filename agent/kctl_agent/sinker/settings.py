@@ -1,4 +1,4 @@
-"""A sinker's settings, which it gets at its start: one JSON object on the first line of its stdin.
+"""The settings of a sinker: one JSON object on the first line of its stdin.
 
 The control plane has checked ranges and names already; here only the shape is made certain.
 """
@@ -20,7 +20,7 @@ __all__ = ["SinkerSettings", "parse"]
 
 @dataclass(frozen=True, slots=True)
 class SinkerSettings:
-    """`storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+    """The settings of one sinker. `storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
 
     name: str
     run_dir: Path
@@ -40,17 +40,17 @@ class SinkerSettings:
     batch_bytes: int = 16 << 20
     """The most bytes, as stored, that are claimed at a time; one block at least."""
     paused: tuple[Scope, ...] = ()
-    """Not empty: it must claim nothing until `paused` is empty again."""
+    """Partitions and topics that are paused; while there are any the sinker claims nothing."""
 
     @property
     def owner(self) -> str:
-        """This sinker, as the storage knows it. Of one owner never two processes live: run_dir has one master, and one
-        socket of each name; fleets that share a storage differ in host or run_dir."""
+        """The name of this sinker as owner of claims in the storage. Of one owner never two processes live: run_dir has
+        one master, and one socket of each name; fleets that share a storage differ in host or run_dir."""
         return f"{socket.gethostname()}:{self.run_dir}/{self.name}"
 
 
 def parse(line: str) -> SinkerSettings:
-    """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("sinker"):
         given = json.loads(line)
         paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}

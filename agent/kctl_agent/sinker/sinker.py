@@ -1,4 +1,4 @@
-"""A sinker's work: claim, call the handler, settle.
+"""The main loop of a sinker: claim, call the handler, settle.
 
 The main thread claims and calls; the `guard` renews leases meanwhile. Nothing is lost by any ending: what was not
 settled comes again, by the lease that runs out or, sooner, by the sinker of this name that starts next.
@@ -33,18 +33,18 @@ __all__ = ["Sinker"]
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Between polls of a storage that has nothing to claim."""
+"""Back-off between polls of a storage that has nothing to claim."""
 MAX_RETRY_SECONDS = 3600.0
-"""The back-off of a message doubles with each try, up to this."""
+"""The longest back-off of a message, which doubles with each try."""
 GIVE_UP_AFTER = 10
-"""So many messages in a row that fail alone: the trouble is not in them. The rest of the block waits for its next try,
+"""Messages in a row that fail alone until the trouble is not in them. The rest of the block waits for its next try,
 unless this is the last."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
-"""Carried out while nothing is in flight."""
+"""Operations, which are carried out while nothing is in flight."""
 
 
 class Sinker:
-    """Everything but the process around it. `run` is the main thread's."""
+    """A sinker without the process around it. `run` is for the main thread."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Until a stop is asked for; then the current call is finished and the rest given back."""
+        """Works until a stop is asked for; then the current call is finished and the rest given back."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -96,8 +96,8 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """The handler has not returned from `call`: settle all that is in flight, on the guard's thread, while the main
-        thread hangs. Returns what has happened."""
+        """Settles all that is in flight when the handler does not return from `call`: on the guard's thread, while the
+        main thread hangs. Returns what has happened."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -112,7 +112,7 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settle what the sinker of this name before us died over, and release what it held."""
+        """Settles what the sinker of this name before us died over, and releases what it held."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]
@@ -125,8 +125,8 @@ class Sinker:
             log.warning("a sinker of this name died with %s in flight; they come again", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Claim up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds`
-        after the first."""
+        """Claims up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds` after the
+        first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
@@ -155,7 +155,7 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """Handle and settle what is in flight. What a stop leaves untouched stays there."""
+        """Handles and settles what is in flight. What a stop leaves untouched stays there."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -177,14 +177,14 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Not lost in the meantime; in order, not when an earlier call for it failed; after a stop only what was begun,
-        for the rest of that would have to come again alone."""
+        """Whether a claim is to be handled now: not lost in the meantime; in order, not when an earlier call for it
+        failed; after a stop only what was begun, for the rest of that would have to come again alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)
 
     def _handle_alone(self, claimed: InFlightClaim) -> None:
-        """Message by message; what is left out comes again."""
+        """Handles a claim message by message; what is left out comes again."""
         with suppress(Stopped):
             until_it_works(lambda: self._journal.open(claimed.claim), self._stats, self._stop)
         is_last = claimed.claim.tries + 1 >= self._settings.max_tries
@@ -240,7 +240,7 @@ class Sinker:
             self._stats.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
 
     def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
-        """False: the lease is lost, nothing was changed."""
+        """Settles a claim in the storage; False: the lease is lost, nothing was changed."""
         claim, settings = claimed.claim, self._settings
         if decision.dead_lettered:
             if not self._storage.renew(claim, settings.lease_seconds):
@@ -258,7 +258,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Somebody else has the claim now, or will have. From the guard's thread too."""
+        """Counts a claim whose lease is lost: another sinker has it now, or will have. From the guard's thread too."""
         messages = claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while it was in flight; it is handled again"
         self._stats.happened(
@@ -266,7 +266,7 @@ class Sinker:
         )
 
     def _give_back(self) -> None:
-        """Release what was claimed and not begun; it costs nobody a try."""
+        """Releases claims that were not begun; it costs no message a try."""
         for claimed in self._in_flight:
             self._guard.drop(claimed)
         try:

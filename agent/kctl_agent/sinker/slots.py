@@ -1,4 +1,4 @@
-"""How many tasks of a worker may call its handler at a time, where tasks of several workers share Spark's slots.
+"""A limit on how many tasks of a worker call its handler at a time, where tasks of several workers share Spark's slots.
 
 With a driver of its own a worker's tasks are bounded by that driver's slots. In an engine one whose handler is slow
 would fill the slots of all. So the engine has slots enough there, and a task waits here, in the executor's Python, for
@@ -20,14 +20,14 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """So many holders at a time, over processes: a locked file each, which the kernel frees however its holder ends."""
+    """A semaphore between processes: a locked file for each holder, which the kernel frees however its holder ends."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One of them, as soon as there is one. Raises OSError: the folder cannot be used."""
+        """Holds one slot, as soon as there is one. Raises OSError: the folder cannot be used."""
         descriptor = self._take()
         try:
             yield

@@ -1,4 +1,4 @@
-"""What a sinker publishes about itself, counted as it works."""
+"""The snapshot that a sinker publishes about itself, counted as it works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Call:
 
 
 class SinkerProcessStats(StoringStats):
-    """Every method may be called from any thread."""
+    """State, counters and calls of one sinker. Every method may be called from any thread."""
 
     usual_states = frozenset({"idle", "running"})
 
@@ -39,18 +39,18 @@ class SinkerProcessStats(StoringStats):
         self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
-        """Log an event and keep it for the answers."""
+        """Logs an event and keeps it for the replies."""
         self._record(Event(time.time(), kind, text, topic, partition, first, last))
 
     def in_flight(self, messages: int) -> None:
-        """So many messages are claimed and not yet settled."""
+        """Records how many messages are claimed and not yet settled."""
         self._in_flight = messages
 
     def calling(self) -> None:
         self._batch_started_at = time.monotonic()
 
     def called(self, call: Call, error: str | None) -> None:
-        """A call has ended: well, or with an error."""
+        """Counts a call that has ended: well, or with an error."""
         with self._lock:
             self._calls.append(call)
             self._batch_started_at = None
@@ -63,7 +63,7 @@ class SinkerProcessStats(StoringStats):
                 self._troubles.met("handler", error, call.at, time.time())
 
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
-        """So many messages were settled."""
+        """Counts settled messages."""
         with self._lock:
             self._recent.append((time.monotonic(), handled))
             self._rows_total += handled
@@ -84,5 +84,5 @@ class SinkerProcessStats(StoringStats):
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:
-    """By the nearest rank; None of nothing."""
+    """Returns a percentile by the nearest rank; None of nothing."""
     return ascending[min(int(share * len(ascending)), len(ascending) - 1)] if ascending else None

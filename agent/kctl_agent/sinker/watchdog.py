@@ -1,4 +1,4 @@
-"""The thread that watches over what is in flight: renews leases, and ends a call that does not return.
+"""The watchdog thread of a sinker: renews leases of claims in flight, and ends a call that does not return.
 
 A handler that hangs in Python cannot be killed within its process. So when a call has had its time, its messages are
 settled as failed from here, and the process ends; the master starts it again.
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """`lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had its time; both on the
-    guard's thread. `timed_out` must not return."""
+    """Renews leases and limits calls. `lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had
+    its time; both on the guard's thread. `timed_out` must not return."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Watchdog:
             self._thread.join()
 
     def hold(self, claimed: InFlightClaim) -> None:
-        """Renew this claim from now on."""
+        """Renews the lease of this claim from now on."""
         with self._lock:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """It is about to be settled; renewed afterwards, its lease would seem lost."""
+        """Renews the lease of a claim no more, before it is settled: renewed afterwards, it would seem lost."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renew what is due. Before a call too: a process that stood still finds what it has lost meanwhile."""
+        """Renews due leases. Before a call too: a process that stood still finds what it has lost meanwhile."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -77,7 +77,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """For as long as the handler has these parts. If it comes back too late, this never returns."""
+        """Limits the time of a call of the handler with these parts. If it comes back too late, this never returns."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:

@@ -1,4 +1,4 @@
-"""Spark as a driver starts it and reaches it: properties, JVM, session, callbacks."""
+"""A Spark driver of kctl: properties, JVM, session, callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the JVM that end with the deadline of their thread: Py4J waits for an answer for ever."""
+"""Calls of the JVM with a time-out, the deadline of their thread: Py4J waits for an answer for ever."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["limit_calls"]
 
 _MARK: Final = "_kctl_limits_calls"
 _LEAST_SECONDS: Final = 0.05
-"""For what is called after the deadline, to clean up: a JVM that is well needs less."""
+"""The shortest time-out, for what is called after the deadline, to clean up: a JVM that is well needs less."""
 
 
 def limit_calls() -> None:
-    """Of the whole process; idempotent. A call that is given up raises what Py4J raises of a broken connection."""
+    """Limits calls of this process; idempotent. What is given up raises what Py4J raises of a broken connection."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

@@ -21,7 +21,7 @@ _TOKEN_BYTES = 32
 
 
 def authenticate(gateway: Any, port: int = 0) -> None:
-    """From now on a connection for a callback must prove to come from this gateway's JVM. Idempotent.
+    """Makes callback connections prove that they come from this gateway's JVM. Idempotent.
 
     PySpark listens on `port` (0: any); processes of this user may hold it beside it, with SO_REUSEPORT.
     Where callbacks are listened for already (`foreachBatch` before `attach`), connections that are open stay as they
@@ -48,7 +48,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
 
 
 def _listen(gateway: Any, port: int) -> None:
-    """As PySpark's `ensure_callback_server_started`, which leaves no choice of the port."""
+    """Starts PySpark's callback server, whose `ensure_callback_server_started` leaves no choice of the port."""
     from py4j.java_gateway import JavaObject
 
     parameters = gateway.callback_server_parameters
@@ -65,8 +65,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """What Py4J binds meanwhile has SO_REUSEPORT; it offers no other way to set it before. The engine holds the port
-    too: the JVM does what comes back on a callback connection, and after a worker's end anybody could listen there."""
+    """Py4J binds with SO_REUSEPORT meanwhile; it offers no other way to set it before. The engine holds the port too:
+    the JVM does what comes back on a callback connection, and after a worker's end anybody could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -83,7 +83,7 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Where the kernel does not show whose the JVM's socket is, the token is all."""
+    """Refuses other users' connections. Where the kernel does not show whose the JVM's socket is, the token is all."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if not owners_of(socket.gethostbyname(jvm.address), jvm.port):
@@ -99,7 +99,8 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """`PythonClient.copyWith`, by which the JVM learns of PySpark's port, forgets the token (Py4J 0.10.9.9)."""
+    """Gives the JVM the token, which `PythonClient.copyWith`, by which it learns of PySpark's port, forgets
+    (0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does

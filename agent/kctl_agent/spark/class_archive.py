@@ -1,4 +1,4 @@
-"""Spark's classes as a JVM has loaded and checked them, in a file: a worker that finds it takes a third less to start.
+"""An archive of Spark's classes as a JVM has loaded and checked them: a worker that has it takes a third less to start.
 
 Java calls it class data sharing (JEP 350). A JVM compares its version and its class path with those of the archive, and
 goes on without one that does not fit; so a worker only has to name it.
@@ -41,7 +41,7 @@ def archive_path() -> Path:
 
 
 def java_options(given: str) -> str:
-    """What to add to the Java options `given`: nothing without an archive, or where they speak of one themselves."""
+    """Returns what to add to the Java options `given`: nothing without an archive, or where they name one."""
     if _OPTION in given or "-Xshare:" in given:
         return ""
     try:
@@ -52,7 +52,7 @@ def java_options(given: str) -> str:
 
 
 def record() -> Path:
-    """Run what a worker runs, without a broker, and let the JVM write the archive when it ends. Removes those of
+    """Runs what a worker runs, without a broker, and lets the JVM write the archive when it ends. Removes those of
     other Javas and jars.
 
     Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
@@ -80,8 +80,8 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """The signal is handled at the end. An exception while PySpark waits for its JVM removes the folder in which the
-    JVM reports its port; it cannot then, and lives for ever."""
+    """Delays a signal to the end. An exception while PySpark waits for its JVM removes the folder in which the JVM
+    reports its port; it cannot then, and lives for ever."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:
@@ -93,7 +93,7 @@ def _later(number: signal.Signals) -> Iterator[None]:
 
 
 def _session(fresh: Path) -> SparkSession:
-    """One whose JVM writes the classes that it has loaded into `fresh`."""
+    """Returns a session whose JVM writes the classes that it has loaded into `fresh`."""
     from pyspark.sql import SparkSession
 
     use_this_python()
@@ -109,7 +109,7 @@ def _session(fresh: Path) -> SparkSession:
 
 
 def _java() -> Path:
-    """The one that Spark's scripts start."""
+    """Returns the Java that Spark's scripts start."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not found:

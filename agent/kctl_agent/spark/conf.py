@@ -20,7 +20,7 @@ from kctl_agent.spark.settings import SparkSettings
 __all__ = ["LOG_OPTION", "configuration", "is_local", "properties_file", "use_this_python"]
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""The Java option that sets what a JVM of ours logs, and where to."""
+"""The Java option that sets what the JVM of a driver logs, and where to."""
 STOP_SECONDS = 10
 POLLING_MS = 50
 """How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
@@ -36,28 +36,30 @@ CHECKPOINT_FILES = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Without its native library Hadoop starts `readlink` and `chmod` for what it does with a file: twelve processes for
+"""Hadoop without its native library starts `readlink` and `chmod` for what it does with a file: twelve processes for
 the two log entries of a batch as Spark writes them by itself, four this way, and 0.1 s less (benchmarks/README.md)."""
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
-"""Of a JVM, one for each partition that its queries read, until it is known how many there are (`kept_consumers`). With
-Spark's 64 a batch over 400 partitions opens most of them each time, and takes twice as long (benchmarks/README.md)."""
+"""Kafka consumers of a JVM, one for each partition that its queries read, until it is known how many there are
+(`kept_consumers`). With Spark's 64 a batch over 400 partitions opens most of them each time, and takes twice as long
+(benchmarks/README.md)."""
 IDLE_CONSUMER_SECONDS = 60
 EVICTION_SECONDS = 10
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
-"""Spark keeps for a minute all Pythons that ever ran at a time; with as many as processors throughput was the same."""
+"""Most idle Pythons. Spark keeps for a minute all that ever ran at a time; with as many as processors throughput was
+the same."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python() -> None:
-    """Executors get this interpreter: by default they take any `python3` of the PATH."""
+    """Makes executors use this interpreter: by default they take any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """All Spark properties but `spark.driver.extraJavaOptions`; those of the user win."""
+    """Returns all Spark properties but `spark.driver.extraJavaOptions`; those of the user win."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -96,7 +98,7 @@ def is_local(spark_master: str) -> bool:
 
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
-    """`conf` in a file that this user alone can read, until the JVM has read it. Raises OSError."""
+    """Writes `conf` into a file that this user alone can read, until the JVM has read it. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -107,8 +109,8 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """How many jobs that have ended the driver remembers. Spark's default is 1,000 of each kind, for its UI, also where
-    it has none."""
+    """Returns the properties for how many ended jobs the driver remembers. Spark's default is 1,000 of each kind, for
+    its UI, also where it has none."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(
@@ -123,8 +125,8 @@ def _history(settings: SparkSettings) -> dict[str, str]:
 
 
 def _kept_consumers() -> dict[str, str]:
-    """Those of partitions that are not read any more are closed soon: after Spark's five minutes, ten kills in a row
-    had left 16 MB and 160 descriptors."""
+    """Returns the properties of kept consumers. Those of partitions that are not read any more are closed soon: after
+    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors."""
     return {
         "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS),
         **{
@@ -136,8 +138,8 @@ def _kept_consumers() -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """What keeps workers that share a driver out of each other's way: a scheduler pool each. Pythons that have no task
-    are kept as many as there are processors, and not as many as all workers had tasks at a time."""
+    """Returns the properties that keep workers of one driver out of each other's way: a scheduler pool each. Pythons
+    that have no task are kept as many as there are processors, and not as many as all workers had tasks at a time."""
     if settings.workers == 1:
         return {}
     return {
@@ -147,8 +149,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _object_store(settings: SparkSettings) -> dict[str, str]:
-    """The table's log makes a batch's files visible, all or none, so a task moves its own into their place: where a job
-    does it, each is copied twice."""
+    """Returns the properties of an object store. The table's log makes a batch's files visible, all or none, so a task
+    moves its own into their place: where a job does it, each is copied twice."""
     if settings.object_store is None:
         return {}
     return {
@@ -158,8 +160,8 @@ def _object_store(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """A local JVM, YARN and Kubernetes draw a secret for each application; a standalone cluster has one, and where it
-    has, messages are encrypted too."""
+    """Returns the properties of the shared secret. A local JVM, YARN and Kubernetes draw one for each application; a
+    standalone cluster has one, and where it has, messages are encrypted too."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -171,7 +173,7 @@ def _authentication(settings: SparkSettings) -> dict[str, str]:
 
 
 def _python_path(settings: SparkSettings) -> dict[str, str]:
-    """Executors import the user's modules by their names, as the driver did."""
+    """Returns the property by which executors import the user's modules by their names, as the driver did."""
     if settings.import_dir is None:
         return {}
     given = settings.conf.get(PYTHON_PATH)
@@ -179,7 +181,7 @@ def _python_path(settings: SparkSettings) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """As java.util.Properties reads it."""
+    """Escapes a text for java.util.Properties."""
     units = text.encode("utf-16-be")
     numbers = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
     return "".join(chr(number) if chr(number) in _PLAIN else f"\\u{number:04x}" for number in numbers)

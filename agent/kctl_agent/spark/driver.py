@@ -1,4 +1,4 @@
-"""The Spark driver that a worker works with: one of its own, or that of the engine, which it shares with others.
+"""The Spark driver of a worker: one of its own, or that of the engine, which it shares with others.
 
 PySpark keeps one context for each process, in class attributes; so there is one `Driver` at a time. All methods are the
 main thread's.
@@ -39,29 +39,29 @@ class DriverLost(AgentError):
 
 
 class Driver(ABC):
-    """Where queries run. `session` is None while there is none to be used."""
+    """A driver in which queries run. `session` is None while there is none to be used."""
 
     session: SparkSession | None = None
 
     @abstractmethod
     def open(self) -> None:
-        """Start what is this process' own. Blocks."""
+        """Starts what is this process' own. Blocks."""
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Make sure that there is a session, if it can be had without waiting for it; else why there is none yet."""
+        """Makes sure that there is a session, if it can be had without waiting; else returns why there is none yet."""
 
     @abstractmethod
     def check(self) -> None:
-        """After any error of Spark or Py4J. Raises DriverLost where it came because there is no driver any more."""
+        """Checks the driver after an error of Spark or Py4J. Raises DriverLost where there is no driver any more."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave it; it ends where it is this process' own."""
+        """Leaves the driver, which ends where it is this process' own."""
 
 
 class OwnDriver(Driver):
-    """A JVM that is this process' child. Where it ends the process does too (`session.lost_jvm`)."""
+    """A driver whose JVM is this process' child. Where it ends the process does too (`session.lost_jvm`)."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
@@ -74,7 +74,7 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Never lost: see `lost_jvm`."""
+        """Does nothing: it is never lost, see `lost_jvm`."""
 
     def close(self) -> None:
         if self.session is not None:
@@ -83,7 +83,7 @@ class OwnDriver(Driver):
 
 
 class EngineDriver(Driver):
-    """That of the engine: a session of its own in it, by a gateway of its own."""
+    """The driver of the engine: a session of its own in it, by a gateway of its own."""
 
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
@@ -134,7 +134,7 @@ class EngineDriver(Driver):
         self._leave()
 
     def _joined(self, java: Any, callback_port: int) -> SparkSession:
-        """A session of this process in the engine's context."""
+        """Returns a session of this process in the engine's context."""
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
@@ -153,7 +153,7 @@ class EngineDriver(Driver):
         return joined
 
     def _make_private(self, context: SparkContext) -> None:
-        """Take out what would tie the engine to this process, and add what it gives to the executors' Pythons."""
+        """Removes what would tie the engine to this process, and adds what it gives to the executors' Pythons."""
         inner: Any = context
         # With each task that ends, the engine's scheduler would report to this process, and wait for its answer: one
         # worker that is frozen would hold up all.
@@ -164,7 +164,7 @@ class EngineDriver(Driver):
         inner.environment.update(self._environment())
 
     def _leave(self, gateway: Any = None) -> None:
-        """Forget the session; the gateway is closed, on both sides if the engine is there."""
+        """Forgets the session; closes the gateway, on both sides if the engine is there."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -177,8 +177,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """PySpark's, which does not stop what is everybody's: neither where its making fails half way, nor at the word of
-    the user's code (`frame.sparkSession.stop()`)."""
+    """Returns PySpark's SparkContext, which does not stop what all workers share: neither where its making fails half
+    way, nor at the word of the user's code (`frame.sparkSession.stop()`)."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

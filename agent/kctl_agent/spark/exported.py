@@ -11,7 +11,7 @@ __all__ = ["exported"]
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:
-    """What is started meanwhile has this variable; then this process has again what it had."""
+    """Sets a variable for what is started meanwhile; then this process has again what it had."""
     given = os.environ.get(name)
     os.environ[name] = text
     try:

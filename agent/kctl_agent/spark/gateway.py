@@ -1,5 +1,5 @@
-"""How a worker gets its gateway into the engine's JVM: by asking the engine's agent, whose socket is for this user
-alone. So port and token stand in no file, on no command line and in no environment that others could read.
+"""A worker's gateway into the engine's JVM, requested from the engine's agent, whose socket is for this user alone. So
+port and token stand in no file, on no command line and in no environment that others could read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Gateway:
     token: str = field(repr=False)
     engine_pid: int
     callback_port: int
-    """For the calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
+    """The port for calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
 
     def connect(self) -> Any:
-        """Py4J's client. Main thread.
+        """Returns Py4J's client. Main thread.
 
         Pinned (`ClientServer`): what a callback calls runs on the thread of its query, in its job group and scheduler
         pool, and ends with it."""
@@ -47,15 +47,15 @@ class GatewayRequest:
     """Asks for a gateway until there is one. For one thread; never waits long."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        """`name` is the worker's."""
+        """`name` is that of the worker."""
         self._path = socket_path(run_dir, ENGINE_NAME)
         self._name = name
         self._operation = uuid.uuid4().hex
-        """Of the request that is under way; asked again under the same id it is the same one."""
+        """Id of the request that is under way; asked again under the same id it is the same one."""
         self._is_accepted = False
 
     def poll(self) -> Gateway | str:
-        """A gateway that nobody else has; or why there is none yet, in one sentence."""
+        """Returns a gateway that nobody else has; or why there is none yet, in one sentence."""
         try:
             if not self._is_accepted:
                 self._ask()

@@ -16,7 +16,7 @@ __all__ = ["LC_ALL", "PYTHON_LC_ALL", "is_utf8", "of_utf8"]
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
-"""Of the executors' Pythons, which inherit the JVM's else."""
+"""The locale of the executors' Pythons, which inherit the JVM's else."""
 _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
 
 
@@ -35,5 +35,5 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def of_utf8() -> AbstractContextManager[None]:
-    """What is started meanwhile has a locale of UTF-8, if the machine has one."""
+    """Sets a locale of UTF-8 for what is started meanwhile, if the machine has one."""
     return exported(LC_ALL, UTF8)

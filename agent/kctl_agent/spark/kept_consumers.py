@@ -1,4 +1,4 @@
-"""How many Kafka consumers a driver's JVM keeps from batch to batch: as many as its heap can hold.
+"""The number of Kafka consumers that a driver's JVM keeps from batch to batch: as many as its heap can hold.
 
 Spark reads each partition by a consumer of its own, and each consumer knows all partitions of its topic. So what they
 hold grows with the square of a topic's partitions: 65 kB and 650 bytes for each partition of the topic, measured with
@@ -22,13 +22,13 @@ CAPACITY = "spark.kafka.consumer.cache.capacity"
 CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 HEAP_SHARE = 0.5
 LEAST = 64
-"""Spark's own default."""
+"""Spark's own default for kept consumers."""
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Before the first batch of a local driver: its pool of consumers takes its limit from the configuration once, when
-    it is made. `topics` are the numbers of partitions of the topics that are read. Returns a sentence where fewer are
-    kept than there are partitions; a limit that the user has set stays."""
+    """Limits the pool of consumers of a local driver, before its first batch: the pool takes its limit from the
+    configuration once, when it is made. `topics` are the numbers of partitions of the topics that are read. Returns a
+    sentence where fewer are kept than there are partitions; a limit that the user has set stays."""
     context = session.sparkContext
     if not is_local(context.master):
         return None
@@ -49,7 +49,7 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
 
 
 def kept_consumers(topics: Collection[int], room: int) -> int:
-    """How many consumers of these topics so many bytes hold."""
+    """Returns how many consumers of these topics fit into so many bytes."""
     if _bytes(topics) <= room:
         return max(sum(topics), KEPT_CONSUMERS)
     return max(room // _of_one(max(topics)), LEAST)

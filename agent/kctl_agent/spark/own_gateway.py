@@ -1,4 +1,4 @@
-"""Py4J's gateways into a JVM of ours, for processes of this user alone.
+"""Py4J gateways into a JVM, for processes of this user alone.
 
 Py4J reads a line of any length before it compares the token in it: another user who reached its port could fill the
 JVM's heap. So connections of other users are closed before anything is read (`java/kctl/OwnUserServerSocket.java`).
@@ -17,14 +17,14 @@ from kctl_agent.peers import LOOPBACK
 __all__ = ["JAVA_CLASSES", "OwnGateways", "connected", "launched"]
 
 JAVA_CLASSES = Path(__file__).parent / "java"
-"""Sources, and beside them what they compile to (tests/java_classes.py)."""
+"""The folder of Java sources, and beside them what they compile to (tests/java_classes.py)."""
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _TOKEN_BYTES = 32
 
 
 class OwnGateways:
-    """In the JVM of a gateway."""
+    """Opens gateways in the JVM of a gateway."""
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
@@ -36,8 +36,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """A `py4j.ClientServer` that listens on loopback, its port, and its token; as Spark's own `Py4JServer` makes
-        it, so that a callback runs on the thread that waits for it."""
+        """Returns a `py4j.ClientServer` that listens on loopback, its port, and its token; as Spark's own `Py4JServer`
+        makes it, so that a callback runs on the thread that waits for it."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -51,14 +51,14 @@ class OwnGateways:
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """A class. By way of `gateway.jvm` each part of its name would be looked for in each of Spark's jars."""
+        """A Java class. By way of `gateway.jvm` each part of its name would be looked for in each of Spark's jars."""
         from py4j.java_gateway import JavaClass
 
         return JavaClass(name, self._gateway._gateway_client)
 
 
 def launched() -> Any:
-    """PySpark's gateway to a new JVM. Main thread.
+    """Returns PySpark's gateway to a new JVM. Main thread.
 
     The one that Spark itself opens, for any user, is closed with all its connections as soon as there is this one.
     """
@@ -73,7 +73,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """PySpark's gateway, as in a process that Spark itself has started. Main thread."""
+    """Returns PySpark's gateway, as in a process that Spark itself has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ[_PORT], os.environ[_SECRET] = str(port), token

@@ -1,4 +1,4 @@
-"""That the JVM behind a port is still this user's.
+"""A check that the JVM behind a port is still this user's.
 
 Py4J proves to the JVM who it is, but asks for no proof, and connects again by itself when a connection has ended. When
 a JVM dies any user of the machine may listen on its port; the next call would send the token, the password for Kafka
@@ -20,7 +20,7 @@ _MARK: Final = "_kctl_talks_to_no_other"
 
 
 def talk_to_no_other() -> None:
-    """From now on Py4J's connections to a JVM are given up, with nothing sent, where the port is another user's.
+    """Makes Py4J give up connections to a JVM, with nothing sent, where the port is another user's.
 
     Of the whole process; idempotent. The error is a ConnectionRefusedError, as for a port that nobody listens on.
     """

@@ -1,4 +1,4 @@
-"""What a driver leaves in its scratch folder when it is killed."""
+"""Clean-up of what a killed driver has left in its scratch folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEFT = ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Remove what a killed predecessor of this name left; having its socket proves that it is gone."""
+    """Removes what a killed predecessor of this name left; having its socket proves that it is gone."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

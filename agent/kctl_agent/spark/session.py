@@ -1,4 +1,4 @@
-"""A Spark driver of our own: one JVM that listens on loopback only, logs little, and is bounded in memory."""
+"""A Spark driver as a child process: one JVM that listens on loopback only, logs little, and is bounded in memory."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = ["java_options", "lost_jvm", "serve_this_user", "session"]
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
-"""A heap that grows with what there is to do, whatever the size of the machine, and is given back afterwards: Java's
-default begins with a 64th of the machine's memory, and keeps for good what a backlog took. G1 looks when it had nothing
-to collect for 15 s, beside the threads that work (JEP 346)."""
+"""Java options for a heap that grows with what there is to do, whatever the size of the machine, and is given back
+afterwards: Java's default begins with a 64th of the machine's memory, and keeps for good what a backlog took. G1 looks
+when it had nothing to collect for 15 s, beside the threads that work (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _END_SECONDS = 2.0
-"""From the end of a connection to that of the process behind it."""
+"""Most seconds from the end of a connection to that of the process behind it."""
 
 
 def session(settings: SparkSettings) -> SparkSession:
-    """Start the JVM and the session."""
+    """Starts the JVM and returns the session."""
     use_this_python()
     talk_to_no_other()
     limit_calls()
@@ -67,13 +67,13 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """One connection at a time is served there, and the scheduler waits for it: that of another user, which sends
-    nothing, would hold it up."""
+    """Makes PySpark's server of accumulators serve this user alone. One connection at a time is served there, and the
+    scheduler waits for it: that of another user, which sends nothing, would hold it up."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Those of the driver's JVM; the user's come last, and so they win."""
+    """Returns the Java options of the driver's JVM; the user's come last, and so they win."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on and do nothing: which of its threads ended is chance.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
@@ -81,14 +81,14 @@ def java_options(scratch_dir: Path, given: str) -> str:
 
 
 def _submitting(properties: Path) -> AbstractContextManager[None]:
-    """Has PySpark start its JVM with these properties; a user's own arguments come after them."""
+    """Makes PySpark start its JVM with these properties; a user's own arguments come after them."""
     words = ["--properties-file", str(properties), "--load-spark-defaults"]
     return exported(SUBMIT_ARGUMENTS, f"{shlex.join(words)} {os.environ.get(SUBMIT_ARGUMENTS) or 'pyspark-shell'}")
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """How the JVM has ended, or that it hangs, where that is why `error` came: what Py4J reports is a refused or broken
-    connection. None: it is well."""
+    """Returns how the JVM has ended, or that it hangs, where that is why `error` came: what Py4J reports is a refused
+    or broken connection. None: it is well."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -1,4 +1,4 @@
-"""What a Spark driver is started with."""
+"""The settings that a Spark driver is started with."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["SparkSettings"]
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """One driver: a worker's own, or the engine that `workers` of them share."""
+    """The settings of one driver: a worker's own, or the engine that `workers` of them share."""
 
     name: str
-    """Of the application."""
+    """Name of the Spark application."""
     master: str
     driver_memory: str
     jars: tuple[str, ...]
     conf: dict[str, str] = field(repr=False)
     scratch_dir: Path
-    """Where the JVM writes what is of no use after its end."""
+    """The folder where the JVM writes what is of no use after its end."""
     import_dir: Path | None
-    """Where executors find the user's modules; None where no query needs one."""
+    """The folder where executors find the user's modules; None where no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
-    """What Spark's cluster and its applications know each other by; None: it has no secret."""
+    """The secret that Spark's cluster and its applications know each other by; None: it has none."""
     object_store: ObjectStore | None = field(default=None, repr=False)
-    """Where its workers' tables are; None: on this machine, or there are none."""
+    """The object store of its workers' tables; None: they are on this machine, or there are none."""
     workers: int = 1
-    """How many may share the driver."""
+    """How many workers may share the driver."""
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """From the JSON object in the settings of a process. Raises KeyError, TypeError, StoreMisconfigured."""
+        """Decodes the JSON object in the settings of a process. Raises KeyError, TypeError, StoreMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

@@ -17,7 +17,7 @@ __all__ = ["convert_without_pandas", "map_in_arrow"]
 
 
 def convert_without_pandas() -> None:
-    """Have Py4J look for values of NumPy among its arguments only where somebody has imported NumPy.
+    """Makes Py4J look for values of NumPy among its arguments only where somebody has imported NumPy.
 
     PySpark's converters, which it asks about each argument of each call, look whether there is a NumPy by an import of
     `pyspark.testing.utils` (pyspark/sql/types.py, 4.2). To be called before the first call of Py4J; again it does
@@ -41,7 +41,7 @@ def convert_without_pandas() -> None:
 
 
 def map_in_arrow(frame: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
-    """`frame.mapInArrow(task, schema)`, which checks the version of pandas first (pyspark/sql/pandas/map_ops.py)."""
+    """`frame.mapInArrow(task, schema)` without its check of pandas' version (pyspark/sql/pandas/map_ops.py)."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
     from pyspark.util import PythonEvalType

@@ -36,7 +36,7 @@ __all__ = ["main"]
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_REPLY_SECONDS = 5.0
-"""The main thread asks little of a storage, and the group must not wait for it while a server hangs."""
+"""Time-out of a storage's reply. The main thread asks little, and the group must not wait while a server hangs."""
 
 
 def main() -> int:
@@ -92,8 +92,8 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Where batches go, as the settings have it. Raises BootstrapError when the mode is `directly` and its handler
-    cannot be had, or `lake` and a package or the keys of its object store cannot."""
+    """Opens the storage that batches go to. Raises BootstrapError when the mode is `directly` and its handler cannot be
+    had, or `lake` and a package or the keys of its object store cannot."""
     kind = KINDS[settings.storage["mode"]]
     if kind.is_table:
         try:

@@ -20,7 +20,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Not plain. Paths are absolute, and are read by executors as well; secrets are never shown."""
+    """TLS and SASL, unless plain. Paths are absolute, and are read by executors as well; secrets are never shown."""
 
     protocol: str
     ca_file: str | None = None
@@ -34,7 +34,7 @@ class Security:
     token_file: str | None = None
 
     def client_settings(self) -> dict[str, Any]:
-        """For kafka-python's consumer and admin client."""
+        """Returns the settings for kafka-python's consumer and admin client."""
         return client_settings(
             self.protocol,
             ca_file=self.ca_file,
@@ -49,7 +49,7 @@ class Security:
         )
 
     def spark_options(self) -> dict[str, str]:
-        """For Spark's source `kafka`. Raises OSError when certificate or key cannot be read."""
+        """Returns the options of Spark's source `kafka`. Raises OSError when certificate or key cannot be read."""
         options: dict[str, str | None] = {"security.protocol": self.protocol}
         if is_encrypted(self.protocol):
             options |= {
@@ -83,5 +83,5 @@ class Security:
 
 
 def _quoted(text: str | None) -> str:
-    """As JAAS reads it: StreamTokenizer's rules, where a backslash escapes."""
+    """Returns a quoted text for JAAS: StreamTokenizer's rules, where a backslash escapes."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""What a worker is started with: one JSON object on the first line of its stdin.
+"""The settings of a worker: one JSON object on the first line of its stdin.
 
 The control plane has checked ranges and names already; here only the shape is made certain, so that a worker that is
 started by hand fails with a sentence as well.
@@ -33,7 +33,7 @@ class KafkaSettings:
     group_instance_id: str | None
     security: Security | None = None
     max_poll_interval_seconds: float = 60.0
-    """The main thread leaves the group when it has not polled for so long, and others wait no longer for it."""
+    """How long the main thread may go without a poll: then it leaves the group, and others wait no longer for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+    """The settings of one worker. `storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
 
     name: str
     run_dir: Path
@@ -59,13 +59,13 @@ class WorkerSettings:
     pipeline: PipelineSettings
     storage: dict[str, Any]
     spark: SparkSettings | None = None
-    """Those of its own driver; None: it takes part in that of the engine."""
+    """Settings of a driver of its own; None: it takes part in that of the engine."""
     paused: tuple[Scope, ...] = ()
-    """What it must not read until it is asked to."""
+    """Partitions and topics that it must not read until a resume."""
 
 
 def parse(line: str) -> WorkerSettings:
-    """Settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
         given = json.loads(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")

@@ -28,12 +28,12 @@ from kctl_agent.worker.query.pipeline import Batch
 __all__ = ["Sources", "WorkerStats"]
 
 LONG_BATCH_SECONDS = 15.0
-"""A batch that runs for longer is asked every so often whether it still stores something."""
+"""Seconds after which a running batch is checked every so often for whether it still stores something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the stats come from; each is asked on the publishing thread and must answer without waiting."""
+    """The parts of a worker that have its stats; each is read on the publishing thread and must not wait."""
 
     member: Callable[[], MemberReply | None]
     brokers: Callable[[], BrokerView]
@@ -42,7 +42,7 @@ class Sources:
     query_id: Callable[[], str | None]
     batch_started_at: Callable[[], float | None]
     reset: str = "earliest"
-    """Where the group begins that has committed nothing."""
+    """`auto.offset.reset`: where a group begins that has committed nothing."""
 
 
 class WorkerStats(StoringStats):
@@ -59,8 +59,8 @@ class WorkerStats(StoringStats):
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
     def why_full(self, share: float) -> str | None:
-        """Why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and before
-        the first count."""
+        """Returns why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and
+        before the first count."""
         counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
@@ -73,12 +73,12 @@ class WorkerStats(StoringStats):
         self._sources = sources
 
     def leaves_out(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Partitions that are assigned and not read, with the reason; the mapping is not changed any more."""
+        """Records partitions that are assigned and not read, with the reason; the mapping is not changed any more."""
         self._left_out = reasons
         self._wake.set()
 
     def isolates(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Partitions whose query fails while they are alone in it; the mapping is not changed any more."""
+        """Records partitions whose query fails while they are alone in it; the mapping is not changed any more."""
         self._isolated = reasons
         self._wake.set()
 
@@ -92,7 +92,7 @@ class WorkerStats(StoringStats):
     def happened(
         self, kind: str, text: str, tp: TopicPartition | None = None, offsets: tuple[int, int] | None = None
     ) -> None:
-        """Log an event and keep it for the answers."""
+        """Logs an event and keeps it for the replies."""
         topic, partition = tp or (None, None)
         begin, end = offsets or (None, None)
         self._record(Event(time.time(), kind, text, topic, partition, begin, end))
@@ -192,7 +192,7 @@ class WorkerStats(StoringStats):
 
 
 def _end(asked: int | None, read: int | None) -> int | None:
-    """Of a log, which what a batch has read since it was asked for has moved; one that is behind otherwise was cut."""
+    """A log end, moved by what a batch has read since it was asked for; one that is behind otherwise was cut."""
     return None if asked is None else max(asked, read or 0)
 
 

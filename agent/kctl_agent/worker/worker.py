@@ -1,4 +1,4 @@
-"""A worker at work: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse.
+"""A running worker: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse.
 
 The main thread owns it (see `main_thread`); batches run on Spark's threads (see `query.pipeline`), stats are published
 by another (`stats`).
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Everything but the session, the socket and the exit code. `run` and `close` are the main thread's."""
+    """A worker but for its Spark session, socket and exit code. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
@@ -44,14 +44,14 @@ class Worker:
         self._stored: deque[Group] = deque()
         self._pipeline = Pipeline(settings, storage, self._batch_done)
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
-        """How what was opened is closed, the last first."""
+        """Functions that close what was opened, the last first."""
 
     def stop(self) -> None:
-        """May be called from a signal handler and from any thread."""
+        """Asks the worker to stop. May be called from a signal handler and from any thread."""
         self._stop.ask()
 
     def run(self) -> None:
-        """Until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be healed from inside."""
+        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be healed from inside."""
         until_it_works(self._storage.prepare, self._stats, self._stop)
         self._pipeline.open()
         brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))
@@ -62,7 +62,7 @@ class Worker:
             loop.turn()
 
     def close(self) -> None:
-        """Leave in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
+        """Leaves in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
         self._stats.enter(WorkerState.STOPPING)
         for close in reversed(self._endings):
             try:
@@ -80,6 +80,6 @@ class Worker:
         return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
-        """On Spark's callback thread."""
+        """Takes in a stored batch. On Spark's callback thread."""
         self._stored.append(frozenset(batch.ends))
         self._stats.batch(batch)

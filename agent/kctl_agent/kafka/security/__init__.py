@@ -30,8 +30,8 @@ def client_settings(
     password: str | None,
     read_token: Callable[[], str] | None,
 ) -> dict[str, Any]:
-    """For consumer, producer and admin client. `read_token` is called at each authentication by OAUTHBEARER: a renewed
-    token is written to its file."""
+    """Returns the settings for consumer, producer and admin client. `read_token` is called at each authentication by
+    OAUTHBEARER: a renewed token is written to its file."""
     settings: dict[str, Any] = {"security_protocol": protocol}
     if is_encrypted(protocol):
         settings |= {

@@ -1,4 +1,4 @@
-"""What kafka-python asks for a token of OAUTHBEARER."""
+"""The provider that kafka-python asks for a token of OAUTHBEARER."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """The stock assignor `name`, extended by the leader's note.
+    """Returns the stock assignor `name` as a class that also announces the leader to every member.
 
     `own_member_id` is asked in `assign`, when it is set already; `owned`, what this member holds, at each join;
     `on_leader(generation, leader, partitions)` is called on kafka-python's I/O thread at every assignment, with None

@@ -1,4 +1,4 @@
-"""What a broker answers to a commit, partition by partition.
+"""Errors of an OffsetCommit response, kept for each partition.
 
 A broker commits what it can and refuses the rest by name. kafka-python 3.0.12 raises the first error that it finds,
 whatever it is about, and so nobody would know what was committed.
@@ -29,7 +29,7 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""Those that concern no other partition; all others are about the member, the group or its coordinator."""
+"""Errors that concern one partition alone; all others are about the member, the group or its coordinator."""
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
@@ -43,7 +43,7 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """From now on an error of a partition is found in `PendingCommit.refused`; the others are raised as before."""
+    """Keeps an error of a partition in `PendingCommit.refused`, from now on; other errors are raised as before."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
@@ -66,6 +66,6 @@ def _take_out(response: Any) -> dict[TopicPartition, type[KafkaError]]:
 
 
 def refusal(errors: Mapping[TopicPartition, type[KafkaError]]) -> str:
-    """In one sentence."""
+    """Returns one sentence for partitions whose commit was refused."""
     named = ", ".join(f"{tp.topic}-{tp.partition} ({errors[tp].__name__})" for tp in sorted(errors))
     return f"the offsets of {named} cannot be committed"

@@ -1,4 +1,4 @@
-"""What the group has committed, as this worker knows it."""
+"""The offsets that the group has committed, as this worker knows them, and when a refused commit is tried again."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class _Refused:
 
 
 class Commits:
-    """`known` may be read from any thread; it is replaced, never changed in place."""
+    """Committed offsets of a worker. `known` may be read from any thread; it is replaced, never changed in place."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
         self._changed_at = time.monotonic()
         self._refused: dict[TopicPartition, _Refused] = {}
-        """For one thread."""
+        """Partitions whose commit is refused. For one thread."""
 
     def found(self, offsets: Offsets) -> None:
-        """What the broker answers at an assignment; what was known before is void."""
+        """Replaces all that was known by the committed offsets that the broker answered at an assignment."""
         self.known = dict(offsets)
 
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:
-        """The positions that are stored and not committed."""
+        """Returns the positions that are stored and not committed."""
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing was committed for a second."""
+        """Whether nothing was committed for a second."""
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """The broker has taken these offsets but for the `refused`; the main thread's."""
+        """Records a response: all `offsets` are committed but those of `refused` partitions. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:
@@ -55,16 +55,16 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """What was refused and is not to be tried again yet. What is no longer assigned is forgotten."""
+        """The refused partitions whose back-off has not ended. Forgets partitions that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 
     @property
     def is_refused(self) -> bool:
-        """Of some partition nothing is taken at present."""
+        """Whether the commit of some partition is refused at present."""
         return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
-        """The broker has taken these offsets. Never blocks: it is called on kafka-python's I/O thread too."""
+        """Records that these offsets are committed. Never blocks: it is called on kafka-python's I/O thread too."""
         self.known = {**self.known, **offsets}
         self._changed_at = time.monotonic()

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
 METADATA_MAX_AGE_MS = 5000
-"""So soon the leader notices that a topic has grown, and everybody's share is made anew."""
+"""How soon the leader notices that a topic has grown, and everybody's share is made anew."""
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
@@ -41,17 +41,17 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The group goes on without this member: its session expired. Nothing may be committed; it joins again by
+    """The member's session expired: the group goes on without it. Nothing may be committed; it joins again by
     itself."""
 
 
 class MemberFenced(Exception):
-    """Another member has joined with this one's `group.instance.id` and owns its partitions. To join again would fence
-    that one in turn, so the worker has to end."""
+    """The member is fenced: another one has joined with its `group.instance.id` and owns its partitions. To join again
+    would fence that one in turn, so the worker has to end."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """One member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
+    """A group member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
 
     `note(partition)` is what is committed with its offset, as metadata; it must not block either.
 
@@ -114,7 +114,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """What this member may read now; empty while a rebalance or a loss is under way."""
+        """The partitions that this member may read now; empty while a rebalance or a loss is under way."""
         generation: int = self._metadata().generation_id
         if self._suspended or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -122,7 +122,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partition_counts(self) -> list[int]:
-        """How many partitions each topic of the group has, whatever this member reads of them."""
+        """Returns the number of partitions of each topic of the group, whatever this member reads of them."""
         return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
 
     @property
@@ -146,7 +146,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Take part in the group: rejoin when asked, call the listener. Raises Fenced, KafkaError."""
+        """Takes part in the group: rejoins when asked, calls the listener. Raises Fenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -156,7 +156,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commit these offsets; as a reset of the group without a note, as every other client would. Returns the
+        """Commits these offsets; as a reset of the group without a note, as every other client would. Returns the
         partitions that the broker refuses to commit, each with its error; the others are committed.
 
         Raises Lost when this member is no longer one, Fenced when another has its place, KafkaError when it may work
@@ -173,11 +173,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return commit.refused
 
     def close(self) -> None:
-        """Revoke (which commits) and leave the group."""
+        """Revokes all partitions, which commits, and leaves the group."""
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Awaited on the I/O loop before the partitions go to somebody else."""
+        """Stops reading and commits before these partitions go to another member. Awaited on the I/O loop."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
@@ -195,14 +195,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Awaited on the I/O loop. Pauses here: after this callback the first poll has already returned records."""
+        """Pauses partitions. Awaited on the I/O loop: after this callback the first poll has returned records."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """Awaited on the I/O loop when the group has gone on without this member."""
+        """Gives up these partitions, uncommitted: the group went on without this member. Awaited on the I/O loop."""
         self._suspended = True
         try:
             await self._in_thread(self.on_lost)
@@ -211,7 +211,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: what stays goes on."""
+        """Whether the rebalance protocol is eager. Cooperative: what stays goes on."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -234,8 +234,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """By its id, or by that of the process before, of this `group.instance.id`: the broker makes ids of that and a
-        UUID, and lets who was the leader lead on under another."""
+        """Whether this member id is ours, or that of our predecessor with this `group.instance.id`: the broker makes
+        ids of that and a UUID, and lets who was the leader lead on under another."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -257,14 +257,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """To be called after `subscribe`: kafka-python 3.0.12 takes in the partitions of the topics with the next metadata,
-    finds that a leader has assigned them without knowing any, and has the whole group join once more."""
+    """Takes in metadata; to be called after `subscribe`. kafka-python 3.0.12 takes in the partitions with the next
+    metadata, finds that a leader has assigned them without knowing any, and has the whole group join once more."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """For the leader: as soon as topics have other than so many partitions it joins again, and shares them out.
+    """Makes a leader join again, and so share out anew, as soon as topics have other numbers of partitions than these.
     kafka-python 3.0.12 watches where it has assigned itself. A static leader that was started again has not, and nobody
     else would watch: the broker lets it lead on without a rebalance."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
@@ -272,9 +272,9 @@ def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """From now on a member that is evicted between JoinGroup and SyncGroup learns what it has lost before it joins
-    again. kafka-python 3.0.12 prepares a join once, however often it is begun anew; of a cooperative member it then
-    takes for owned what may have been another's meanwhile."""
+    """Makes a member that is evicted between JoinGroup and SyncGroup learn what it has lost before it joins again.
+    kafka-python 3.0.12 prepares a join once, however often it is begun anew; of a cooperative member it then takes for
+    owned what may have been another's meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -286,7 +286,7 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """To be called before each poll: kafka-python 3.0.12 forgets joins that outlast a poll.
+    """Resumes joins that outlast a poll, which kafka-python 3.0.12 forgets; to be called before each poll.
 
     - One that was caused by new metadata: the leader's own assignment makes `need_rejoin` false, so nobody awaits the
       result; with its heartbeats off the member is evicted, for good.
@@ -304,7 +304,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
 
 class _EndedJoin:
-    """A future with this value as `BaseCoordinator.join_group_async` awaits it, which takes none that is done."""
+    """A future that is done with this value, as `BaseCoordinator.join_group_async` awaits it."""
 
     is_done = False
 
@@ -315,7 +315,7 @@ class _EndedJoin:
         callback(self._value)
 
     def add_errback(self, callback: Callable[[BaseException], Any]) -> None:
-        """It has not failed."""
+        """Does nothing: the join has not failed."""
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:

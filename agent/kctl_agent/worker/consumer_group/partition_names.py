@@ -1,4 +1,4 @@
-"""Partitions as a line of the log shows them: no more of them than a person reads."""
+"""Names of partitions for a line of the log: no more of them than a person reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 20
 def partition_names(
     partitions: Collection[TopicPartition], at: Mapping[TopicPartition, int] = MappingProxyType({})
 ) -> str:
-    """The first ones in order, with their offsets where those are given, and how many more there are."""
+    """The names of the first partitions in order, with their offsets where given, and how many more there are."""
     first = sorted(partitions)[:MOST]
     names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
     return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"

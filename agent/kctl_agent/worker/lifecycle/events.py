@@ -1,4 +1,4 @@
-"""What happens to a worker, and what it does about it: the events and actions of `Lifecycle`.
+"""The events and actions of `Lifecycle`: what happens to a worker, and what it does about it.
 
 Plain values. Partitions are those of Kafka; times are the caller's monotonic seconds.
 """
@@ -56,8 +56,8 @@ NONE: Group = frozenset()
 
 
 class WorkerState(StrEnum):
-    """As it is published. Before `joining` a worker is `starting`, and where it cannot go on `failed`: those are the
-    process's."""
+    """States of a worker that `Lifecycle` decides on. Before `joining` a worker is `starting`, and where it cannot go
+    on `failed`: those are the process's."""
 
     JOINING = "joining"
     ASSIGNED = "assigned"
@@ -66,13 +66,13 @@ class WorkerState(StrEnum):
     THROTTLED = "throttled"
     """The storage has no room: no query, or one that ends."""
     PAUSED = "paused"
-    """All its partitions are, on request."""
+    """All its partitions are paused by an operation."""
     REBALANCING = "rebalancing"
     STOPPING = "stopping"
 
 
 class Phase(StrEnum):
-    """Of a query."""
+    """Phases of a query."""
 
     READING = "reading"
     DRAINING = "draining"
@@ -91,21 +91,21 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """What is assigned and not to be read, by the operator's word as of now."""
+    """The operator has paused these of the assigned partitions, and no others."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """These go to another member as soon as the actions are carried out."""
+    """These partitions go to another member as soon as the actions are carried out."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The group goes on without this member. Nothing may be committed."""
+    """The session expired, and the group goes on without this member. Nothing may be committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +117,21 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class LogsObserved:
-    """What the brokers reported last of the partitions that queries read."""
+    """The brokers' last report of the partitions that queries read."""
 
     answered: Group = NONE
-    """Whose leader answers."""
+    """Partitions whose leader answers."""
     is_recreated: bool = False
-    """A topic that is read has another id."""
+    """Whether a topic that is read has another id."""
     is_leaderless: bool = False
-    """A partition that is read has no leader for longer than an election takes."""
+    """Whether a partition that is read has had no leader for longer than an election takes."""
     is_hopeless: bool = False
-    """For so long that a running batch waits for it in vain."""
+    """Whether the leader is gone for so long that a running batch waits for it in vain."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageCounted:
-    """Why there is no room for another batch, and why there is not enough to go on after there was none."""
+    """The storage was counted: why it has no room for another batch, and why too little to go on after it had none."""
 
     full: str | None = None
     nearly_full: str | None = None
@@ -146,15 +146,15 @@ class DriverEnded:
 
 @dataclass(frozen=True, slots=True)
 class BatchStored:
-    """A batch with these partitions has ended well."""
+    """A batch with these partitions is stored."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """In answer to `StartQuery`: it reads these. For the others of its group no leader answers, or their offsets are
-    refused, and why."""
+    """The answer to `StartQuery`: the query reads these partitions. For the others of its group no leader answers, or
+    their offsets are refused, and why."""
 
     partitions: Group
     unanswered: Mapping[TopicPartition, str]
@@ -162,7 +162,7 @@ class QueryStarted:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """In answer to `StartQuery`."""
+    """The answer to `StartQuery` where the query could not be started."""
 
     group: Group
     why: str
@@ -188,7 +188,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """In answer to `Drain`: no batch of this query runs."""
+    """The answer to `Drain`: no batch of this query runs."""
 
     group: Group
 
@@ -200,27 +200,27 @@ class SeekRequested:
 
 @dataclass(frozen=True, slots=True)
 class SeekBegun:
-    """All queries have drained: the stored offset is moved now."""
+    """All queries have drained for a seek: the stored offset is moved now."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeekEnded:
-    """Well or not."""
+    """The seek has ended, well or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Everything that is known was reported: end what has to end."""
+    """The end of a turn: all that is known was reported, and what has to end is ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartDue:
-    """Start a query, if one is due."""
+    """The time at which a query is started, if one is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The worker leaves its group next, which revokes what it has."""
+    """The worker was asked to stop: it leaves its group next, which revokes its partitions."""
 
 
 Event: TypeAlias = (
@@ -256,14 +256,14 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit what is stored of these partitions."""
+    """Commit the stored offsets of these partitions."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
 class StartQuery:
-    """Answered by `QueryStarted`, `StartFailed` or `Lost`."""
+    """Start a query for these partitions. Answered by `QueryStarted`, `StartFailed` or `Lost`."""
 
     group: Group
 
@@ -281,19 +281,19 @@ class StopQuery:
 
     group: Group | None = None
     is_waited_for: bool = False
-    """A running batch has time to end (`workers.revoke_timeout_seconds`); else it is abandoned."""
+    """Whether a running batch has time to end (`workers.revoke_timeout_seconds`); else it is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Publish why no new batch is taken; None: it is."""
+    """Publish why no new batch is begun; None: batches are begun again."""
 
     why: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReportEvent:
-    """To the operator."""
+    """Report an event to the operator."""
 
     kind: str
     text: str
@@ -301,7 +301,7 @@ class ReportEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReportRetry:
-    """`failures` in a row; tried again in `seconds`."""
+    """Report `failures` of a query in a row, and that it is started again in `seconds`."""
 
     why: str
     failures: int
@@ -311,7 +311,7 @@ class ReportRetry:
 
 @dataclass(frozen=True, slots=True)
 class ReportQueryFailed:
-    """Count it."""
+    """Count a query that has failed."""
 
     why: str
     is_first: bool

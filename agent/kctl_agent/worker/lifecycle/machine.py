@@ -1,4 +1,4 @@
-"""What a worker does next: a state machine with events in and actions out.
+"""The state machine of a worker: events in, actions out.
 
 Pure: no clock, no Spark, no Kafka, no storage; times are the caller's monotonic seconds. `Lifecycle.on` takes one event
 and returns the actions that follow, to be carried out in their order; what they come to is reported as further events.
@@ -55,22 +55,22 @@ __all__ = ["Lifecycle"]
 
 
 class Lifecycle:
-    """For one thread at a time: the main thread, or that of a revocation while the main thread waits for it."""
+    """The state of one worker and of its queries."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
         self.queries: Mapping[Group, Phase] = {}
-        """Replaced, never changed in place."""
+        """Queries by their partitions; replaced, never changed in place."""
         self.is_seeking = False
         self._polled = Polled(NONE)
         self._paused = NONE
         self._logs = LogsObserved()
         self._storage = StorageCounted()
         self._failed: dict[Group, QueryFailed] = {}
-        """Since the last tick."""
+        """Queries that have failed since the last tick."""
         self._throttled_by: str | None = None
         self._plan: list[Group] = []
-        """Which queries there should be, as of the last tick."""
+        """The queries that there should be, as of the last tick."""
         self._groups = QueryGroups()
         self._left_out = LeftOut()
         self._rules: dict[type[Event], Callable[..., list[Action]]] = {
@@ -97,30 +97,30 @@ class Lifecycle:
         }
 
     def on(self, event: Event, now: float) -> list[Action]:
-        """The actions that follow, in their order. The first event of a worker is `Polled`."""
+        """Returns the actions that follow from an event, in their order. The first event of a worker is `Polled`."""
         return self._rules[type(event)](event, now)
 
     @property
     def reading(self) -> Group:
-        """What queries read now."""
+        """The partitions that queries read now."""
         return NONE.union(*self.queries)
 
     @property
     def is_complete(self) -> bool:
-        """Everything that should be read is read."""
+        """Whether queries read every partition that they should."""
         return bool(self.queries) and self.reading == NONE.union(*self._plan)
 
     @property
     def is_drained(self) -> bool:
-        """No batch runs, none will, and the group leaves this member what it has."""
+        """Whether no batch runs or will, while this member keeps its partitions in the group."""
         return not self._polled.is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
-        """Partitions that have been left out for so long because no leader answers for them, and why."""
+        """Returns the partitions that have been left out for so long because no leader answers for them, and why."""
         return self._left_out.lasting(seconds, now)
 
     def isolated(self) -> dict[TopicPartition, str]:
-        """Partitions whose query fails while they are alone in it, and why."""
+        """Returns the partitions whose query fails while they are alone in it, and why."""
         return self._groups.isolated()
 
     def _on_polled(self, event: Polled, _now: float) -> list[Action]:
@@ -216,7 +216,7 @@ class Lifecycle:
         return actions
 
     def _end_outdated(self) -> list[Action]:
-        """Let queries end that read other partitions than they should, that drain already, that read a topic that was
+        """Ends queries that read other partitions than they should, that drain already, that read a topic that was
         recreated or has a partition without a leader, or that have to wait for room."""
         if not self.queries:
             return []
@@ -273,7 +273,7 @@ class Lifecycle:
         return self._polled.assigned - self._paused
 
     def _throttle(self) -> list[Action]:
-        """Once the storage has had no room, it has to have more before it has some again, so that it does not flap."""
+        """Throttles while the storage is full, with hysteresis: it has to have more room before batches begin again."""
         before = self._throttled_by
         why = self._throttled_by = self._storage.nearly_full if before else self._storage.full
         actions: list[Action] = []
@@ -284,7 +284,7 @@ class Lifecycle:
         return [*actions, Throttle(why)] if why != before else actions
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """A worker that stops does nothing else any more."""
+        """Enters a state and publishes it. A worker that stops keeps that state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
@@ -305,7 +305,7 @@ class Lifecycle:
         return [StopQuery(group)]
 
     def _stop_reading(self, polled: Polled, *, is_waited_for: bool = False) -> list[Action]:
-        """What is assigned, and which queries there should be, is not known before the next poll and tick."""
+        """Ends all queries and forgets the assignment, which is not known before the next poll and tick."""
         self._polled, self._plan = polled, []
         return self._stop_all(is_waited_for=is_waited_for)
 

@@ -1,4 +1,4 @@
-"""How the partitions of a worker are shared out among queries: all in one, unless it fails again and again.
+"""The distribution of a worker's partitions over queries: all in one, unless it fails again and again.
 
 Then it is halved, and the half that fails is halved again, until the partition that makes it fail is alone in a query
 of its own, which is tried on with a back-off while the others are read. What has not failed for a while comes together
@@ -19,12 +19,12 @@ __all__ = ["RETRY_SECONDS", "Group", "QueryGroups"]
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""
 MOST_RETRY_SECONDS = 5.0
-"""The same while something outside is away, which may come back at any time."""
+"""The longest back-off while something outside is away, which may come back at any time."""
 SPLIT_AFTER = 3
-"""So many failures in a row, without a batch between them, are the partitions' own."""
+"""Failures in a row, without a batch between them, from which on a query is halved: the cause is in its partitions."""
 MOST_QUERIES = 8
 HEALTHY_SECONDS = 30.0
-"""What has not failed for so long is read with the others again."""
+"""Seconds without a failure after which a group of partitions is read with the others again."""
 
 Group = frozenset[TopicPartition]
 
@@ -32,25 +32,25 @@ Group = frozenset[TopicPartition]
 @dataclass(frozen=True, slots=True)
 class _State:
     since: float = 0.0
-    """When it was made, or failed last."""
+    """When the group was made, or failed last."""
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     faults: int = 0
-    """Of these, how many are the partitions' own."""
+    """How many of the failures are the partitions' own."""
     retry_at: float = 0.0
     why: str = ""
 
 
 class QueryGroups:
-    """`plan` returns which queries there should be; `failed` and `stored` what became of them."""
+    """Partitions by query. `plan` returns which queries there should be; `failed` and `stored` what became of them."""
 
     def __init__(self) -> None:
         self._apart: dict[Group, _State] = {}
         self._rest = _State()
-        """Of the query with everything that is in no group apart."""
+        """State of the query with all partitions that are in no group apart."""
 
     def plan(self, wanted: Collection[TopicPartition], now: float) -> list[Group]:
-        """The partitions of each query; together they are those that are `wanted`."""
+        """Returns the partitions of each query; together they are `wanted`."""
         wanted = frozenset(wanted)
         if wanted:
             self._apart = {group: state for group, state in self._apart.items() if group & wanted}
@@ -60,12 +60,12 @@ class QueryGroups:
         return [group for group in (rest, *apart) if group]
 
     def is_due(self, group: Group, now: float) -> bool:
-        """It may be started."""
+        """Whether the query of this group may be started."""
         return now >= self._state(group).retry_at
 
     def failed(self, group: Group, why: str, now: float, *, is_own_fault: bool = True) -> tuple[int, float]:
-        """Its query could not be started, or ended by itself. Returns how often in a row, and after how many seconds it
-        is to be started again; where it was halved, that holds for both halves."""
+        """Records that the query of a group could not be started, or ended by itself. Returns how often in a row, and
+        after how many seconds it is to be started again; where it was halved, that holds for both halves."""
         before = self._state(group)
         failures, faults = before.failures + 1, before.faults + is_own_fault
         seconds = RETRY_SECONDS[min(before.failures, len(RETRY_SECONDS) - 1)]
@@ -76,7 +76,7 @@ class QueryGroups:
         return failures, seconds
 
     def stored(self, partitions: Collection[TopicPartition]) -> None:
-        """A batch of their query has ended well."""
+        """Records that a batch of the query of these partitions is stored."""
         for group in {self._key(tp) for tp in partitions}:
             if group is None:
                 self._rest = replace(self._rest, failures=0, faults=0, why="")
@@ -84,12 +84,12 @@ class QueryGroups:
                 self._apart[group] = replace(self._apart[group], failures=0, faults=0, why="")
 
     def isolated(self) -> dict[TopicPartition, str]:
-        """Partitions whose query fails while they are alone in it, and why."""
+        """Returns the partitions whose query fails while they are alone in it, with the reasons."""
         found: Mapping[Group, _State] = {group: state for group, state in self._apart.items() if len(group) == 1}
         return {tp: state.why for group, state in found.items() for tp in group if state.faults >= SPLIT_AFTER}
 
     def _split(self, group: Group, retry_at: float) -> None:
-        """Into two halves; one that is alone is a group of its own."""
+        """Halves a group; a partition that is alone becomes a group of its own."""
         ordered = sorted(group)
         middle = len(ordered) // 2
         whole, state = self._key(ordered[0]), self._state(group)

@@ -1,3 +1,3 @@
-"""Where reading begins and how far it has come: what brokers, storage and group know, weighed against each other."""
+"""Start offsets and reading progress: what brokers, storage and group know, compared with each other."""
 
 from __future__ import annotations

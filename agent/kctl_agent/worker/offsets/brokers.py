@@ -1,4 +1,4 @@
-"""What the brokers report: ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
+"""Requests to brokers for ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
 
 `Brokers` blocks; the main thread asks it at an assignment. `BrokerWatcher` asks it every second in a thread of its own
 and keeps the last answer, so that a broker that hangs ages the answers but stops nothing.
@@ -43,22 +43,22 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
 BOOTSTRAP_TIMEOUT_MS = 10_000
-"""Until it is named that no broker answers at the start; it is tried on."""
+"""How long the client looks for a broker before the outage is reported; it is tried again."""
 METADATA_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What the brokers report of the subscribed topics. `ids` are those of KIP-516, absent with old brokers; a topic
-    with an error has neither rows nor an id."""
+    """Partitions and topic ids of the subscribed topics, from the brokers' metadata. `ids` are those of KIP-516, absent
+    with old brokers; a topic with an error has neither rows nor an id."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The ids, and for a topic that cannot be described for the moment the one from before: an error means nothing
-        about a topic but that it is unknown."""
+        """Returns the topic ids, with those from `before` for topics that cannot be described for the moment: only an
+        error that the topic is unknown means anything about it."""
         kept = {
             t: i
             for t, i in before.items()
@@ -67,8 +67,8 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Partitions of topics with an error, and why. Without the topic's id nobody would notice that it was
-        recreated. Raises KafkaError when that is all of them."""
+        """Returns the partitions of topics with an error, with the reasons. Without the topic's id nobody would notice
+        that it was recreated. Raises KafkaError when that is all of them."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -78,7 +78,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """The last answers; each with the monotonic second at which it was taken, None before the first."""
+    """The brokers' last answers; each with the monotonic second at which it was taken, None before the first."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class BrokerView:
     topics: tuple[PartitionMetadata, ...] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """The ends, with the leaders that reported them."""
+    """Log ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
 
 
@@ -101,12 +101,12 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of the partitions that were answered for; of the others the reason why not."""
+    """Log start and end offsets of the partitions whose leaders answered; of the others the reason why not."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """The ends, with the leaders that reported them."""
+    """Log ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)
 
 
@@ -128,7 +128,7 @@ class Brokers:
 
     @property
     def _admin(self) -> Any:
-        """For one question. Raises KafkaTimeoutError: the deadline of this thread leaves no time for it."""
+        """The admin client. Raises KafkaTimeoutError: the deadline of this thread leaves no time for a request."""
         if not deadline.allows(QUESTION_SECONDS):
             raise KafkaTimeoutError("no time is left in this turn")
         return self._client
@@ -137,11 +137,11 @@ class Brokers:
         self._client.close()
 
     def describe(self, error: KafkaError, what: str) -> str:
-        """What could not be done and why, in one sentence with the brokers' addresses."""
+        """Returns one sentence: what could not be done and why, with the brokers' addresses."""
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Log start and end offsets, and the ends with the leaders that reported them. With `read_committed` the end is
+        """Requests log start and end offsets, with the leaders that reported the ends. With `read_committed` the end is
         the last stable offset.
 
         A partition that has no leader, or whose leader does not answer, keeps nothing from being known of the others.
@@ -167,7 +167,7 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Everything that decides where to start reading these partitions; of those that no leader answers for, why.
+        """Requests all that decides where to start reading these partitions; of those that no leader answers for, why.
 
         Their logs are compared with what is `known` of them, else with what was noted with the committed offset.
         Raises KafkaError when none is answered for.
@@ -207,7 +207,7 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """From where on logs differ from those seen before; no broker is asked unless another one leads.
+        """Returns from where on logs differ from those seen before; no broker is asked unless another one leads.
 
         Raises KafkaError when it can be known later; when it never can, that is logged, and nothing is known.
         """
@@ -221,7 +221,7 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """The same, and why it is not known of some. Raises KafkaError when it is known of none."""
+        """As `divergences`, and why it is not known of some. Raises KafkaError when it is known of none."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -264,27 +264,27 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """A broker has come back, or is new, and leads: kafka-python's admin client would not know it for minutes."""
+        """Refreshes the brokers: kafka-python's admin client would not know one that has come back for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
-        """The first offset of a record that is not older than this; None when there is none. Raises KafkaError."""
+        """The first offset of a record not older than this time; None when there is none. Raises KafkaError."""
         found = self._admin.list_partition_offsets({partition: milliseconds})
         offset: int = found[partition].offset
         return offset if offset >= 0 else None
 
     def cluster_id(self) -> str | None:
-        """None with brokers that are too old to have one; asked until it is known. Raises KafkaError."""
+        """The cluster's id; None with brokers too old to have one; asked until it is known. Raises KafkaError."""
         if self._cluster_id is None:
             self._cluster_id = self._admin.describe_cluster()["cluster_id"]
         return self._cluster_id
 
     def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
-        """All partitions of these topics. Raises KafkaError."""
+        """Returns all partitions of these topics. Raises KafkaError."""
         return {TopicPartition(row.topic, row.partition) for row in self.topics().rows if row.topic in topics}
 
     def topics(self) -> Topics:
-        """Partitions and ids of the subscribed topics. Raises KafkaError."""
+        """Returns partitions and ids of the subscribed topics. Raises KafkaError."""
         rows: list[PartitionMetadata] = []
         ids: dict[str, str] = {}
         errors: dict[str, type[KafkaError]] = {}
@@ -306,8 +306,8 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """The leader of the quorum. What DescribeCluster answers is the controller with ZooKeeper only; KRaft hides it
-        there, and any broker is named."""
+        """Returns the controller: with KRaft the leader of the quorum. DescribeCluster answers the controller with
+        ZooKeeper only; KRaft hides it there, and any broker is named."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -321,7 +321,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """A broker that leads in another epoch than the newer one refuses to answer."""
+    """The request for ends of older epochs. A broker that leads in another epoch than the newer one refuses it."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
@@ -346,8 +346,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """Asks for the partitions that `watched()` names, once a second; `view` is the last answer (atomic to read).
-    `report(why)` is called each time: why there was none, or None."""
+    """A daemon thread that asks brokers for the partitions that `watched()` names, once a second; `view` is the last
+    answer (atomic to read). `report(why)` is called each time: why there was none, or None."""
 
     def __init__(
         self,
@@ -366,7 +366,7 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Ends the thread; it is a daemon, and not waited for, because a request may hang until its time-out."""
+        """Ends the thread; it is not waited for, because a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:

@@ -1,5 +1,5 @@
-"""What a worker commits with an offset, as its metadata: the storage that holds what lies below it, and the log that
-was read.
+"""The metadata that a worker commits with an offset: the storage that holds what lies below it, and the log that was
+read.
 
 By the note a worker knows its group's own commits. A committed offset without one was written by somebody else, who
 thereby reset the group; one with a note is what a worker had stored, wherever the stored offset of the storage is now.
@@ -18,7 +18,7 @@ __all__ = ["CommitNote", "StorageId", "log_seen", "parse"]
 
 FORMAT = 1
 MAX_NAME = 200
-"""Characters of a storage's name; only people read it."""
+"""Most characters of a storage's name in a commit; only people read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +29,25 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """The same storage, wherever it is now. One without an id keeps nothing, and is like any other."""
+        """Whether both are one storage, wherever it is now. One without an id keeps nothing, and is like any other."""
         return not self.id or not other.id or self.id == other.id
 
 
 ANY_STORAGE = StorageId("", "")
-"""Of commits that were written before notes named the storage."""
+"""The storage of commits that were written before their metadata named one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """What lies below the offset is in this storage; it was read from this incarnation of the topic (KIP-516), in a log
-    that was seen so."""
+    """The content of a commit's metadata: the storage that holds what lies below the offset, the incarnation of the
+    topic (KIP-516), and the log as it was seen."""
 
     storage: StorageId
     topic_id: str | None = None
     seen: LogSeen | None = None
 
     def format(self) -> str:
-        """The metadata of a commit."""
+        """Returns the note as the metadata string of a commit."""
         fields: dict[str, object] = {"kctl": FORMAT, "storage": self.storage.id, "at": self.storage.name[:MAX_NAME]}
         if self.topic_id is not None:
             fields["topic"] = self.topic_id
@@ -57,14 +57,14 @@ class CommitNote:
 
 
 def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> LogSeen | None:
-    """The log as it was seen when an offset was committed; of another client's offset, by its leader epoch."""
+    """Returns the log as it was seen when an offset was committed; for another client's offset, by its leader epoch."""
     if note is not None:
         return note.seen
     return LogSeen(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """None: the offset was committed by somebody else."""
+    """Parses the metadata of a commit; None: another client has committed the offset."""
     try:
         found = json.loads(metadata or "null")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether a log that another broker leads now still is the one that was read (KIP-320, as Kafka's own consumer asks).
+"""Log truncation, detected by leader epochs (KIP-320): whether the log that is led now is still the one that was read.
 
 A log that was truncated by an unclean election and has grown past the position again has an end like any other.
 But each leader has an epoch, and the new one knows how far its log goes that was written up to an older one: if that
@@ -19,18 +19,18 @@ __all__ = ["Epochs", "LogSeen", "divergence"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """A leader of `epoch` has reported that its log ends at `end`, or further on by now."""
+    """A leader epoch, and the log end that its leader has reported; the log may go further by now."""
 
     epoch: int
     end: int
 
     def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Another leader has reported this since: the log may be another one."""
+        """Whether another leader has reported this end since: the log may be another one."""
         return before is not None and self.epoch > before.epoch
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """From which offset on the log differs from the one that was seen before; None: nowhere below its end, or unknown.
+    """The offset from which on a log differs from the one seen before; None: nowhere below its end, or unknown.
 
     `end_of_epoch` is what the leader answers to OffsetForLeaderEpoch: where its log ends that was written in the epoch
     of `before` or earlier; negative when it does not know.
@@ -41,8 +41,8 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last that was seen of each partition's log. `began`, `observe` and `committed` are for one thread, the rest
-    for any.
+    """The last log end and leader epoch that was seen of each partition. `began`, `observe` and `committed` are for one
+    thread, the rest for any.
 
     What is known counts only while a partition stays with this worker: another owner may have dealt with a truncation.
     """
@@ -54,35 +54,35 @@ class Epochs:
 
     @property
     def known(self) -> dict[TopicPartition, LogSeen]:
-        """Of the partitions that have been with this worker since."""
+        """Returns the logs of the partitions that have been with this worker since."""
         return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
 
     def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
-        """Reading begins, in the logs that were found; whatever was known before has been compared."""
+        """Begins to read partitions, in the logs that were found; whatever was known before has been compared."""
         self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
         self._given_up -= found.keys()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """They go to somebody else."""
+        """Forgets partitions that go to another member."""
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """They are the logs that were read so far; what an older leader reports than is known counts for nothing."""
+        """Takes in newer ends of the logs that are read; what an older leader reports counts for nothing."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """What is committed with an offset of this partition, in its note. Not as the `committed_leader_epoch`: that is
-        the epoch of the last record below the offset, which is not known, and other clients would take a lower one for
-        a truncation."""
+        """Returns what is committed with an offset of this partition, in its note. Not as the `committed_leader_epoch`:
+        that is the epoch of the last record below the offset, which is not known, and other clients would take a lower
+        one for a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Their notes were committed. A little more may have been seen meanwhile; then it is uncommitted again."""
+        """Records committed notes. A little more may have been seen meanwhile; then it is uncommitted again."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Positions that were committed before the log was seen to go so far, as the last one of a flow mostly is."""
+        """Returns positions whose committed notes have an older log end, as the last one of a flow mostly has."""
         return {
             tp: position
             for tp, position in positions.items()

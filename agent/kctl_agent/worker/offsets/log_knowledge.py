@@ -1,4 +1,4 @@
-"""What a worker knows of the logs since it began to read them: what is void, or without a leader.
+"""What a worker knows of logs since it began to read them: whether a topic was recreated, or a partition has no leader.
 
 No clock, no question to a broker. Times are the caller's monotonic seconds; a `BrokerView` is their last report.
 """
@@ -15,11 +15,11 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """For one thread, but `is_void` for any."""
+    """Topic ids of the partitions that are read, and since when. For one thread, but `is_void` for any."""
 
     def __init__(self) -> None:
         self._topic_ids: dict[TopicPartition, str | None] = {}
-        """Of the topics as they were when reading them began."""
+        """Ids of the topics when reading them began."""
         self._began_at = 0.0
 
     def began(self, topic_ids: Mapping[TopicPartition, str | None], now: float) -> None:
@@ -28,22 +28,22 @@ class Reading:
         self._topic_ids = {**self._topic_ids, **topic_ids}
 
     def topic_id(self, tp: TopicPartition) -> str | None:
-        """Of the topic that is read, where it is known."""
+        """Returns the id of the topic that is read, where it is known."""
         return self._topic_ids.get(tp)
 
     def is_void(self, tp: TopicPartition, view: BrokerView) -> bool:
-        """The topic was deleted or recreated since reading it began: what is known of its offsets is void."""
+        """Whether the topic was deleted or recreated since reading it began: what is known of its offsets is void."""
         began = self._topic_ids.get(tp)
         is_newer = view.taken_at is not None and view.taken_at > self._began_at
         return began is not None and is_newer and view.topic_ids.get(tp.topic) != began
 
     def is_recreated(self, running: Collection[TopicPartition], view: BrokerView) -> bool:
-        """A topic that is read was recreated."""
+        """Whether a topic that is read was recreated."""
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """A partition that is read has had no leader that answers for so long, while others have: Spark's question for
-        their ends would fail for all of them."""
+        """Whether a partition that is read has had no leader that answers for so long, while others have: Spark's
+        question for their ends would fail for all of them."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)

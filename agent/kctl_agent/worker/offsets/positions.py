@@ -18,7 +18,7 @@ __all__ = ["Found", "Moved", "StartOffset", "decide"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the broker answers of one partition. `committed` is None when the group has no offset for it, `note` when it
+    """The brokers' answers about one partition. `committed` is None when the group has no offset for it, `note` when it
     was committed by another client than a worker."""
 
     topic: str
@@ -29,15 +29,15 @@ class Found:
     log_end: int
     note: CommitNote | None = None
     seen: LogSeen | None = None
-    """Which leader has reported the end; None when the brokers are too old to report it."""
+    """Which leader has reported the log end; None when the brokers are too old to report it."""
     diverged: int | None = None
-    """From here on the log is another one than was read; None: it is the same, or it is not known."""
+    """The offset from which on the log is another one than was read; None: it is the same, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The read position did not simply go on. `kind`: rewound, skipped, topic_recreated, truncated, records_lost,
-    storage_rolled_back, storage_lost_offsets, other_storage."""
+    """A read position that did not simply go on, with the reason. `kind`: rewound, skipped, topic_recreated, truncated,
+    records_lost, storage_rolled_back, storage_lost_offsets, other_storage."""
 
     kind: str
     from_offset: int
@@ -46,7 +46,7 @@ class Moved:
     """Names of the storage that the committed offset speaks of, and of this one."""
 
     def sentence(self, where: str) -> str:
-        """What was found and what is done about it, for logs and events; `where` is `topic-partition`."""
+        """Returns what was found and what is done about it, for logs and events; `where` is `topic-partition`."""
         return f"{where}: {self.cause}; {self._effect}"
 
     @property
@@ -95,7 +95,7 @@ class StartOffset:
 
 
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
-    """Decide for one partition. `first` is where to begin when nobody has read it yet.
+    """Decides where reading one partition begins. `first` is where to begin when nobody has read it yet.
 
     - Another topic id voids the stored offset, and an offset that was committed with it. An id that is not known voids
       nothing.
@@ -130,7 +130,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
 def _go_on(
     found: Found, stored: StoredOffset | None, first: int, storage: StorageId, end: int
 ) -> tuple[int, list[Moved]]:
-    """Before it is brought into the log, which ends at `end`; and what has happened."""
+    """The position before it is brought into the log, which ends at `end`; and the moves that led to it."""
     committed, note = found.committed, found.note
     if stored is not None and _is_other(found.topic_id, stored.topic_id):
         return found.log_start, [Moved("topic_recreated", stored.next, found.log_start)]
@@ -152,5 +152,5 @@ def _go_on(
 
 
 def _is_other(topic_id: str | None, before: str | None) -> bool:
-    """Both are known, and the topic was recreated."""
+    """Whether the topic was recreated: both ids are known and differ."""
     return topic_id is not None and before is not None and topic_id != before

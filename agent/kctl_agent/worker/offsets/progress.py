@@ -1,4 +1,4 @@
-"""How far reading and committing have come, as this worker knows it."""
+"""How far reading and committing have come, as one worker knows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ReadProgress"]
 
 
 class ReadProgress:
-    """Changed by the main thread, or by that of a revocation while the main thread waits for it; read by any."""
+    """Positions, committed offsets and logs of the assigned partitions."""
 
     def __init__(self) -> None:
         self.commits = Commits()
@@ -27,13 +27,13 @@ class ReadProgress:
         """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """What is committed with an offset; on kafka-python's I/O thread too."""
+        """Returns the metadata that is committed with an offset; on kafka-python's I/O thread too."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(
         self, decided: Decided, partitions: Collection[TopicPartition], assigned: Collection[TopicPartition], now: float
     ) -> None:
-        """Reading of these begins: from here on the logs and offsets that were found are the ones that count."""
+        """Begins to read partitions: from here on the logs and offsets that were found are the ones that count."""
         found = {tp: decided.found[tp] for tp in partitions}
         self.reading.began({tp: at.topic_id for tp, at in found.items()}, now)
         self.epochs.began({tp: at.seen for tp, at in found.items()})
@@ -42,20 +42,20 @@ class ReadProgress:
         self.commits.found({**others, **committed})
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Queries were stopped at these positions, or a seek has moved them."""
+        """Records the positions at which queries were stopped, or to which a seek has moved."""
         self._reached = {**self._reached, **ends}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where queries that read these were stopped."""
+        """Returns the positions at which queries of these partitions were stopped."""
         return {tp: self._reached[tp] for tp in partitions if tp in self._reached}
 
     def positions(
         self, assigned: Collection[TopicPartition], running: Mapping[TopicPartition, int], view: BrokerView
     ) -> dict[TopicPartition, int | None]:
-        """Of everything that is assigned, whether a query reads it just now or not."""
+        """Returns the position of each assigned partition, whether a query reads it just now or not."""
         reached = {**self._reached, **running}
         return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
 
     def committed(self, view: BrokerView) -> dict[TopicPartition, int]:
-        """Of what is not void."""
+        """Returns the committed offsets, but for topics that were deleted or recreated."""
         return {tp: offset for tp, offset in self.commits.known.items() if not self.reading.is_void(tp, view)}

@@ -1,4 +1,4 @@
-"""Where a partition goes on after a seek, and what that skips or reads again: a pure calculation.
+"""The plan of a seek: where a partition goes on, and what that skips or reads again. A pure calculation.
 
 The main thread stops the query, commits and sets the stored offset; here is only what it will do, which a dry run
 reports as well.
@@ -18,7 +18,7 @@ __all__ = ["SeekPlan", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class SeekPlan:
-    """One partition: read up to `position`, to go on at `target`."""
+    """The seek of one partition: read up to `position`, to go on at `target`."""
 
     topic: str
     partition: int
@@ -28,12 +28,12 @@ class SeekPlan:
 
     @property
     def skipped(self) -> int:
-        """Offsets that nobody will read."""
+        """The number of offsets that nobody will read."""
         return max(self.target - self.position, 0) if self.position is not None else 0
 
     @property
     def again(self) -> int:
-        """Offsets that are read, stored and handled a second time."""
+        """The number of offsets that are read, stored and handled a second time."""
         return max(self.position - self.target, 0) if self.position is not None else 0
 
     @property
@@ -59,8 +59,7 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """`to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older than it,
-    the end of the log when there is none. `offset_at` asks the broker.
+    """Plans the seek of one partition. `offset_at` asks the broker.
 
     Raises:
         BadParams: none of these, or an offset outside the log, which Kafka would answer with a reset.
@@ -83,7 +82,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 
 
 def _number(text: str) -> int | None:
-    """A number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
+    """Parses a number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
 
 

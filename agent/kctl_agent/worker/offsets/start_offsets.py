@@ -1,4 +1,4 @@
-"""Where a query is to begin: asks brokers and storage, lets `positions` decide, sets the stored offsets.
+"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets.
 
 For the main thread; it blocks. What is read and what is committed is the worker's business.
 """
@@ -26,13 +26,13 @@ from kctl_agent.worker.settings import WorkerSettings
 __all__ = ["Decided", "StartOffsets"]
 
 CALL_SECONDS = 10.0
-"""A call of a storage takes at most so long (`worker.main.STORAGE_REPLY_SECONDS`, and a connection)."""
+"""The longest call of a storage (`worker.main.STORAGE_REPLY_SECONDS`, and a connection)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The stored offsets as they were read, before anything else was; what the brokers answered, and what follows from
-    both. With a topic that is new to the group more partitions than were asked for."""
+    """The decided start offsets, with what they follow from: the stored offsets, read before anything else, and the
+    brokers' answers. With a topic that is new to the group more partitions than were asked for."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -45,11 +45,11 @@ class Decided:
         return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
 
     def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What has to be committed before anything is read."""
+        """Returns the offsets that have to be committed before anything is read."""
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
-        """Where to begin, once the stored offsets are set."""
+        """Returns where the query begins this partition, once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
@@ -58,7 +58,7 @@ class Decided:
 
 
 class StartOffsets:
-    """`identity` is the storage's, as commits name it; known once something was decided."""
+    """Decides and sets start offsets. `identity` is the storage's, as commits name it; known after a decision."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decide for these partitions; their logs are compared with what is `known` of them.
+        """Decides where these partitions begin; their logs are compared with what is `known` of them.
 
         Stored offsets are read before the committed offsets, and once more where something has moved: what another
         owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
@@ -103,14 +103,14 @@ class StartOffsets:
         return decided
 
     def place(self, decided: Decided) -> None:
-        """Set the stored offsets that move. Raises StoredOffsetMoved, StorageError."""
+        """Sets the stored offsets that move. Raises StoredOffsetMoved, StorageError."""
         placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
         if placing:
             self._storage.init_offsets(placing, decided.stored_offsets)
 
     @property
     def _storage(self) -> OffsetStore:
-        """For one call. Raises StorageUnusable: the deadline of this thread leaves no time for it."""
+        """Opens the storage, for one call. Raises StorageUnusable: the thread's deadline leaves no time for it."""
         if not deadline.allows(CALL_SECONDS):
             raise StorageUnusable("no time is left in this turn to ask the storage")
         return self._store
@@ -118,7 +118,7 @@ class StartOffsets:
     def _found(
         self, wanted: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """What the brokers answer, and of which partitions they do not, and why.
+        """Returns the brokers' answers about partitions; of those that no leader answers for, the reasons.
 
         All of a topic that is `new` to the group are placed at once, also those that others read: so a partition
         without a stored offset beside others that have one was added later, and what it got meanwhile is read.
@@ -131,14 +131,14 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Refuse to begin where another owner has meanwhile stored something. Raises StoredOffsetMoved when another
-        owner has stored or placed something since the stored offsets were read."""
+        """Refuses to begin where another owner has stored or placed something since the stored offsets were read.
+        Raises StoredOffsetMoved."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
 
     def _bind(self) -> None:
-        """Each time: a storage may be exchanged while a worker runs."""
+        """Binds the storage to its cluster and group. Each time: a storage may be exchanged while a worker runs."""
         owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
         take_over = self._settings.storage["on_other_storage"] == "take_over"
         try:
@@ -148,7 +148,7 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """End the worker where its settings want no such move of offsets. Raises BootstrapError where a setting is
+        """Ends the worker where a setting forbids such a move of offsets. Raises BootstrapError where a setting is
         `stop`."""
         storage = self._settings.storage
         for setting, kind, choice in (
@@ -164,6 +164,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """Of a storage, with the machine where it is a file: two machines may have files of the same name."""
+    """The name of a storage, with the machine where it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

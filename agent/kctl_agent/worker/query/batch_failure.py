@@ -1,4 +1,4 @@
-"""Why a batch failed: in one line, and whether that was the storage's fault.
+"""The reason why a batch failed: in one line, and whether it was the storage's fault.
 
 An exception of an executor's Python comes to the driver as text, in the midst of Spark's own. What the put raises there
 is therefore handed over on a line that begins with a token of its job (`TaskFailed`), which nobody else knows: an
@@ -20,12 +20,12 @@ MAX_TEXT = 500
 PY4J = "An error occurred while calling"
 FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
-"""Before the name of the exception's class, on the line behind Py4J's own."""
+"""Matches what stands before the name of the exception's class, on the line behind Py4J's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """`is_storage`: the storage could not be used, whatever was to be put into it."""
+    """Why a batch failed. `is_storage`: the storage could not be used, whatever was to be put into it."""
 
     text: str
     is_storage: bool = False
@@ -35,7 +35,7 @@ class BatchFailure:
 
 
 class TaskFailed(Exception):
-    """What the storage has refused or could not do, as a task hands it over."""
+    """An error of the storage inside a task, as the task hands it over to the driver."""
 
     def __init__(self, token: str, error: StorageError) -> None:
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
@@ -43,7 +43,7 @@ class TaskFailed(Exception):
 
 
 def failure(error: BaseException, token: str) -> BatchFailure:
-    """Of what a batch has raised in the driver; `token` is that of its job."""
+    """Returns the failure that an exception of a batch in the driver means; `token` is that of the batch's job."""
     if isinstance(error, StorageError):
         return BatchFailure(
             f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT], isinstance(error, StorageUnusable)
@@ -54,7 +54,7 @@ def failure(error: BaseException, token: str) -> BatchFailure:
 
 
 def _one_line(error: BaseException) -> str:
-    """Spark's text may hold an executor's Python trace: its last line is the cause."""
+    """Returns the cause in one line: where Spark's text holds an executor's Python trace, the last line of that."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not traces:

@@ -1,5 +1,5 @@
-"""What a query does with its batches: the contract between the `pipeline`, which runs queries, and the kinds of
-storages that a batch can be put into."""
+"""The driver's side of a put: the contract between the `pipeline`, which runs queries, and the kinds of storages that a
+batch can be put into."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone", "in_few_tasks", "task_count"]
 
 UNEVEN_TASKS = 4
-"""For each that runs at a time, where partitions differ much in size."""
+"""Tasks for each that runs at a time, where partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What the driver knows of one partition of a batch: it begins at `start`, and was planned on this version of the
+    """One partition of a batch as the driver plans it: it begins at `start`, and was planned on this version of the
     stored offset."""
 
     start: int
@@ -31,7 +31,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """What a batch reads of one partition: from its plan's start up to, not including, `end`."""
+    """The offsets of one partition in a batch: from its plan's start up to, not including, `end`."""
 
     plan: PartitionPlan
     end: int
@@ -39,16 +39,16 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """What a batch has stored: how many rows, and the timestamp of the last record of each partition, in Unix
-    seconds, where it is known."""
+    """A finished put: how many rows, and the timestamp of the last record of each partition, in Unix seconds, where it
+    is known."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange]) -> DataFrame:
-    """The records of a batch in as many tasks as pay: each reads whole Kafka partitions one after another, in offset
-    order. Spark makes a task of each, and a task with a call of Python costs about 50 ms whatever is in it
+    """Coalesces the records of a batch into as few tasks as pay: each reads whole Kafka partitions one after another,
+    in offset order. Spark makes a task of each, and a task with a call of Python costs about 50 ms whatever is in it
     (benchmarks/README.md)."""
     sizes = [size for each in ranges.values() if (size := each.end - each.plan.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism)
@@ -56,8 +56,8 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange])
 
 
 def task_count(sizes: Collection[int], at_a_time: int) -> int:
-    """How many tasks a batch over partitions of so many records is to have, of which so many run at a time: as many as
-    that; more where a partition is so large that tasks of as many partitions would not be alike."""
+    """How many tasks a batch over partitions of these numbers of records is to have, of which so many run at a time: as
+    many as that; more where a partition is so large that tasks of as many partitions would not be alike."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     return min(len(sizes), UNEVEN_TASKS * at_a_time if is_uneven else at_a_time)
@@ -73,21 +73,21 @@ class BatchPut(ABC):
         self.name = name
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """What the user's transform makes of records. Raises what `call_transform` does."""
+        """Returns what the user's transform makes of records. Raises what `call_transform` does."""
         return call_transform(self._transform, self.name, frame)
 
     @abstractmethod
     def check(self, source: DataFrame) -> None:
-        """Check the transform on records of Kafka as a query reads them. Raises BootstrapError; StorageError: it may
+        """Checks the transform on records of Kafka as a query reads them. Raises BootstrapError; StorageError: it may
         work later."""
 
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame:
-        """What the streaming query is made of."""
+        """Returns the frame that the streaming query is made of."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Store a batch of `stream` and move the stored offsets to the ends of its ranges. On Spark's callback thread.
+        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread.
 
         Raises what Spark raises, and StorageError.
         """

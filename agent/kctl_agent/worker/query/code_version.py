@@ -1,4 +1,4 @@
-"""Which version of the user's code a worker runs, so that the executors' Pythons run the same.
+"""The version of the user's code that a worker runs, so that the executors' Pythons run the same.
 
 They import the user's modules by name, once, and Spark hands a Python that is free to the next task of any worker. With
 an own driver they end with the worker; an engine's live on, and would run old code for a worker that was started again
@@ -19,8 +19,8 @@ VARIABLE = "KCTL_CODE_VERSION"
 
 
 def code_version(import_dir: Path) -> dict[str, str]:
-    """The environment that stands for what this process has imported from `import_dir`: nothing if it has imported
-    nothing. Files are known by path, size and time of change."""
+    """Returns the environment that stands for what this process has imported from `import_dir`: nothing if it has
+    imported nothing. Files are known by path, size and time of change."""
     found = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
     if not found:
         return {}
@@ -28,7 +28,7 @@ def code_version(import_dir: Path) -> dict[str, str]:
 
 
 def forget_code(name: str, import_dir: Path) -> None:
-    """Have the module of `module:function`, and all that lies in `import_dir`, be imported anew."""
+    """Makes the module of `module:function`, and all that lies in `import_dir`, be imported anew."""
     module = name.partition(":")[0]
     for known in [each for each, found in sys.modules.items() if each == module or _described(found, import_dir)]:
         del sys.modules[known]

@@ -1,5 +1,5 @@
-"""Rows that Spark counts while it does something else with them: what it has written is compared with the files that
-are found (`lake.files.written_files`), for between the two are a file system, a locale and a listing."""
+"""Rows that Spark counts while it writes them: the count is compared with the files that are found
+(`lake.files.written_files`), for between the two are a file system, a locale and a listing."""
 
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["CountedRows", "observed"]
 
 REPORT_SECONDS = 60
-"""Spark reports what it has observed by its listener bus, which drops events where it is overrun."""
+"""How long Spark's report of a count is waited for: its listener bus drops events where it is overrun."""
 
 
 class CountedRows:
-    """`rows` are those that are given, to be used once in their place."""
+    """A frame with an observed row count. `rows` takes the frame's place, and is to be used once."""
 
     def __init__(self, rows: DataFrame) -> None:
         from pyspark.sql import Observation
@@ -29,14 +29,14 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Only after `rows` were used. Raises StorageUnusable: Spark does not report it."""
+        """Returns the number of rows, only after `rows` were used. Raises StorageUnusable: Spark does not report it."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """None where Spark has found rows to be none before it ran anything, and left the count out with them: its
-    `toPyRow` fails by an assertion then. Raises StorageUnusable: it does not report it."""
+    """Returns what Spark has observed; None where it has found rows to be none before it ran anything, and left the
+    count out with them: its `toPyRow` fails by an assertion then. Raises StorageUnusable: it does not report it."""
     from py4j.protocol import Py4JJavaError
 
     inner: Any = seen

@@ -19,7 +19,7 @@ __all__ = ["for_own_user", "import_for_tasks", "worth_searching"]
 
 
 def import_for_tasks() -> None:
-    """All that a task needs, and nothing on the path that each task would read for nothing."""
+    """Imports all that a task needs, and nothing on the path that each task would read for nothing."""
     sys.path[:] = worth_searching(sys.path)
     for path in set(sys.path_importer_cache).difference(sys.path):
         del sys.path_importer_cache[path]
@@ -31,7 +31,7 @@ def import_for_tasks() -> None:
 
 
 def worth_searching(paths: list[str]) -> list[str]:
-    """`paths` (`sys.path`) without a copy of an installed PySpark or Py4J, and without Spark's jar.
+    """Returns `paths` (`sys.path`) without a copy of an installed PySpark or Py4J, and without Spark's jar.
 
     Spark's PYTHONPATH begins with both as zip files of source, which every start of a daemon compiles anew: 0.3 s of a
     processor. Where they lie in the folder of the installed PySpark that is also on the path, it has the same modules.
@@ -42,8 +42,8 @@ def worth_searching(paths: list[str]) -> list[str]:
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """What serves a connection in a fork, for processes of this user: it reads as many bytes as the other side names
-    before it compares the secret in them."""
+    """Wraps what serves a connection in a fork, so that it serves processes of this user alone: it reads as many bytes
+    as the other side names before it compares the secret in them."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

@@ -19,14 +19,14 @@ __all__ = ["KafkaSource", "kafka_source"]
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
 LEAST_RECORDS, MOST_RECORDS = 50, 2000
-"""What a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much, fetched and
-taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and
-2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes records it asks for
-positions and counts anew: with the consumer's default of 500 a batch over few partitions took a quarter to a third
-longer (benchmarks/README.md)."""
+"""Bounds of what a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much,
+fetched and taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with
+Kafka's 1 MB and 2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes
+records it asks for positions and counts anew: with the consumer's default of 500 a batch over few partitions took a
+quarter to a third longer (benchmarks/README.md)."""
 REQUEST_TIMEOUT_MS = 10_000
-"""Java's AdminClient, which Spark asks for the ends, waits all of its minute for a leader that was killed and is gone
-from the metadata; after its time-out Spark asks anew, and learns of the next leader."""
+"""Request time-out of Java's AdminClient, which Spark asks for the ends: for a leader that was killed and is gone from
+the metadata it waits all of its minute; after its time-out Spark asks anew, and learns of the next leader."""
 
 FETCH_WAIT_MS = 1
 """How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
@@ -41,7 +41,7 @@ the processor time (benchmarks/README.md)."""
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Where to begin one partition, and the version of the stored offset that this was decided on."""
+    """The start offset of one partition, and the version of the stored offset that this was decided on."""
 
     start: int
     topic_id: str | None
@@ -51,7 +51,7 @@ class KafkaSource:
 def kafka_source(
     session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, KafkaSource], max_records: int
 ) -> DataFrame:
-    """The records of these partitions, at most so many in a batch."""
+    """Returns the streaming frame of these partitions' records, at most so many in a batch."""
     assign: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     for tp, source in sorted(sources.items()):

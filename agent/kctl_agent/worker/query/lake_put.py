@@ -1,5 +1,5 @@
-"""The driver's side of a batch that becomes files of a table: they are written by Spark's own Parquet writer in the
-executors, so that no value passes through Python."""
+"""The driver's side of a batch that becomes files of a table: Spark's own Parquet writer writes them in the executors,
+so that no value passes through Python."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ __all__ = ["COLUMNS", "LakePut", "check_file_names", "write"]
 log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""What a transform is given, and what the table has without one."""
+"""Columns that a transform is given, and that the table has without one."""
 NAME_BYTES = 255
-"""Of a file or folder on every file system of Linux."""
+"""Longest name of a file or folder, in bytes, on every file system of Linux."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""What Spark writes as `%XX` in the name of a folder (`ExternalCatalogUtils.escapePathName`)."""
+"""Characters that Spark writes as `%XX` in the name of a folder (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 
 class LakePut(BatchPut):
-    """The transform is a function of a batch. Messages whose rows it marks as not readable become dead letters. Of one
-    query: its partitions are nobody else's from the first batch on."""
+    """Puts batches of one query into a lake's table; the transform is a function of a batch. Messages whose rows it
+    marks as not readable become dead letters. The query's partitions are nobody else's from the first batch on."""
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None
-        """That the table was found to take."""
+        """The schema that the table was found to take."""
         self._fenced: Mapping[TopicPartition, int | None] | None = None
-        """The claims that nobody stores dead letters by any more; None: of none it is known."""
+        """Claims that can no longer store dead letters; None: not known of any."""
 
     def check(self, source: DataFrame) -> None:
         check_file_names(source.sparkSession._jvm.System.getProperty("sun.jnu.encoding"), sys.getfilesystemencoding())  # noqa: SLF001
@@ -92,8 +92,8 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), timestamps)
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
-        """Have what the transform makes of these messages written as files of the table into this folder; returns how
-        many rows that were, and those that it marked instead, None where there are none.
+        """Writes the transformed rows of these messages as files of the table into this folder; returns how many rows
+        that were, and those that the transform marked instead, None where there are none.
 
         Raises BootstrapError, TableRefused, StorageUnusable, and what Spark and the user's transform raise.
         """
@@ -110,7 +110,7 @@ class LakePut(BatchPut):
         return DeadLetterTable(self._storage, self._storage.owner.group)
 
     def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
-        """The messages of marked rows become dead letters."""
+        """Makes dead letters of the messages of marked rows."""
         from pyspark.sql import functions as f
 
         owner, table = self._storage.owner, self._dead_letters
@@ -128,7 +128,7 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """What the user's transform makes of records. Raises BootstrapError, and what it raises."""
+        """Returns what the user's transform makes of records. Raises BootstrapError, and what the transform raises."""
         from pyspark.sql import DataFrame as SparkDataFrame
 
         made = super().transformed(frame.select(*COLUMNS))
@@ -141,7 +141,7 @@ class LakePut(BatchPut):
         return made
 
     def _fit(self, rows: DataFrame) -> None:
-        """Make the table fit the columns of these rows, where they are new. Raises TableRefused, StorageUnusable."""
+        """Adds the new columns of these rows to the table. Raises TableRefused, StorageUnusable."""
         schema = rows.schema.json()
         if schema != self._schema:
             self._storage.fit(schema)
@@ -149,7 +149,7 @@ class LakePut(BatchPut):
 
 
 def check_file_names(java: str, python: str) -> None:
-    """By which encodings Spark's driver and this process name files. Raises BootstrapError: other than UTF-8, so that
+    """Checks that Spark's driver and this process name files by UTF-8. Raises BootstrapError: other than UTF-8, so that
     one would not find what the other has written, and partitions of several values would become one."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
@@ -160,7 +160,7 @@ def check_file_names(java: str, python: str) -> None:
 
 
 def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
-    """Of each message in which reading of its partition it is."""
+    """Returns a column with the reading of its partition that each message belongs to."""
     from pyspark.sql import functions as f
 
     partitions: dict[tuple[str, str], list[int]] = {}
@@ -175,7 +175,7 @@ def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
 
 
 def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
-    """Without those of offsets that are stored already."""
+    """Returns the rows whose offsets are not stored already."""
     if not below:
         return rows
     # Kafka's names of topics have nothing that SQL would need quoted.
@@ -188,7 +188,7 @@ def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFra
 
 
 def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """Without those of these topics, partitions and offsets."""
+    """Returns the rows without those of these topics, partitions and offsets."""
     if not messages:
         return rows
     types = ", ".join(f"{name} {type_}" for name, type_ in MESSAGE.items())
@@ -196,8 +196,8 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
 
 
 def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> int:
-    """As Parquet files of a table into this folder, beside what is there; returns how many, as Spark counts what goes
-    to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
+    """Writes rows as Parquet files of a table into this folder, beside what is there; returns how many, as Spark counts
+    what goes to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
     try:
         folder.make()
     except OSError as error:
@@ -215,8 +215,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Rows of which none has a value that the folder of its partition, `COLUMN=VALUE`, cannot be named by: to write it
-    fails by a sentence then."""
+    """Returns the rows; writing fails by a sentence where one has a value that is too long for the folder of its
+    partition, `COLUMN=VALUE`."""
     from pyspark.sql import functions as f
 
     types = dict(rows.dtypes)
@@ -237,8 +237,8 @@ def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame
 
 
 def _last_timestamps(table: Folder, files: Sequence[DataFile]) -> dict[TopicPartition, float]:
-    """The newest of each partition, in Unix seconds, in files of the default columns that were committed; of one that
-    cannot be read, none."""
+    """Returns the newest timestamp of each partition, in Unix seconds, in files of the default columns that were
+    committed; of one that cannot be read, none."""
     found: dict[TopicPartition, float] = {}
     for file in files:
         try:
@@ -253,7 +253,7 @@ def _last_timestamps(table: Folder, files: Sequence[DataFile]) -> dict[TopicPart
 
 
 def _newest(file: BinaryIO, values: Mapping[str, str | None]) -> Iterator[tuple[TopicPartition, int]]:
-    """Of each run of records of one partition, in microseconds. By NumPy: what Arrow has for it imports pandas."""
+    """The newest timestamp of each run of records of a partition, in microseconds. By NumPy: Arrow's imports pandas."""
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""Rows that a transform has marked: it could not read their messages, which become dead letters.
+"""Rows that a transform has marked as not readable: their messages become dead letters.
 
 A transform marks a row by an error in the column `_kctl_error`. All other rows go to the table in one pass, in which
 the marked ones are only counted. Where there are any, a second pass makes dead letters of them. A transform that marks
@@ -24,19 +24,19 @@ __all__ = ["ERROR", "MESSAGE", "MarkedRows", "UnsteadyMarks", "UntracedMarks", "
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""The columns by which the message of a row is known, and their types."""
+"""Columns that identify the message of a row, with their types."""
 MAX_ERROR = 8192
-"""Characters of an error that are kept."""
+"""Most characters of an error that are kept."""
 
 
 class UnsteadyMarks(StorageError):
-    """A transform marked other rows when it was run again."""
+    """The transform marked other rows when it was run again."""
 
     code = "unsteady_marks"
 
 
 class UntracedMarks(StorageError):
-    """A transform marked rows by which no message is found."""
+    """The transform marked rows by which no message is found."""
 
     code = "untraced_marks"
 
@@ -46,7 +46,7 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame) -> None:
-    """Refuse a transform whose marks cannot be traced to messages. Raises BootstrapError: what the transform of this
+    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError: what the transform of this
     name marks cannot be traced to messages."""
     types = dict(rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
@@ -68,7 +68,7 @@ def check_marks(name: str, rows: DataFrame) -> None:
 
 
 class MarkedRows:
-    """`rows` are what the transform made of a batch; `others`, those that it did not mark, are to be written first."""
+    """Marked rows. `rows` are what the transform made of a batch; `others`, not marked, are to be written first."""
 
     def __init__(self, rows: DataFrame) -> None:
         from pyspark.sql import Observation
@@ -81,14 +81,14 @@ class MarkedRows:
 
     @property
     def count(self) -> int:
-        """Of marked rows. Only after `others` are written."""
+        """Returns the number of marked rows. Only after `others` are written."""
         if self._counted is None:
             self._counted = observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
         return int(self._counted["count"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """The messages of the marked rows, once each, as they are in `source`, as rows of the table of dead letters:
-        whose they are, how often they have become dead letters, and in which reading of their partition."""
+        """Returns the messages of the marked rows, once each, as they are in `source`, as rows of the table of dead
+        letters, with their cluster, group, number of tries and reading of their partition."""
         from pyspark.sql import functions as f
 
         marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
@@ -112,8 +112,8 @@ class MarkedRows:
         )
 
     def check(self) -> None:
-        """Compare what the transform has marked with what it marks the second time. Raises UnsteadyMarks,
-        UntracedMarks. Only after `messages` are written."""
+        """Compares the marks with those of a second run of the transform. Raises UnsteadyMarks, UntracedMarks. Only
+        after `messages` are written."""
         count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(
@@ -129,7 +129,7 @@ class MarkedRows:
 
 
 def _counts() -> list[Column]:
-    """How many rows are marked, and a number that other ones would not have."""
+    """Aggregates of marked rows: their number, and a number that other rows would not have."""
     from pyspark.sql import functions as f
 
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))

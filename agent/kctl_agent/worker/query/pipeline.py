@@ -1,4 +1,4 @@
-"""The streaming query: from assigned partitions and their start offsets to batches that are stored.
+"""The streaming queries of a worker: from assigned partitions and their start offsets to batches that are stored.
 
 One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
 afterwards: where to go on is known by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
@@ -50,7 +50,7 @@ __all__ = ["Batch", "Pipeline"]
 log = logging.getLogger(__name__)
 
 _LEAST_STOP_SECONDS = 1.0
-"""For queries to stop, though the turn has used up its time: a JVM that is well needs less."""
+"""Time for queries to stop, though the turn has used up its own: a JVM that is well needs less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Batch:
 
 
 class _Run:
-    """One query's life. `positions` are the ends of its last finished batch."""
+    """A query from its start to its end. `positions` are the ends of its last finished batch."""
 
     def __init__(
         self, storage: OffsetStore, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path, pipeline: Pipeline
@@ -74,7 +74,7 @@ class _Run:
         self.checkpoint = checkpoint
         self.positions = {tp: source.start for tp, source in sources.items()}
         self.planned = self.positions
-        """What they will be when the running batch has ended."""
+        """End offsets of the running batch, else `positions`."""
         self.gate = threading.Event()
         """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
         self.busy = threading.Lock()
@@ -90,12 +90,12 @@ class _Run:
         self._pipeline = pipeline
 
     def stream(self, source: DataFrame) -> DataFrame:
-        """What the query is made of."""
+        """Returns the frame that the query is made of."""
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Called by Spark on a Py4J thread, one batch after another. Where it must not go on it raises and never
-        waits: `StreamingQuery.stop()` waits for it to return."""
+        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. Where it must not go on it raises
+        and never waits: `StreamingQuery.stop()` waits for it to return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -122,7 +122,7 @@ class _Run:
         self._pipeline.on_batch(batch)
 
     def failure_of(self, error: BaseException) -> BatchFailure:
-        """What an error of this query means."""
+        """Returns the failure that an error of this query means."""
         return failure(error, self._token)
 
     def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
@@ -134,7 +134,7 @@ class _Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """The batch's end offsets from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
+        """Returns the batch's end offsets, from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
         source."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = json.loads(lines[2])
@@ -142,7 +142,7 @@ class _Run:
 
 
 class Pipeline:
-    """Owns the queries, and the driver that they run in. For one thread at a time."""
+    """The queries of a worker, and the driver that they run in. For one thread at a time."""
 
     def __init__(
         self,
@@ -154,27 +154,27 @@ class Pipeline:
         self._settings = settings
         self._storage = storage
         self._runs: dict[frozenset[TopicPartition], _Run] = {}
-        """By what they read; replaced, never changed in place."""
+        """Runs by their partitions; replaced, never changed in place."""
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
         self._requeue_put: RequeuePut | None = None
         self._driver = self._new_driver()
         self._is_called = False
-        """The transform, in this process."""
+        """Whether the transform was called in this process."""
         self._is_checked = False
-        """What it makes, in this session."""
+        """Whether the result of the transform was checked in this session."""
 
     def open(self) -> None:
-        """Start the JVM and the session where they are the worker's own, and check the user's transform. Raises
+        """Starts the JVM and the session where they are the worker's own, and checks the user's transform. Raises
         BootstrapError."""
         self._driver.open()
         if self._driver.session is not None:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Make sure that there is a session, where it can be had without waiting for it; else why there is none.
-        Raises BootstrapError: the user's transform does not fit."""
+        """Makes sure that there is a session, where it can be had without waiting for it; else returns why there is
+        none. Raises BootstrapError: the user's transform does not fit."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -186,7 +186,8 @@ class Pipeline:
         return why
 
     def _check_early(self) -> None:
-        """A transform that raises is no reason to end: the next query calls it again, and it is its failure then."""
+        """Checks the transform at the start. One that raises is no reason to end: the next query calls it again, and
+        fails."""
         try:
             self._check()
         except TransformFailed as error:
@@ -199,8 +200,8 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """What distinguishes executors' Pythons of this code from those of another. In the next engine the code is
-        loaded anew: what it made in the last one, such as a `udf` of its module, is gone."""
+        """Returns the environment that separates executors' Pythons of this code from those of another. In the next
+        engine the code is loaded anew: what it made in the last one, such as a `udf` of its module, is gone."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -216,7 +217,7 @@ class Pipeline:
         self._is_checked = True
 
     def batch_put(self, storage: OffsetStore) -> BatchPut:
-        """What a query does with its batches."""
+        """Returns the put of this storage: what a query does with its batches."""
         if isinstance(storage, Storage):
             return BlockPut(storage, self._transform, self._settings.pipeline.transform)
         if not isinstance(storage, LakeStorage):
@@ -225,12 +226,12 @@ class Pipeline:
 
     @property
     def session(self) -> SparkSession | None:
-        """None while there is no driver."""
+        """The Spark session; None while there is no driver."""
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """What puts dead letters back, as long as the transform is this one; None: with this storage that is no
-        worker's part, or it is not known yet of which cluster they are."""
+        """Returns what puts dead letters back, as long as the transform is this one; None: with this storage that is no
+        worker's part, or their cluster is not known yet."""
         if not isinstance(self._storage, LakeStorage) or not self._storage.is_bound:
             return None
         if self._requeue_put is None:
@@ -240,7 +241,7 @@ class Pipeline:
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:
-        """The partitions of each query there is."""
+        """The partitions of each query."""
         return frozenset(self._runs)
 
     @property
@@ -261,7 +262,7 @@ class Pipeline:
 
     @property
     def query_id(self) -> str | None:
-        """Of the query that reads the most."""
+        """The id of the query that reads the most partitions."""
         return max(self._runs.values(), key=lambda run: len(run.sources)).query_id if self._runs else None
 
     @property
@@ -270,13 +271,13 @@ class Pipeline:
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
-        """Before the first query of a driver: see `kept_consumers`."""
+        """Limits how many consumers the driver keeps, before its first query: see `kept_consumers`."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
     def start(self, sources: Mapping[TopicPartition, KafkaSource]) -> None:
-        """Begin to read these with a query of their own. Raises what Spark raises when it cannot be started, DriverLost
-        when there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
+        """Starts a query for these partitions. Raises what Spark raises when it cannot be started, DriverLost when
+        there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
         if not self._is_checked:
             self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
@@ -298,7 +299,7 @@ class Pipeline:
         self._runs = {**self._runs, frozenset(sources): run}
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Let no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
+        """Lets no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
         to wait for one."""
         runs = self._of(group).values()
         for run in runs:
@@ -307,12 +308,12 @@ class Pipeline:
 
     @property
     def draining(self) -> frozenset[frozenset[TopicPartition]]:
-        """Queries that begin no further batch: they have to be stopped."""
+        """The queries that begin no further batch: they have to be stopped."""
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """End this query, or all: wait so long for running batches, then abandon them. Returns the positions that are
-        stored.
+        """Ends this query, or all: waits so long for running batches, then abandons them. Returns the positions that
+        are stored.
 
         An abandoned task may still write for a moment: the stored offset makes that harmless.
         """
@@ -340,7 +341,7 @@ class Pipeline:
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], BatchFailure]:
-        """The queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
+        """Returns the queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
         found = {}
         with self._driver_used():
             for group, run in self._runs.items():
@@ -352,7 +353,7 @@ class Pipeline:
 
     @contextmanager
     def _driver_used(self) -> Iterator[None]:
-        """What is raised inside becomes DriverLost where that is the reason."""
+        """Turns an error inside into DriverLost where that is the reason."""
         try:
             yield
         except DriverLost:

@@ -1,4 +1,4 @@
-"""The part of the worker that runs in an executor: Arrow batches of a task's Kafka partitions into the storage.
+"""The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage.
 
 A task reads whole Kafka partitions one after another, records in offset order (`in_few_tasks`). What an Arrow batch
 holds of them is stored in one transaction as a rule. Memory is bounded by two Arrow batches, one being stored and one
@@ -29,8 +29,8 @@ HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
 )
-"""As JSON: an array of structs in Arrow made the whole put four times slower, even with every one null. Renamed by a
-cast and not by `transform`, with which a batch took an eighth longer, headers or not (benchmarks/README.md)."""
+"""Headers as JSON: an array of structs in Arrow made the whole put four times slower, even with every one null. Renamed
+by a cast and not by `transform`, with which a batch took an eighth longer, headers or not (benchmarks/README.md)."""
 
 RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
@@ -39,7 +39,7 @@ SORTED = "the transform must not sort records"
 
 
 class BadOrder(StorageError):
-    """A task whose records are not those of whole Kafka partitions in offset order: the transform changed or moved
+    """The records of a task are not those of whole Kafka partitions in offset order: the transform changed or moved
     them."""
 
     code = "bad_order"
@@ -47,20 +47,20 @@ class BadOrder(StorageError):
 
 @dataclass(frozen=True)
 class PutJob:
-    """Everything a task needs; pickled with it."""
+    """A put as its tasks need it; pickled with each."""
 
     storage: Storage
     plans: Mapping[tuple[str, int], PartitionPlan]
     token: str = ""
-    """By which the driver knows what its tasks report (`batch_failure`)."""
+    """A token by which the driver knows the errors of its own tasks (`batch_failure`)."""
 
     @cached_property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.plans})
 
     def selected(self) -> list[str]:
-        """What is handed to Python, as SQL expressions. A topic goes as its place in `topics`: with its name in each
-        row Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        """Returns the columns that are handed to Python, as SQL expressions. A topic goes as its place in `topics`:
+        with its name in each row Spark took 3 to 8 % longer (benchmarks/README.md)."""
         # Kafka's names of topics have nothing that SQL would need quoted.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -68,7 +68,7 @@ class PutJob:
 
 
 def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """`put_partitions`, whose errors the driver is to understand. Raises TaskFailed."""
+    """Runs `put_partitions`, with errors that the driver can tell apart. Raises TaskFailed."""
     try:
         yield from put_partitions(job, batches)
     except StorageError as error:
@@ -77,7 +77,7 @@ def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a task has come with one partition: `planned` is where its next chunk begins."""
+    """The progress of a task with one partition."""
 
     planned: int
     last: int = -1
@@ -94,14 +94,14 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Task:
-    """What one task has stored, by partition in the order in which they came."""
+    """The progress of a task, by partition in the order in which they came."""
 
     job: PutJob
     progress: dict[TopicPartition, _Progress] = field(default_factory=dict)
     current: TopicPartition | None = None
 
     def chunk(self, tp: TopicPartition, columns: Columns) -> Chunk:
-        """The next records of a partition. Raises BadOrder."""
+        """Returns the next records of a partition as a chunk. Raises BadOrder."""
         plan = self.job.plans[tp]
         name = f"{tp[0]}-{tp[1]}"
         if tp != self.current and tp in self.progress:
@@ -116,7 +116,7 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store one task's Arrow record batches (columns `PutJob.selected`); yields one record batch with a row of
+    """Stores one task's Arrow record batches (columns `PutJob.selected`); yields one record batch with a row of
     `RESULT_SCHEMA` for each partition, or nothing.
 
     Raises:
@@ -137,8 +137,8 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """As a record batch. Out of buffers: `pa.array` would import pandas, if it is installed, for most of a second in
-    every Python of the executors."""
+    """Returns the progress as a record batch. Out of buffers: `pa.array` would import pandas, if it is installed, for
+    most of a second in every Python of the executors."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -161,7 +161,7 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Take what there is now out of the reach of the garbage collector; once per process.
+    """Takes all present objects out of the reach of the garbage collector; once per process.
 
     PySpark's daemon collects after each task (pyspark/daemon.py) and so walks through all that ever was imported: 50 to
     85 ms of a processor that another task needs (benchmarks/README.md).
@@ -171,13 +171,13 @@ def _spare_collections() -> None:
 
 
 def run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Where rows begin that differ from the one before in any of these columns of equal length; 0 is the first."""
+    """Returns the rows that differ from the one before in any of these columns of equal length; 0 is the first."""
     changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
     return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
 
 
 def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
-    """The records of an Arrow batch by partition, as they follow one another. Raises BadOrder."""
+    """Yields the records of an Arrow batch by partition, as they follow one another. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
@@ -199,7 +199,7 @@ def _columns(batch: Any) -> Columns:
 
 
 def _binary(array: Any) -> BinaryColumn | None:
-    """A binary Arrow array as lengths and joined bytes, from its buffers; None when every value is null."""
+    """Returns a binary Arrow array as lengths and joined bytes, from its buffers; None when every value is null."""
     import pyarrow as pa
 
     if array.null_count == len(array):

@@ -1,4 +1,4 @@
-"""Puts dead letters of a table back: what an operator has asked for goes through the transform once more, as a batch of
+"""Requeues dead letters of a table: what an operator has asked for goes through the transform once more, as a batch of
 its own beside the query's. Spark reads and writes the rows; no value passes through Python."""
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SCHEMA = (
     "timestampType int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
     f"failed_at timestamp, {TRIES} int, {NUMBER} bigint, {READING} string"
 )
-"""Of dead letters; the columns of a record have the types that Spark's source `kafka` gives them."""
+"""The schema of dead letters; the columns of a record have the types that Spark's source `kafka` gives them."""
 WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
-"""Whatever the session is configured to: what is not read is not put back, and then removed."""
+"""Lets Spark skip no file, however the session is configured: what is not read is not put back, and then removed."""
 COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 class RequeuePut:
-    """For one thread at a time, whichever."""
+    """Puts requeued dead letters of a table back. For one thread at a time, whichever."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RequeuePut:
         group: str,
         worker: str,
     ) -> None:
-        """`name` is the transform's in the configuration."""
+        """`name` is that of the transform in the configuration."""
         self._put_of = partial(LakePut, storage, transform, name)
         self._worker = worker
         self._storage = storage
@@ -56,7 +56,7 @@ class RequeuePut:
         self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
-        """Put back what was asked for until now; None: nothing was.
+        """Puts back what was requested until now; None: nothing was.
 
         Raises what Spark and the user's transform raise; RequeueTaken: another process was faster; StorageError.
         """
@@ -76,20 +76,20 @@ class RequeuePut:
         return batch.commit()
 
     def _of_cluster(self) -> Requeues:
-        """Which is not known before the storage is bound. Raises StorageUnusable."""
+        """The requests for this cluster, not known before the storage is bound. Raises StorageUnusable."""
         owner = Binding(self._group, self._storage.owner.cluster_id)
         if self._requeues is None or self._requeues.owner != owner:
             self._requeues = DeadLetterTable(self._storage, self._group).requeues
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Refuse to put rows back into a storage that is full. Raises StorageUnusable. Too many dead letters are no
+        """Refuses to put rows back into a storage that is full. Raises StorageUnusable. Too many dead letters are no
         reason: they become fewer."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Each with a message of the same coordinates once at the most: by these a marked row is known."""
+        """Frames of messages, each with one of the same coordinates at the most: by these a marked row is known."""
         if not batch.messages:
             return
         from pyspark.sql import Window
@@ -130,5 +130,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Spark takes what it reads for a pattern."""
+    """Escapes a path, which Spark takes for a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

@@ -1,4 +1,4 @@
-"""Stops queries within a time, whatever hangs."""
+"""Stops of queries that end within a time, whatever hangs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stop these queries, by their checkpoints, all at once, each in a thread of its own, and wait for at most so long:
-    one that takes longer, or hangs with its JVM, is over for its worker. It begins no further batch."""
+    """Stops these queries, by their checkpoints, all at once, each in a thread of its own, and waits for at most so
+    long: one that takes longer, or hangs with its JVM, is over for its worker. It begins no further batch."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

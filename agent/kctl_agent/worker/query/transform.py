@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "TransformFailed", "call_transform", "check_transform", "load_transform", "try_transform"]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""What a user's transform must keep."""
+"""Columns that a user's transform must keep."""
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""As Spark's source for Kafka has them."""
+"""The schema of records as Spark's source for Kafka has them."""
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
 """Spark's error conditions for configuration that no session can have of its own."""
 NODE = re.compile(r"\W*(\w+)")
-"""The name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
+"""Matches the name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
@@ -44,8 +44,8 @@ class TransformFailed(AgentError):
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
-    """The function that `module:function` names, for which `import_dir` is searched first; for an empty name one that
-    changes nothing. Raises BootstrapError."""
+    """Returns the function that `module:function` names, for which `import_dir` is searched first; for an empty name
+    one that changes nothing. Raises BootstrapError."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)
@@ -62,8 +62,8 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
 
 
 def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame: DataFrame) -> DataFrame:
-    """What the user's transform makes of records. Raises BootstrapError where it sets configuration that is the same
-    for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
+    """Returns what the user's transform makes of records. Raises BootstrapError where it sets configuration that is the
+    same for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
     try:
         return transform(frame)
     except Exception as error:
@@ -78,7 +78,7 @@ def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame
 
 
 def _fixed_by(error: Exception) -> str | None:
-    """The configuration that could not be set, if that is what was raised."""
+    """Returns the configuration that could not be set, if that is what was raised."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:
@@ -88,7 +88,7 @@ def _fixed_by(error: Exception) -> str | None:
 
 
 def check_transform(name: str, frame: DataFrame) -> None:
-    """Check a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
+    """Checks a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
     if not name:
         return
     missing = [column for column in COLUMNS if column not in frame.columns]
@@ -105,7 +105,7 @@ def check_transform(name: str, frame: DataFrame) -> None:
 
 
 def try_transform(transform: Callable[[DataFrame], DataFrame], name: str, *, is_of_batches: bool) -> None:
-    """Call it with no records, in a Spark of this process. Raises BootstrapError."""
+    """Calls a transform with no records, in a Spark of this process. Raises BootstrapError."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
