@@ -1,5 +1,4 @@
-"""Which changes were made by which user, as JSON lines: one file per fleet, and one per user for clusters that no fleet
-was named for.
+"""The audit log: which user made which change, as JSON lines.
 
 The master writes its operations there (`master/operations/operation_log.py`), the command line what it changes without
 a master.
@@ -32,13 +31,13 @@ _FOLDER_MODE = 0o700
 
 
 def fleet_log(config: Config) -> Path:
-    """Where what is done to a fleet, its group and its storage is written down."""
+    """Returns the path of a fleet's audit log: changes of the fleet, its group and its storage."""
     return config.fleet.log_dir / "operations.jsonl"
 
 
 def user_log(env: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError: we are root, and that
-    is another user's."""
+    """Returns `$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError: we are root,
+    and that is another user's."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)
@@ -46,7 +45,7 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Write one line, in one piece: several processes append to the same file.
+    """Writes one line, in one piece: several processes append to the same file.
 
     Raises:
         OSError: it cannot be written, or it is a link, no regular file, or of another user.
@@ -60,7 +59,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class Operation:
-    """What is being done; `text` is what came of it, one sentence."""
+    """A change under way; `text` is its outcome, one sentence."""
 
     def __init__(self) -> None:
         self.text = ""

@@ -1,4 +1,4 @@
-"""How kctl starts Python processes of its own: what they import, and what of our environment they inherit."""
+"""Python processes started by kctl: what they import, and what of our environment they inherit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Mapping
 __all__ = ["PRIVATE", "child_environment", "python_module", "safe_environment"]
 
 PRIVATE = 0o077
-"""The umask of the master and all that it starts: what they write is for their user alone."""
+"""The umask of the master and all that it starts: their files are for their user alone."""
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs an installed module. Without `-P` Python would search the working directory first, and
-    run what somebody else has put there."""
+    """Returns the command that runs an installed module. Without `-P` Python would search the working directory first,
+    and run what somebody else has put there."""
     return (sys.executable, "-P", "-m", name, *arguments)
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For a child that reads the configuration itself. Python processes that it starts, also those of Spark, do not
-    import from the working directory either."""
+    """Returns the environment of a child that reads the configuration itself. Python processes that it starts, also
+    those of Spark, do not import from the working directory either."""
     # To Python an entry that is empty, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, is the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
@@ -33,8 +33,8 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For a worker or sinker, which runs code of others: without settings and passwords, all of which it gets on its
-    stdin."""
+    """Returns the environment of a worker or sinker, which runs code of others: without settings and passwords, all of
+    which it gets on its stdin."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the control plane, as one tree: each class carries its code, exit code and HTTP status.
+"""Errors of the control plane, as one tree: each class carries its code, exit code and HTTP status.
 
 The message of an error is one sentence for an operator: what happened, to what, and what to do about it. The agent's
 own tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class KctlError(Exception):
-    """The root. `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
+    """The root of all errors. `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
 
     code: ClassVar[str] = "failed"
     retriable: ClassVar[bool] = False
@@ -155,7 +155,7 @@ class IncompleteAnswer(KctlError):
 
 
 class ThresholdExceeded(KctlError):
-    """The value is above `--fail-above`."""
+    """The lag is above `--fail-above`."""
 
     code = "threshold_exceeded"
     exit_code = 4

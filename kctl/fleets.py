@@ -1,4 +1,4 @@
-"""Which fleet is meant: `-c`, else `KCTL_CONFIG`, else `./kctl.toml`, else the one of this user that is running.
+"""The choice of a fleet: `-c`, else `KCTL_CONFIG`, else `./kctl.toml`, else the one of this user that is running.
 
 A master registers itself in a folder of its user, so that `kctl rpc` needs no argument while only one runs. Entries of
 masters that are gone (pid and start time) do not count and are removed by the next reader.
@@ -32,8 +32,8 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder of ours: cron, a service, and `su`
-    and `sudo`, which may keep the variable of the user they came from."""
+    """The folder of running fleets: `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder of
+    ours: cron, a service, and `su` and `sudo`, which may keep the variable of the user they came from."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
@@ -50,7 +50,7 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Enter this process as the master of a fleet; returns the entry, for `unregister`.
+    """Registers this process as the master of a fleet; returns the entry, for `unregister`.
 
     Raises:
         PathError: the registry folder does not belong to this user alone.
@@ -78,13 +78,13 @@ def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os
 
 
 def unregister(entry: Path) -> None:
-    """Remove an entry that `register` has made; one that is gone already is fine."""
+    """Removes an entry that `register` has made; one that is gone already is fine."""
     with contextlib.suppress(OSError):
         entry.unlink(missing_ok=True)
 
 
 def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
-    """The fleets of this user whose master lives, sorted by name and path.
+    """Returns the fleets of this user whose master lives, sorted by name and path.
 
     Raises:
         PathError: the registry folder does not belong to this user alone.
@@ -104,8 +104,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """The configuration that is meant: `config`, which is the value of `-c`, else KCTL_CONFIG, else the kctl.toml of
-    the working folder, unless another user has put it there."""
+    """Returns the configuration that was chosen: `config`, which is the value of `-c`, else KCTL_CONFIG, else the
+    kctl.toml of the working folder, unless another user has put it there."""
     if config is not None or env.get("KCTL_CONFIG"):
         return config or Path(env["KCTL_CONFIG"])
     here = Path("kctl.toml")
@@ -116,7 +116,7 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
-    """The fleet that is meant. `config` is the value of `-c`.
+    """Returns the chosen fleet. `config` is the value of `-c`.
 
     A fleet that runs is found by the path of its configuration without reading that file: it may have been changed,
     even broken, since the start, and its master can be asked all the same.

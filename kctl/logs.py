@@ -1,4 +1,4 @@
-"""How a kctl process logs: one line per event on stderr, `action=… key=value`, times in UTC."""
+"""The log of a kctl process: one line per event on stderr, `action=… key=value`, times in UTC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["configure"]
 
 
 def configure(level: str) -> None:
-    """Send the log of this process to stderr; `level` is DEBUG, INFO, WARNING or ERROR (`log.level`)."""
+    """Sends the log of this process to stderr; `level` is DEBUG, INFO, WARNING or ERROR (`log.level`)."""
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)

@@ -1,4 +1,4 @@
-"""Root acts for nobody else: what another user owns or can change is refused to `sudo kctl`.
+"""Checks of owners: root acts for nobody else, so what another user owns or can change is refused to `sudo kctl`.
 
 With a configuration kctl imports code, sends files as passwords, writes logs and signals processes. So root takes one
 only that nobody else could have put there: no folder and no link on the way to it is another user's either.
@@ -19,11 +19,12 @@ __all__ = ["check_mode", "others_can_write", "refuse_others"]
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
-"""Of one path, as Linux follows them (path_resolution(7))."""
+"""Most links of one path, as Linux follows them (path_resolution(7))."""
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
-    """Nothing for anybody but root. What is not there is judged by the folders on the way; an open file by itself.
+    """Refuses root what others own or can change. What is not there is judged by the folders on the way; an open file
+    by itself.
 
     Raises:
         ConfigError: another user owns it or the way to it, or can write there.
@@ -43,7 +44,7 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
 
 
 def check_mode(setting: str, path: Path, mode: int) -> None:
-    """Refuse what all users can write to. Raises RunDirUnusable: all users can write to what `setting` names."""
+    """Refuses what all users can write to. Raises RunDirUnusable: all users can write to what `setting` names."""
     if others_can_write(path, mode & stat.S_IWOTH):
         own = f"name a folder of the fleet's own in {setting}"
         advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
@@ -51,12 +52,13 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """By these bits of its mode. Nobody can where Kubernetes mounts a ConfigMap: mode 0777, read-only."""
+    """Whether others can write, by these bits of its mode. Nobody can where Kubernetes mounts a ConfigMap: 0777,
+    read-only."""
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """The folders and links that lead to a path, and what it names in the end, from the root on."""
+    """Yields the folders and links that lead to a path, and what it names in the end, from the root on."""
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     yield at
     while left:
@@ -72,7 +74,7 @@ def _steps(path: Path) -> Iterator[Path]:
 
 
 def _others(found: os.stat_result) -> int:
-    """The bits by which others than root may write."""
+    """Returns the bits by which others than root may write."""
     return stat.S_IWOTH | (stat.S_IWGRP if found.st_gid else 0)
 
 

@@ -1,4 +1,4 @@
-"""Opens a file as what it is expected to be, and nothing that was put in its place."""
+"""Safe opening of files: as the regular file that is expected, and nothing that was put in its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["open_regular"]
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """The descriptor of a regular file; never waits. One to write to is our own, and for us alone where it is made.
+    """Opens a regular file, never waiting; returns its descriptor. One to write to is our own, for us alone where it is
+    made.
 
     Raises OSError: also for a pipe or a folder of that name, and for a link that is not fine.
     """

@@ -21,7 +21,7 @@ SECRET_VARIABLES = frozenset({PASSWORD_VARIABLE, CLUSTER_VARIABLE})
 
 
 def secret_of(path: Path | None, what: str) -> str | None:
-    """What a file holds, without the end of its line; None without a file. Raises ConfigError."""
+    """Reads a secret from a file, without the end of its line; None without a file. Raises ConfigError."""
     if path is None:
         return None
     try:
@@ -31,7 +31,7 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """What a Spark cluster and its applications know each other by.
+    """Returns the secret by which a Spark cluster and its applications know each other.
 
     Raises:
         ConfigError: it cannot be read; or a standalone cluster, which draws none, has none, and no setting allows

@@ -1,4 +1,4 @@
-"""Keeps what others wrote from steering the operator's terminal: message bytes, names, errors, log lines.
+"""Protection of the operator's terminal from what others wrote: message bytes, names, errors, log lines.
 
 `shown` is the one function that decides what a terminal may be sent. `guarded` puts it in front of stdout and stderr,
 each where it is a terminal; so a command prints as it likes and cannot forget it. What is to steer the terminal, as a
@@ -36,7 +36,7 @@ def _escaped(text: str, kept: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """Printable, or one of the wide spaces, which Python does not call printable."""
+    """Whether a character is printable, or one of the wide spaces, which Python does not call printable."""
     return character.isprintable() or (character >= "\xa0" and character.isspace() and character not in "\u2028\u2029")
 
 
@@ -80,7 +80,7 @@ class _Guarded(io.TextIOBase):
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """sys.stdout and sys.stderr, each behind `shown` if it is a terminal."""
+    """Guards sys.stdout and sys.stderr, each by `shown` if it is a terminal."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_guard, before)
     try:
@@ -95,13 +95,13 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """The stream without its guard, for a command's own control sequences. Everything else that is written there must
-    have gone through `shown`."""
+    """Returns the stream without its guard, for a command's own control sequences. Everything else that is written
+    there must have gone through `shown`."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Writes bytes to stdout as they are; on a terminal as text."""
+    """Returns a writer of bytes to stdout as they are; on a terminal as text."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

@@ -42,8 +42,8 @@ _MODULES = {
     "jars": "jars",
     "version": "version",
 }
-"""Command to its module under kctl.cli, in the order of the help page; each has `register(app)`. It is imported when
-its command is run: all of them together take longer than most commands."""
+"""Commands with their modules under kctl.cli, in the order of the help page; each has `register(app)`. It is imported
+when its command is run: all of them together take longer than most commands."""
 COMMANDS = tuple(_MODULES)
 
 _EXIT_CODES = """\
@@ -56,7 +56,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer,
 
 
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The application with these commands; only with all of them does it install shell completion."""
+    """Builds the application with these commands; only with all of them does it install shell completion."""
     app = typer.Typer(
         name="kctl",
         no_args_is_help=True,
@@ -72,7 +72,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
 
 
 def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
-    """Run a command line whose command is `command`; others are not even imported.
+    """Runs a command line whose command is `command`; others are not even imported.
 
     Raises:
         KctlError, AgentError: with the exit code of each; UsageError for what Typer refuses.
@@ -104,7 +104,7 @@ def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
 
 
 def _check_place(command: str, words: list[str]) -> None:
-    """Refuse words that mean something at another place of a command line. Raises UsageError for a word that is a
+    """Refuses words that mean something at another place of a command line. Raises UsageError for a word that is a
     command elsewhere, or a shell behind an option that takes none."""
     for option in ("--install-completion", "--show-completion"):
         if option in words:

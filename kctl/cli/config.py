@@ -102,7 +102,7 @@ def _schema() -> None:
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
-    """What a worker would refuse of the table, as far as it is found without writing and without its store."""
+    """Yields what a worker would refuse of the table, as far as it is found without writing and without its store."""
     if not config.storage.kind.is_table:
         return
     from kctl_agent.storage.base import StorageError

@@ -1,4 +1,4 @@
-"""A question that somebody at a terminal answers before a change is made."""
+"""A yes-or-no question at the terminal before a change is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["confirm", "confirmed"]
 
 
 def confirm(question: str) -> None:
-    """Go on only after a yes.
+    """Goes on only after a yes.
 
     Raises:
         UsageError: there is nobody to ask.
@@ -24,7 +24,7 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on stderr, read the answer from stdin; everything but `y` and `yes` is no.
+    """Asks on stderr, reads the answer from stdin; everything but `y` and `yes` is no.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, after the line of the question has been ended.

@@ -1,4 +1,4 @@
-"""From the words of a command line to an exit code: picks the parser, prints errors in one sentence.
+"""The entry point of the command line, from words to an exit code: picks the parser, prints errors in one sentence.
 
 `kctl rpc`, `kctl status` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values,
 take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's, and all
@@ -23,16 +23,16 @@ __all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
 
 INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
-"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be visited
-again and again: a twentieth of `kctl kafka lag`."""
+"""New objects after which Python looks for cyclic garbage: by default 700, and thousands of rows, which are none, would
+be visited again and again: a twentieth of `kctl kafka lag`."""
 QUICK = (["rpc"], ["kafka"], ["status"])
-"""Parsed and run without Typer."""
+"""Commands that are parsed and run without Typer."""
 BROKEN_PIPE = 141
-"""As of a process that SIGPIPE (13) has ended: the reader has closed its end."""
+"""Exit code as of a process that SIGPIPE (13) has ended: the reader has closed its end."""
 
 
 def run_process() -> int:
-    """Run this process's command line; returns the exit code, or ends the process with it if it must be fast."""
+    """Runs this process's command line; returns the exit code, or ends the process with it if it must be fast."""
     words = before_command(sys.argv[1:])[1]
     is_quick = words[:1] in QUICK
     if is_quick:
@@ -46,8 +46,8 @@ def run_process() -> int:
 
 
 def _import_msgspec() -> None:
-    """msgspec takes from typing_extensions, where that is installed, what Python has had since 3.11: a twenty-fifth of
-    a whole `kctl rpc`."""
+    """Imports msgspec without typing_extensions: it takes from there, where that is installed, what Python has had
+    since 3.11, a twenty-fifth of a whole `kctl rpc`."""
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # Python's own word for "not to be had"
         importlib.import_module("msgspec")
@@ -55,7 +55,7 @@ def _import_msgspec() -> None:
 
 
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """Run a command line, this process's by default; returns the exit code."""
+    """Runs a command line, this process's by default; returns the exit code."""
     with guarded():
         return _run_guarded(arguments, env)
 
@@ -83,7 +83,7 @@ def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int
 
 
 def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The global options in front of the command, and the rest from the command on."""
+    """Splits off the global options in front of the command from the rest, which begins with the command."""
     options: dict[str, str] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -99,8 +99,8 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _leave(code: int) -> None:
-    """The commands that must be fast hold nothing by now. To take all modules apart, as Python does at its end, is a
-    tenth of a whole `kctl kafka lag`."""
+    """Ends the process at once: the commands that must be fast hold nothing by now. To take all modules apart, as
+    Python does at its end, is a tenth of a whole `kctl kafka lag`."""
     try:
         sys.stdout.flush()
     except OSError:

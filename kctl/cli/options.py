@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Output(StrEnum):
-    """How a result is printed; the same as `kctl.cli.output.OUTPUTS`."""
+    """Formats of a printed result; the same as `kctl.cli.output.OUTPUTS`."""
 
     TABLE = "table"
     JSON = "json"
@@ -35,7 +35,7 @@ class Output(StrEnum):
 
 
 class WideOutput(StrEnum):
-    """The same, and a table with every column and nothing cut."""
+    """Formats as `Output`, and a table with every column and nothing cut."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -72,13 +72,13 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def config_option(context: typer.Context, config: Path | None) -> Path | None:
-    """`-c` may stand before the command or after it; the one after it wins."""
+    """Returns the configuration of `-c`, which may stand before the command or after it; the one after it wins."""
     before: Path | None = context.find_root().obj
     return config or before
 
 
 def config_file(context: typer.Context, config: Path | None) -> Path:
-    """The configuration that was named, for commands that do not need a running fleet.
+    """Returns the configuration that was named, for commands that do not need a running fleet.
 
     Raises:
         UsageError: none was named.
@@ -90,7 +90,7 @@ def config_file(context: typer.Context, config: Path | None) -> Path:
 
 
 def overrides(assignments: list[str] | None) -> dict[str, str]:
-    """`--set` as setting name -> text.
+    """Returns `--set` as setting name -> text.
 
     Raises:
         UsageError: not `section.key=value`.

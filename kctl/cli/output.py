@@ -14,7 +14,7 @@ OUTPUTS = ("table", "json", "yaml")
 
 
 def whole(reply: Reply) -> dict[str, Any]:
-    """The result and, after it, how complete and how old it is; always in this order."""
+    """Returns the result and, after it, how complete and how old it is; always in this order."""
     return {
         **reply.result,
         "complete": reply.complete,
@@ -39,5 +39,5 @@ def as_yaml(document: object) -> str:
 
 
 def as_text(document: object, output: str) -> str:
-    """As `-o` names it: YAML or, indented, JSON."""
+    """Formats a document as `-o` names it: YAML or, indented, JSON."""
     return as_yaml(document) if output == "yaml" else as_json(document)

@@ -1,4 +1,4 @@
-"""What `rpc`, `status` and `kafka`, which do without Typer, share: a parser whose errors are ours, and values."""
+"""Parsing for `rpc`, `status` and `kafka`, which do without Typer: a parser whose errors are ours, and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0.
+    """Parses a number of seconds above 0.
 
     Raises:
         argparse.ArgumentTypeError: it is none.
@@ -28,7 +28,7 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """A number above 0.
+    """Parses a number above 0.
 
     Raises:
         argparse.ArgumentTypeError: it is none.

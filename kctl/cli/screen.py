@@ -1,4 +1,4 @@
-"""What commands that fill the screen share: keys as they are pressed, and lines that fit."""
+"""The screen of commands that fill it: keys as they are pressed, and lines that fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["BACKSPACE", "ENTER", "ESCAPE", "Key", "keys", "line"]
 
 Key = Callable[[float], str | None]
-"""Waits so many seconds for a key; None when none was pressed. Arrows and the like are one key, beginning with ESCAPE.
+"""A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key, beginning
+with ESCAPE.
 """
 ENTER, ESCAPE, BACKSPACE = "\n", "\x1b", "\x7f"
 _READ_BYTES = 256
@@ -27,7 +28,7 @@ _READ_BYTES = 256
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Of the terminal that stdin is, which echoes nothing meanwhile."""
+    """Yields the keys of the terminal that stdin is, which echoes nothing meanwhile."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -48,7 +49,7 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Not a str: rich would read `[link=…]` in it as markup."""
+    """Returns a line that fits. Not a str: rich would read `[link=…]` in it as markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)

@@ -1,4 +1,5 @@
-"""Aligned columns of plain text. rich would do it too, but importing it costs more than a whole `kctl rpc`."""
+"""Tables of plain text with aligned columns. rich would do it too, but importing it costs more than a whole `kctl
+rpc`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}
 _NUMBERS = {int, type(None)}
-"""Not float and bool: 1, 1.0 and True are equal and printed otherwise."""
+"""Types that are formatted as numbers. Not float and bool: 1, 1.0 and True are equal and printed otherwise."""
 
 
 class Column(NamedTuple):
@@ -24,20 +25,20 @@ class Column(NamedTuple):
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """The lines of a table, headings first, without trailing blanks. None is printed as `-`."""
+    """Returns the lines of a table, headings first, without trailing blanks. None is printed as `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
-    """The same of values that come column by column."""
+    """Returns the lines of a table whose values come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     layout = _GAP.join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
 
 
 def cell(value: object) -> str:
-    """A value as it is printed: unknown as `-`, true as `yes`, lists with commas, no control characters."""
+    """Formats a value: unknown as `-`, true as `yes`, lists with commas, no control characters."""
     if type(value) is int:
         return str(value)
     if value is None or value is False or value == "" or value == []:
@@ -50,7 +51,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """How `%` sets a cell of this column, and its cells, the heading first. There may be a hundred thousand."""
+    """Returns how `%` sets a cell of this column, and its cells, the heading first. There may be a hundred thousand."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -69,7 +70,7 @@ def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) ->
 
 
 def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
-    """Of thousands of names most are the same few: each is formatted once."""
+    """Formats names. Of thousands most are the same few: each is formatted once."""
     distinct = list(dict.fromkeys(values))
     heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))
@@ -77,19 +78,19 @@ def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """For a place in a line: nothing in it can steer the operator's terminal, or begin another line."""
+    """Cleans text for a place in a line: nothing in it can steer the operator's terminal, or begin another line."""
     return shown(text, kept="")
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes: East Asian wide letters two, combining marks none."""
+    """Returns how many columns of a terminal the text takes: East Asian wide letters two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
 
 
 def clip(text: str, columns: int) -> str:
-    """The text, shortened to so many columns; a shortened one ends in `…`."""
+    """Shortens the text to so many columns; a shortened one ends in `…`."""
     if width(text) <= columns:
         return text
     kept, used = [], 1
@@ -102,7 +103,7 @@ def clip(text: str, columns: int) -> str:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """`0-3,7`: the numbers sorted, runs of at least `shortest` joined."""
+    """Formats sorted numbers as `0-3,7`: runs of at least `shortest` are joined."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -121,7 +122,7 @@ def _character_width(character: str) -> int:
 
 
 def _set(texts: list[str], column: Column) -> list[str]:
-    """The texts of a column, all as wide as the widest. By columns, because thousands of rows are measured together."""
+    """Pads the texts of a column to the widest. By columns, because thousands of rows are measured together."""
     if all(map(str.isascii, texts)):
         widest = max(map(len, texts))
         return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]

@@ -6,7 +6,7 @@ __all__ = ["duration"]
 
 
 def duration(seconds: float | None) -> str | None:
-    """`45s`, `12m30s`, `3h05m`, `2d04h`."""
+    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`."""
     if seconds is None:
         return None
     whole = int(seconds)

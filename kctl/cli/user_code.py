@@ -1,4 +1,4 @@
-"""Whether handler and transform of a configuration can be imported, tried in a process of its own for each."""
+"""A trial import of the handler and transform of a configuration, in a process of its own for each."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _SHOWN_BYTES = 8 * 1024
 
 
 class Problem(NamedTuple):
-    """What is wrong, in one sentence, and the traceback or the last words of the process, if there are any."""
+    """A problem in one sentence, and the traceback or the last words of the process, if there are any."""
 
     sentence: str
     details: str = ""
 
 
 def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
-    """Of the code that the configuration names; at most so long for each. What another user could change is not run."""
+    """Problems of the configured code; at most so long for each. What another user could change is not run."""
     from kctl.start.checks import check_code  # half a second of imports
 
     try:
@@ -57,7 +57,7 @@ def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
 
 
 def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
-    """Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
+    """Imports code. Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code"),

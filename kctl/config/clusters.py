@@ -1,4 +1,4 @@
-"""How a Kafka cluster is reached, and the sections `[contexts.NAME]` and `[clusters.NAME]`, one for each cluster."""
+"""The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,24 +19,24 @@ class SecuritySection(Section):
     tls_certificate_file: str = ""
     """Our own certificate (PEM), where the broker asks for one."""
     tls_key_file: str = ""
-    """Its private key (PEM)."""
+    """The private key (PEM) of that certificate."""
     tls_key_password_file: str = ""
-    """A file that holds the password of that key."""
+    """A file that holds the password of the private key."""
     tls_check_hostname: bool = True
     """Whether the broker's certificate must name the host that was asked."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "SCRAM-SHA-512"
-    """How kctl proves its identity."""
+    """The SASL mechanism by which kctl proves its identity."""
     sasl_username: str = ""
-    """The name for `PLAIN` and `SCRAM-…`."""
+    """The user name for `PLAIN` and `SCRAM-…`."""
     sasl_password_file: str = ""
-    """A file that holds its password; empty: the variable `KCTL_SASL_PASSWORD`."""
+    """A file that holds the password of `sasl_username`; empty: the variable `KCTL_SASL_PASSWORD`."""
     oauth_token_file: str = ""
     """A file that holds the token of `OAUTHBEARER`; read at each authentication."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Servers(Section):
-    """What a context sets before TLS and SASL."""
+    """The servers of a cluster, the setting before TLS and SASL."""
 
     bootstrap_servers: Servers
     """The brokers to ask first, as `host:port`, separated by commas."""

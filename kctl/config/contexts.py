@@ -17,7 +17,7 @@ SECTION = "contexts"
 
 
 def contexts(path: Path) -> dict[str, ContextSection]:
-    """The contexts of a configuration file by name; nothing else of it is read.
+    """Reads the contexts of a configuration file, by name; nothing else of it is read.
 
     Raises:
         ConfigError: no such file, a syntax error, unknown or missing keys, values that are not allowed.
@@ -29,7 +29,7 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def alone(path: Path) -> tuple[str, ...]:
-    """The names of the contexts of a file that has nothing else; none for any other file.
+    """Returns the names of the contexts of a file that has nothing else; none for any other file.
 
     Raises:
         ConfigError: no such file, or a syntax error.

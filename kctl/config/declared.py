@@ -1,4 +1,4 @@
-"""What the type of a setting declares, as values and in words."""
+"""Declarations in the type of a setting, as values and in words."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ _WORDS = {
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """As declared, so a relative path; None: the setting is required."""
+    """Returns the default as declared, so a relative path; None: the setting is required."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """What a type declares of this kind beside the type itself: its bounds, secrecy, effect or unit."""
+    """Returns what a type declares of this kind beside the type itself: its bounds, secrecy, effect or unit."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 
 def plain(kind: Any) -> Any:
-    """A type without what it declares and what is between its brackets: `tuple` of `tuple[Path, ...]`."""
+    """Returns a type without what it declares and what is between its brackets: `tuple` of `tuple[Path, ...]`."""
     return get_origin(_bare(kind)) or _bare(kind)
 
 
 def items(kind: Any) -> tuple[Any, ...]:
-    """What is between the brackets of a type."""
+    """Returns what is between the brackets of a type."""
     return get_args(_bare(kind))
 
 
 def kind_words(kind: Any) -> str:
-    """A type in words: `a list of texts`."""
+    """Describes a type in words: `a list of texts`."""
     if plain(kind) is tuple:
         return f"a list of {kind_words(items(kind)[0]).removeprefix('a ')}s"
     return _WORDS[plain(kind)]
 
 
 def allowed(kind: Any) -> str:
-    """What a type allows, in words: `a whole number from 0 to 65535`; those of `kind_words` where it allows all."""
+    """Describes what a type allows: `a whole number from 0 to 65535`; as `kind_words` where it allows all."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

@@ -17,7 +17,7 @@ _LIMIT_BYTES = 1024 * 1024
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The file's tables, not checked any further.
+    """Reads the file's tables, not checked any further.
 
     Raises:
         ConfigError: no such file, not readable, too large, or not TOML; or we are root, and it is another user's.

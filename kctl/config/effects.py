@@ -1,4 +1,4 @@
-"""What differs between two configurations, and when it takes effect."""
+"""The difference between two configurations, and when it takes effect."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Change:
 
 
 def effect(kind: type[Section], setting: Field[Any]) -> Effect:
-    """That of the setting's type, or of its section."""
+    """Returns when a changed setting takes effect, by its type or its section."""
     return mark(setting.type, Effect) or kind.effect
 
 
 def changes(before: Config, after: Config) -> list[Change]:
-    """What differs, in the order of the page of settings."""
+    """Returns the settings that differ, in the order of the page of settings."""
     found = []
     for section, kind in SECTIONS.items():
         old, new = getattr(before, section), getattr(after, section)

@@ -1,4 +1,4 @@
-"""What `kctl exporter` reads of a configuration file: no fleet need be described there, only clusters."""
+"""The configuration of `kctl exporter`: no fleet need be described in its file, only clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl.errors import ConfigError
 __all__ = ["PORT", "ExporterConfig", "load_exporter"]
 
 PORT = 9751
-"""Where nothing else is set: a fleet's master on the same machine has the default of `http.port`."""
+"""The default port: a fleet's master on the same machine has the default of `http.port`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class ExporterConfig:
     """A checked configuration; `clusters` is never empty."""
 
     path: Path
-    """The file; without one, where it would be."""
+    """The configuration file; without one, where it would be."""
     clusters: Mapping[str, ClusterSection]
     exporter: ExporterSection
     status: StatusSection
@@ -35,9 +35,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """As `kctl.config.load`, of the sections `[exporter]`, `[status]`, `[http]`, `[log]` and `[clusters.NAME]`; without
-    a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at these, unencrypted, and
-    `path` may be None.
+    """Loads, as `kctl.config.load`, the sections `[exporter]`, `[status]`, `[http]`, `[log]` and `[clusters.NAME]`;
+    without a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at these, unencrypted,
+    and `path` may be None.
 
     Raises:
         ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those of the file.

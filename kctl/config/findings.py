@@ -1,4 +1,4 @@
-"""What is found of settings in a file, in variables and in flags: values, where each came from, and every mistake."""
+"""Settings found in a file, in variables and in flags: values, where each came from, and every mistake."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, Field[Any]] = {
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting: `kafka.group` -> `KCTL_KAFKA_GROUP`."""
+    """Returns the environment variable of a setting: `kafka.group` -> `KCTL_KAFKA_GROUP`."""
     return "KCTL_" + name.replace(".", "_").upper()
 
 
@@ -41,10 +41,10 @@ class Findings:
         self.names: dict[str, list[str]] = {section: [] for section in NAMED}
         self.mistakes: list[str] = []
         self.wrong: set[str] = set()
-        """The settings that these are about."""
+        """The settings that the mistakes are about."""
 
     def take_document(self, document: Mapping[str, Any]) -> None:
-        """All tables of a file."""
+        """Takes in all tables of a file."""
         for section, table in document.items():
             if section in NAMED:
                 self._take_named(section, table)
@@ -55,11 +55,11 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """One setting from a variable or a flag; `origin` names it in a sentence."""
+        """Takes in one setting from a variable or a flag; `origin` names it in a sentence."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """A word that is none of those `known`; the settings that the nearest of them stands for are not missing."""
+        """A word is none of those `known`; the settings that the nearest of them stands for are not missing."""
         import difflib  # only on the way to an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -67,7 +67,7 @@ class Findings:
         self.mistakes.append(sentence + (f"; the nearest is `{close[0]}`" if close else otherwise))
 
     def missing(self, section: str, kind: type[Section]) -> list[str]:
-        """A sentence for each required setting of a section that was not found."""
+        """Returns a sentence for each required setting of a section that was not found."""
         sentences = []
         for setting in fields(kind):
             name = f"{section}.{setting.name}"
@@ -78,17 +78,17 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """A section of what was found and of defaults, with absolute paths. Where there are mistakes it is good for
-        nothing but to find more."""
+        """Builds a section of what was found and of defaults, with absolute paths. Where there are mistakes it is good
+        for nothing but to find more."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
     def named(self, section: str, kind: type[T]) -> dict[str, T]:
-        """The tables `[contexts.NAME]` or `[clusters.NAME]` by name."""
+        """Builds the tables `[contexts.NAME]` or `[clusters.NAME]`, by name."""
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:
-        """End with the mistakes, if there are any. Raises ConfigError; each is a line."""
+        """Ends with the mistakes, if there are any. Raises ConfigError; each is a line."""
         if self.mistakes:
             raise ConfigError("\n".join(self.mistakes))
 
@@ -141,7 +141,7 @@ def _elsewhere(key: str) -> str:
 
 
 def _given(value: object) -> str:
-    """A value much as TOML writes it; shortened, and without a password."""
+    """Formats a value much as TOML writes it; shortened, and without a password."""
     text = json.dumps(shown_url(value) if isinstance(value, str) else value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"
 

@@ -1,4 +1,4 @@
-"""What types of settings are made of: the forms of texts, bounds, secrecy, and when a change takes effect."""
+"""The parts that types of settings are made of: the forms of texts, bounds, secrecy, and when a change takes effect."""
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -56,7 +56,7 @@ class Secrecy(Enum):
 
 
 class Unit(StrEnum):
-    """What a number counts, where the name of the setting does not end with it."""
+    """The unit of a number, where the name of the setting does not end with it."""
 
     RECORDS = "records"
     MESSAGES = "messages"
@@ -70,18 +70,18 @@ SECRET = Secrecy.SECRET
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of kctl.toml. `effect` is that of the settings whose type declares none."""
+    """A table of kctl.toml. `effect` is that of settings whose type declares none."""
 
     effect: ClassVar[Effect] = FLEET
 
 
 def number(least: float, most: float | None = None) -> Meta:
-    """Bounds, both allowed."""
+    """Returns the bounds of a number, both allowed."""
     return Meta(ge=least, le=most)
 
 
 def size_bytes(text: str) -> int | None:
-    """`512m` -> 536870912; None for the empty text."""
+    """Parses a size: `512m` -> 536870912; None for the empty text."""
     return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
 
 
@@ -97,6 +97,6 @@ RedisUrl = Annotated[
 ]
 SomeSize = Annotated[str, Form(r"[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
 Size = Annotated[str, Form(r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
-"""As `SomeSize`, or empty."""
+"""A size as `SomeSize`, or empty."""
 Pattern = Annotated[str, Form(r"/.+/|[^/].*|/", "a glob, or a regular expression between slashes")]
 Seconds = Annotated[float, Meta(ge=0)]

@@ -12,7 +12,7 @@ __all__ = ["help_texts"]
 
 
 def help_texts(kind: type[Section]) -> dict[str, str]:
-    """Of a section's settings by name, each on one line."""
+    """Returns the help texts of a section's settings by name, each on one line."""
     found: dict[str, str] = {}
     for base in kind.__mro__[:-1]:
         (declared,) = ast.parse(inspect.getsource(base)).body

@@ -1,4 +1,4 @@
-"""The rules that join the settings of mode `lake`: where a table is, and what is of no use to it."""
+"""The rules that join the settings of mode `lake`: where a table is, and which settings do not apply to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kctl.config.sections import Config
 __all__ = ["lake_mistakes", "uri_hint"]
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""Of a table without a transform, as Spark's source of Kafka names them."""
+"""Columns of a table without a transform, as Spark's source of Kafka names them."""
 
 
 def lake_mistakes(config: Config) -> Iterator[str]:
-    """Of a configuration whose mode is `lake`, as sentences."""
+    """Yields the mistakes of a configuration whose mode is `lake`, as sentences."""
     storage, sinkers = config.storage, config.sinkers
     if not storage.uri:
         yield (
@@ -38,7 +38,7 @@ def lake_mistakes(config: Config) -> Iterator[str]:
 
 
 def uri_hint(uri: str) -> str:
-    """What to write for a `storage.uri` that is refused, without a part of it: it may have keys in it."""
+    """Returns what to write for a `storage.uri` that is refused, without a part of it: it may have keys in it."""
     scheme, colon, rest = uri.partition("://")
     if scheme in ("s3a", "s3n") and colon:
         return "; write s3:// for Spark's s3a://"
@@ -59,7 +59,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _unused(config: Config) -> Iterator[str]:
-    """A setting that nobody would read: to set one is a mistake that nothing else shows."""
+    """Yields settings that nobody would read: to set one is a mistake that nothing else shows."""
     storage = config.storage
     if not storage.uri or storage.uri.startswith("s3://"):
         return

@@ -1,4 +1,4 @@
-"""From a TOML file, `KCTL_*` variables and flags to a checked `Config`; each later one wins over the earlier."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags; each later one wins over the earlier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_VARIABLE = {variable(name): name for name in SETTINGS}
 
 
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
-    """Read and check a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
+    """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths, wherever they were given, are taken relative to the folder of the file and come back absolute.
 
@@ -50,7 +50,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """What was given in the `document` at `path`, in variables and flags; nothing is refused yet."""
+    """Collects what the `document` at `path`, variables and flags set; nothing is refused yet."""
     found = Findings(path)
     found.take_document(document)
     for origin, text in env.items():

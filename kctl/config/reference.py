@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the table of settings."""
+"""The generator of docs/configuration.md, from the table of settings."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ jars), `KCTL_CACHE_DIR` (where they are kept).
 """
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _RANGED = (Literal, int, float)
-"""What texts look like is in their help text, and again only in errors."""
+"""Types whose bounds the page shows. What texts look like is in their help text, and again only in errors."""
 
 
 def reference() -> str:
-    """The whole page, ending with a newline."""
+    """Returns the whole page, ending with a newline."""
     sections = [_section(section, kind, "changes with") for section, kind in SECTIONS.items()]
     named = [_section(f"{section}.NAME", kind) for section, kind in NAMED.items()]
     return "".join([_INTRODUCTION, *sections, *named])

@@ -1,4 +1,4 @@
-"""The rules that join settings; each sentence names all that it is about."""
+"""The rules that join settings; each sentence names all settings that it is about."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["check_together", "mistakes"]
 
 
 def check_together(config: Config) -> None:
-    """Refuse settings that do not fit together. Raises ConfigError; each mistake is a line."""
+    """Refuses settings that do not fit together. Raises ConfigError; each mistake is a line."""
     if found := mistakes(config):
         raise ConfigError("\n".join(found))
 
 
 def mistakes(config: Config) -> list[str]:
-    """What does not fit together, each as a sentence."""
+    """Returns settings that do not fit together, each as a sentence."""
     found = chain(_of_times(config), _of_memory(config), _of_handler(config), _of_storage(config))
     return [f"{config.path}: {each}" for each in found]
 

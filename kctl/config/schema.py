@@ -21,7 +21,7 @@ __all__ = ["json_schema"]
 
 
 def json_schema() -> JsonObject:
-    """Of a whole file. No section of a fleet is required, for variables can set what is."""
+    """Returns the schema of a whole file. No section of a fleet is required, for variables can set what is."""
     named = {section: _named(kind) for section, kind in NAMED.items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -55,10 +55,10 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSection(Section):
-    """What this fleet is called and where it lives. Relative paths are relative to the configuration file."""
+    """The fleet's name and folders. Relative paths are relative to the configuration file."""
 
     name: Name = "kctl"
-    """The fleet's name, as it is listed when several run."""
+    """The name under which the fleet is listed when several run."""
     run_dir: Path = Path("run")
     """Sockets and `master.json`; created with mode 0700, for this user alone."""
     data_dir: Path = Path("data")
@@ -69,7 +69,7 @@ class FleetSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class _Group(Section):
-    """What `[kafka]` sets before TLS and SASL."""
+    """The settings of `[kafka]` before TLS and SASL."""
 
     cluster: str = "default"
     """A name for the Kafka cluster; the label `cluster` of every metric."""
@@ -134,7 +134,7 @@ class WorkersSection(Section):
     backoff_min_seconds: Annotated[Seconds, NOW] = 1.0
     """The wait before a worker that died is started again; doubles each time."""
     backoff_max_seconds: Annotated[Seconds, NOW] = 60.0
-    """The longest such wait."""
+    """The longest wait before a worker that died is started again."""
     stable_seconds: Annotated[Seconds, NOW] = 30.0
     """A worker that has run for so long is stable: the next wait is the shortest again."""
     on_fatal: Annotated[Literal["keep", "exit"], NOW] = "keep"
@@ -152,7 +152,7 @@ class WorkersSection(Section):
     memory_hard: Annotated[Size, NOW] = ""
     """A worker that takes more than this is killed and started again; empty: no limit."""
     memory_breaches: Annotated[int, number(1), NOW] = 3
-    """So many measurements in a row above `memory_soft`."""
+    """How many measurements in a row have to be above `memory_soft`."""
     memory_interval_seconds: Annotated[float, number(0.1, 3600), NOW] = 2.0
     """How often memory is measured."""
     stalled_seconds: Annotated[Seconds, NOW] = 600.0
@@ -170,7 +170,7 @@ class EngineSection(Section):
     effect: ClassVar = NEXT_START
 
     heap: Size = ""
-    """The heap of its JVM; empty: `spark.driver_memory`, and a quarter of it for each worker beyond the first."""
+    """Heap of the engine's JVM; empty: `spark.driver_memory`, and a quarter of it for each worker beyond the first."""
     memory_soft: Annotated[Size, NOW] = ""
     """As `workers.memory_soft`, of the engine. Workers go on with the next one, and stay members of their group."""
     memory_hard: Annotated[Size, NOW] = ""
@@ -358,11 +358,11 @@ class ExporterSection(Section):
     groups: tuple[Pattern, ...] = ("*",)
     """Patterns of the groups that are collected."""
     groups_except: tuple[Pattern, ...] = ()
-    """Patterns of those among them that are not."""
+    """Patterns of groups that are not collected, though they fit a pattern of `groups`."""
     topics: tuple[Pattern, ...] = ("*",)
     """Patterns of the topics that are collected."""
     topics_except: tuple[Pattern, ...] = ()
-    """Patterns of those among them that are not."""
+    """Patterns of topics that are not collected, though they fit a pattern of `topics`."""
     without_partitions: tuple[Pattern, ...] = ()
     """Patterns of groups of which no partition has series of its own: those of topics and of the group stay."""
     without_topics: tuple[Pattern, ...] = ()
@@ -391,9 +391,9 @@ class HttpSection(Section):
     """A file like `token_file`, for tokens that may only read, such as that of Prometheus. Where it is set, reading
     needs a token on loopback too, where it else needs none of the fleet's user."""
     tls_certificate: str = ""
-    """A PEM file with the certificate and its chain; with it HTTPS is served."""
+    """A PEM file with the server's certificate and its chain; with it HTTPS is served."""
     tls_key: str = ""
-    """The PEM file of its key, if that is not in the same file."""
+    """The PEM file of the certificate's key, if that is not in the file of the certificate."""
     insecure: bool = False
     """Serve beyond this host without TLS: tokens can be read on the way. For a proxy or mesh that has TLS."""
     allowed_hosts: Annotated[tuple[str, ...], NOW] = ()

@@ -1,4 +1,4 @@
-"""One value of a setting: from TOML, or from the text of a variable or flag, to its type, checked by msgspec.
+"""A value of a setting, converted from TOML, or the text of a variable or flag, to its type, and checked by msgspec.
 
 A value that is not allowed is a plain ValueError; `findings` makes the sentence, with the words of `declared`.
 """
@@ -24,29 +24,29 @@ HIDDEN = "***"
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON has it: paths as texts, tuples as lists."""
+    """Returns a value as JSON has it: paths as texts, tuples as lists."""
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """A value as it may be shown: without passwords inside a URL, and in a table without what its name or its text
-    declares secret."""
+    """Returns a value as it may be shown: without passwords inside a URL, and in a table without what its name or its
+    text declares secret."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """As Spark itself redacts: a text that speaks of a secret, such as Java options, is hidden as a whole."""
+    """Redacts an entry as Spark does: a text that speaks of a secret, such as Java options, is hidden as a whole."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
 
 def shown_url(url: str) -> str:
-    """A URL without its password. Up to the last `@` is user and password: one that is not written as %40 belongs to
-    the password."""
+    """Returns a URL without its password. Up to the last `@` is user and password: one that is not written as %40
+    belongs to the password."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url
@@ -63,7 +63,7 @@ def shown_url(url: str) -> str:
 
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
-    """The checked value of a setting as TOML gave it: paths as Path, lists as tuples, an integer for a number as float.
+    """Checks the value of a setting as TOML gave it: paths become Path, lists tuples, an integer for a number a float.
 
     Raises:
         ValueError: wrong type, out of range, not one of the choices.
@@ -80,7 +80,7 @@ def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> A
 
 
 def from_text(setting: Field[Any], text: str) -> Any:
-    """The checked value of a setting as a variable or flag gave it; lists and tables are separated by commas.
+    """Checks the value of a setting as a variable or flag gave it; lists and tables are separated by commas.
 
     Raises:
         ValueError: wrong type, out of range, not one of the choices.
@@ -98,7 +98,8 @@ def from_text(setting: Field[Any], text: str) -> Any:
 
 
 def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """`spark.ui.enabled = false` without quotes is a table in a table in a table for TOML; the reader meant one key."""
+    """Joins nested tables: for TOML `spark.ui.enabled = false` without quotes is a table in a table in a table; the
+    reader meant one key."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -113,7 +114,7 @@ def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def _is_fit(kind: Any, value: Any) -> bool:
-    """What msgspec does not check."""
+    """Checks what msgspec does not."""
     if isinstance(value, tuple):
         return all(_is_fit(items(kind)[0], item) for item in value)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Counts what became of what was produced: every offset once, none missing."""
+"""The audit of the demo: compares produced and stored messages; every offset once, none missing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kctl_agent.storage.claim import DeadLetter
 __all__ = ["Audit", "Place", "audit", "audit_places"]
 
 Place = tuple[str, int, int]
-"""Topic, partition, offset."""
+"""The place of a message: topic, partition, offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Messages. `stored` ones wait in the storage, were handled, or are dead letters; `lost` were produced and are
-    nowhere; `not_stored` were not read yet (they lie above the stored offset); `duplicated` are twice in the
-    storage, or there although they were handled. `handled` counts each once, `handled_again` the further times, which
-    only the death of a sinker excuses."""
+    """Counts of messages by what became of them. `stored` ones wait in the storage, were handled, or are dead letters;
+    `lost` were produced and are nowhere; `not_stored` were not read yet (they lie above the stored offset);
+    `duplicated` are twice in the storage, or there although they were handled. `handled` counts each once,
+    `handled_again` the further times, which only the death of a sinker excuses."""
 
     produced: int
     stored: int
@@ -38,7 +38,7 @@ def audit(
     dead: Iterable[DeadLetter] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compare offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
+    """Compares offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
     `stored_offsets` is up to which offset each partition should be stored; without them all of it should be.
 
     Every record is decoded, so a damaged block raises BadBlock.
@@ -54,7 +54,7 @@ def audit_places(
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """The same of what is stored elsewhere than in blocks."""
+    """Compares as `audit`, where messages are stored elsewhere than in blocks."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -82,13 +82,13 @@ def _places(blocks: Iterable[Block]) -> Iterator[Place]:
 
 
 class _Seen:
-    """Every offset that was seen."""
+    """The set of all offsets that were seen."""
 
     def __init__(self, produced: Mapping[tuple[str, int], int]) -> None:
         self._seen = {key: bytearray(count) for key, count in produced.items()}
 
     def add(self, place: Place) -> bool:
-        """False if it was there before."""
+        """Adds an offset; False if it was there before."""
         topic, partition, offset = place
         offsets = self._seen.setdefault((topic, partition), bytearray())
         if offset >= len(offsets):
@@ -98,5 +98,5 @@ class _Seen:
         return is_new
 
     def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
-        """Offsets below these ends that were not seen."""
+        """Counts offsets below these ends that were not seen."""
         return sum(self._seen[key][:end].count(0) for key, end in ends.items())

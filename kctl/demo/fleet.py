@@ -1,4 +1,4 @@
-"""The demo's own fleet: a folder with `kctl.toml`, and the master that runs it, asked like any user asks it."""
+"""The fleet of the demo: a folder with `kctl.toml`, and the master that runs it, asked like any user asks it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Make the folder of a demo, emptied of an earlier demo. Raises UsageError for a folder of something else."""
+    """Makes the folder of a demo, emptied of an earlier demo. Raises UsageError for a folder of something else."""
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(
@@ -83,7 +83,7 @@ def lay_out(directory: Path) -> None:
 
 
 class DemoFleet:
-    """Starts `kctl start` as a process of its own; `ask` is what `kctl rpc` does."""
+    """A master that runs `kctl start` as a process of its own; `ask` is what `kctl rpc` does."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -93,7 +93,7 @@ class DemoFleet:
 
     @property
     def ledger(self) -> Path:
-        """Where the demo's handler writes down what it was given."""
+        """The folder where the demo's handler records its messages."""
         return self.directory / "data" / "ledger"
 
     def configure(
@@ -120,15 +120,15 @@ class DemoFleet:
         self.config.write_text(TOML.format(**settings))
 
     def open_storage(self) -> Storage:
-        """The fleet's storage, to be counted."""
+        """Opens the fleet's storage, to be counted."""
         return open_storage(storage_settings(load(self.config, {})))
 
     def open_lake(self) -> LakeStorage:
-        """The table of a fleet whose storage is a lake, to be counted."""
+        """Opens the table of a fleet whose storage is a lake, to be counted."""
         return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
-        """It is stopped in order when the calling thread, or the process, ends without `stop`."""
+        """Starts the master, which is stopped in order when the calling thread, or the process, ends without `stop`."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -142,7 +142,7 @@ class DemoFleet:
 
     @property
     def pid(self) -> int | None:
-        """The master's."""
+        """The pid of the master."""
         return self._process.pid if self._process else None
 
     def ended(self) -> int | None:
@@ -150,17 +150,17 @@ class DemoFleet:
         return self._process.poll() if self._process else None
 
     def check(self) -> None:
-        """Refuse to go on without the master. Raises KctlError with the last lines of the log when the master has
+        """Refuses to go on without the master. Raises KctlError with the last lines of the log when the master has
         ended."""
         if (code := self.ended()) is not None:
             raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
 
     def last_lines(self) -> str:
-        """The end of the master's log."""
+        """Returns the end of the master's log."""
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
-        """The result of a command, None while the master cannot answer."""
+        """Returns the result of a command, None while the master cannot answer."""
         request = Request(
             id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
         )
@@ -171,7 +171,7 @@ class DemoFleet:
         return reply.result if reply.ok else None
 
     def url(self) -> str | None:
-        """The HTTP address of the master, from `run/master.json`."""
+        """Returns the HTTP address of the master, from `run/master.json`."""
         try:
             about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
         except (OSError, ValueError):
@@ -179,7 +179,7 @@ class DemoFleet:
         return about.get("http_url")
 
     def stop(self) -> int | None:
-        """SIGTERM and wait; SIGKILL for a master that does not end. Returns its exit code."""
+        """Sends SIGTERM and waits; SIGKILL for a master that does not end. Returns its exit code."""
         if self._process is None:
             return None
         if self._process.poll() is None:

@@ -1,4 +1,4 @@
-"""The demo's handler: it writes down each message that it is given, and acknowledges it.
+"""The demo's handler: it records each message that it is given, and acknowledges it.
 
 One file per process, one write per call, so that what a killed process had handled is known all the same.
 """
@@ -19,12 +19,12 @@ __all__ = ["FOLDER_VARIABLE", "HANDLER", "Ledger", "handled"]
 
 HANDLER = "kctl.demo.ledger:Ledger"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
-"""The folder, from the environment: a handler is given messages and nothing else."""
+"""The variable that names the folder: a handler is given messages and nothing else."""
 _RECORD = struct.Struct("<qi")
 
 
 class Ledger:
-    """The handler; see docs/handlers.md."""
+    """The handler of the demo; see docs/handlers.md."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -42,7 +42,7 @@ class Ledger:
 
 
 def handled(folder: Path, topic: str) -> Iterator[Place]:
-    """Every message as often as it was handled."""
+    """Yields every message as often as it was handled."""
     for path in sorted(folder.glob("*.ledger")):
         body = path.read_bytes()
         for offset, partition in _RECORD.iter_unpack(body[: len(body) // _RECORD.size * _RECORD.size]):

@@ -1,4 +1,4 @@
-"""What a demo needs beside Python packages, checked first: Java, the locked jars, a Redis for `--storage redis`; and
+"""The parts of a demo beside Python packages: checks for Java, the locked jars, a Redis for `--storage redis`; and
 whether the processes that it has started still run."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DemoParts:
     master: DemoFleet
 
     def ended(self) -> str | None:
-        """The first that has ended by itself, in a sentence; the others depend on those before them."""
+        """Returns the first process that has ended by itself, in a sentence; the others depend on those before them."""
         for name, part in (("broker", self.broker), ("Redis server", self.redis)):
             if part is not None and (code := part.ended()) is not None:
                 return f"the {name} (pid {part.pid}) has ended: {cause(code)}"
@@ -42,13 +42,13 @@ class DemoParts:
         return None
 
     def check(self) -> None:
-        """Refuse to go on without a part of the demo. Raises PartEnded."""
+        """Refuses to go on without a part of the demo. Raises PartEnded."""
         if (ended := self.ended()) is not None:
             raise PartEnded(ended)
 
 
 def bring_parts(storage: str) -> None:
-    """Fetch the jars that are missing, with progress on stderr; at once when nothing is missing.
+    """Fetches the jars that are missing, with progress on stderr; at once when nothing is missing.
 
     Raises:
         StartError: what cannot be fetched is missing; its JavaMissing and JarsMissing likewise.

@@ -15,8 +15,8 @@ __all__ = ["Producer"]
 
 TICK_SECONDS = 0.05
 RUN = 16
-"""So many messages in a row go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each
-would be a batch of its own where there are many partitions, and producer and broker take a core from the workers."""
+"""Messages in a row that go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each would
+be a batch of its own where there are many partitions, and producer and broker take a core from the workers."""
 BLOCK_SECONDS = 5.0
 """How long a call of the client may wait for metadata or room: `stop` is noticed after that."""
 
@@ -49,7 +49,7 @@ class Producer(threading.Thread):
 
     @property
     def acknowledged(self) -> dict[TopicPartition, int]:
-        """Messages that the brokers have acknowledged, by partition."""
+        """Returns how many messages the brokers have acknowledged, by partition."""
         with self._lock:
             return dict(self._acknowledged)
 
@@ -60,7 +60,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """Messages given to the client that no broker has acknowledged: on the way, or, after `stop`, given up."""
+        """How many messages given to the client no broker has acknowledged: on the way, or, after `stop`, given up."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -85,7 +85,7 @@ class Producer(threading.Thread):
             self._producer.flush(self._flush_seconds)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """No further message; waits so long for the acknowledgement of those on the way. With 0 they are given up, as
+        """Ends the messages; waits so long for the acknowledgement of those on the way. With 0 they are given up, as
         for a broker that has ended: its client would wait for it."""
         self._flush_seconds = timeout_seconds
         self._stop_asked.set()
@@ -99,7 +99,7 @@ class Producer(threading.Thread):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """Until the brokers have described it, or `stop`: a message without metadata is given up."""
+        """Waits until the brokers have described the topic, or `stop`: a message without metadata is given up."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):

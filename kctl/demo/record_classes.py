@@ -1,4 +1,4 @@
-"""Records the class archives of Kafka's broker and of a worker's Spark, each by a JVM that writes it at its end.
+"""The recorder of class archives of Kafka's broker and of a worker's Spark, each by a JVM that writes it at its end.
 
     python -m kctl.demo.record_classes [--idle]
 
@@ -25,13 +25,13 @@ from kctl_agent.archives import recording
 __all__ = ["Recorder", "record"]
 
 KEPT = 3
-"""Archives of other Javas and jars, that other environments of this user may run."""
+"""Archives of other Javas and jars that are kept, which other environments of this user may run."""
 DUMP_SECONDS = 120.0
 STOP_SECONDS = 10.0
 
 
 def record() -> Path:
-    """Returns where the archive is; replaces one that cannot be used.
+    """Records the broker's archive and returns where it is; replaces one that cannot be used.
 
     Raises OSError: it cannot be kept; KctlError: no jars, or no Java; RuntimeError: this Java has written none.
     """
@@ -50,13 +50,13 @@ def record() -> Path:
 
 
 class Recorder:
-    """Records in a process of its own while the demo goes on; what is not done when the demo ends is given up."""
+    """A recorder in a process of its own while the demo goes on; what is not done when the demo ends is given up."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Does nothing when it has been started before."""
+        """Starts to record; does nothing when it has been started before."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [*dies_with_parent("TERM"), *python_module("kctl.demo.record_classes", "--idle")],
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def _record_worker() -> int:
-    """In a process of its own: the control plane imports nothing of a worker. Returns its exit code."""
+    """Records in a process of its own: the control plane imports nothing of a worker. Returns its exit code."""
     command = [*dies_with_parent("TERM"), *python_module("kctl_agent.spark.class_archive")]
     with subprocess.Popen(
         command, env=safe_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""`kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of what was stored."""
+"""The run of `kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of what was stored."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ START_SECONDS = 300.0
 
 
 class Interrupts:
-    """The first Ctrl-C (or SIGTERM) ends the load and drains, the second ends the draining, both in order. Before there
-    `is_something_to_end` it is a KeyboardInterrupt."""
+    """Signals by which a user ends the demo: the first Ctrl-C (or SIGTERM) ends the load and drains, the second ends
+    the draining, both in order. Before there `is_something_to_end` it is a KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -61,7 +61,7 @@ class Interrupts:
         self._interrupted.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait, but no longer than to the next interrupt."""
+        """Waits, but no longer than to the next interrupt."""
         self._interrupted.wait(seconds)
         self._interrupted.clear()
 
@@ -86,7 +86,7 @@ def main(
     storage: str,
     sinkers: int,
 ) -> int:
-    """Run the demo until `seconds` are over or Ctrl-C; print the summary; 0 only when all is stored once and, with
+    """Runs the demo until `seconds` are over or Ctrl-C; prints the summary; 0 only when all is stored once and, with
     sinkers, handled.
 
     Raises:
@@ -118,7 +118,7 @@ def main(
 
 
 def broker_only(directory: Path | None) -> int:
-    """A broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
+    """Runs a broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
     bring_parts("file")
     os.umask(PRIVATE)
     with ExitStack() as stack:
@@ -178,7 +178,7 @@ def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Scre
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What each phase of the demo needs."""
+    """The parts and options of a demo that its phases share."""
 
     fleet: DemoFleet
     producer: Producer
@@ -191,7 +191,7 @@ class _Run:
 
 
 def _load(run: _Run) -> None:
-    """From the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
+    """Runs from the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
     wanted, screen = run.wanted, run.screen
     run.producer.start()
     sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
@@ -213,7 +213,8 @@ def _and_handled(wanted: DemoOptions) -> str:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """`owner` is that of a table. None when a part has ended by itself and the storage cannot be read any more."""
+    """Audits; `owner` is that of a table. None when a part has ended by itself and the storage cannot be read any
+    more."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:
@@ -228,7 +229,7 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
 
 
 def _watch(run: _Run) -> None:
-    """Until the time is over; the clock of `--for` begins with the first batch, so that start-up does not count."""
+    """Waits out the time; the clock of `--for` begins with the first batch, so that start-up does not count."""
     began: float | None = None
     progress, seconds = run.progress, run.wanted.seconds
     while not run.interrupts.count:
@@ -246,7 +247,7 @@ def _watch(run: _Run) -> None:
 
 
 def _drain(run: _Run) -> None:
-    """Until everything that was produced is committed, a further Ctrl-C, or the deadline."""
+    """Waits until everything that was produced is committed, a further Ctrl-C, or the deadline."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
     while (
         run.progress.committed < run.producer.total and run.interrupts.count <= already and time.monotonic() < deadline
@@ -255,7 +256,7 @@ def _drain(run: _Run) -> None:
 
 
 def _empty(run: _Run) -> None:
-    """Until the sinkers have settled everything, a further Ctrl-C, or the deadline; and they have reported it."""
+    """Waits until the sinkers have settled everything and reported it, a further Ctrl-C, or the deadline."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
     try:
         with closing(run.fleet.open_storage()) as storage:
@@ -286,7 +287,7 @@ def _refresh(run: _Run) -> None:
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:
-    """None when nothing is known: a lag that nobody knows yet is not a lag of 0."""
+    """Returns the sum of what is known, None when nothing is: a lag that nobody knows yet is not a lag of 0."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""What the demo has seen and counted, what of that makes it a success, and how it is printed."""
+"""The summary of a demo: what it has seen and counted, what of that makes it a success, and how it is printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DemoOptions", "DemoProgress", "has_passed", "is_worker", "show", "su
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the demo is to show; `seconds` None: until Ctrl-C."""
+    """The options of a demo; `seconds` None: until Ctrl-C."""
 
     workers: int
     partitions: int
@@ -29,20 +29,20 @@ class DemoOptions:
 
     @property
     def is_handled(self) -> bool:
-        """Somebody calls the handler: sinkers, or the workers themselves."""
+        """Whether messages are handled: by sinkers, or by the workers themselves."""
         return self.sinkers > 0 or KINDS[self.storage].is_handled_inside
 
 
 @dataclass
 class DemoProgress:
-    """What was seen while the demo ran."""
+    """Observations made while the demo ran."""
 
     started_at: float = field(default_factory=time.monotonic)
     largest_lag: int | None = None
     seconds_to_first_batch: float | None = None
     committed: int = 0
     sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    """What each process of a sinker reported last, by name and pid."""
+    """The last report of each process of a sinker, by name and pid."""
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]
@@ -54,7 +54,7 @@ class DemoProgress:
         self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
-        """How many messages all sinkers have settled so, those that died included."""
+        """Returns how many messages all sinkers have settled so, those that died included."""
         return sum(stats[outcome] for stats in self.sinkers.values())
 
 
@@ -70,8 +70,8 @@ def summary(
     wanted: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """What `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended` is which
-    part of the demo has ended by itself."""
+    """Returns what `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended`
+    is which part of the demo has ended by itself."""
     first = progress.seconds_to_first_batch
     is_retried_known = not KINDS[wanted.storage].is_handled_inside and (bool(progress.sinkers) or not wanted.sinkers)
     return {
@@ -98,8 +98,8 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], wanted: DemoOptions) -> bool:
-    """Stored once, all of it. If it is handled, then all of it, for the demo's handler refuses nothing; and only the
-    death of a sinker, or a batch that was run again, excuses a second time."""
+    """Whether all was stored once. If it is handled, then all of it, for the demo's handler refuses nothing; and only
+    the death of a sinker, or a batch that was run again, excuses a second time."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
@@ -111,7 +111,7 @@ def has_passed(summary: Mapping[str, Any], wanted: DemoOptions) -> bool:
 
 
 def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bool, passed: bool) -> None:
-    """Print it; `place` is where all of a failed demo is kept."""
+    """Prints the summary; `place` is where all of a failed demo is kept."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         if not passed:

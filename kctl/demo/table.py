@@ -1,4 +1,4 @@
-"""Counts the table that a demo with `--storage lake` has filled, by delta-rs, which has written none of its files."""
+"""The audit of the table of a demo with `--storage lake`, by delta-rs, which has written none of its files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["audit_table", "cluster_of"]
 
 
 def cluster_of(bootstrap_servers: str) -> str:
-    """The id of the cluster. Raises KafkaError."""
+    """Returns the id of the cluster. Raises KafkaError."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         return str(admin.describe_cluster()["cluster_id"])
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Compare offset by offset. Raises StorageUnusable."""
+    """Compares the table's rows with what was produced, offset by offset. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     return audit_places(_places(storage), produced, stored_offsets=stored_offsets)

@@ -1,4 +1,4 @@
-"""The last fleet snapshot as Prometheus samples: `metrics` is the one table, `exposition` the page of it."""
+"""Prometheus samples of the last fleet snapshot: `metrics` is the one table, `exposition` the page of it."""
 
 from __future__ import annotations
 

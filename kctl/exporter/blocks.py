@@ -1,4 +1,4 @@
-"""A page in blocks, each made and compressed once for as long as it stays the same.
+"""A page of text in blocks, each made and compressed once for as long as it stays the same.
 
 Of the page of a large cluster most is as it was in the collection before: log starts, statuses, whatever belongs to
 partitions at rest. Gzip's own format lets blocks be compressed one by one and put together: each is ended by a flush
@@ -19,27 +19,27 @@ __all__ = ["TextBlock", "gzipped", "plain"]
 
 _LEVEL = 1
 _RAW = -15
-"""Without a header, of the whole window."""
+"""zlib's window bits for a raw stream, without a header, of the whole window."""
 _HEADER = bytes.fromhex("1f8b08000000000004ff")
-"""No name, no time, of an unknown system."""
+"""A gzip header with no name, no time, of an unknown system."""
 _LAST = bytes.fromhex("0300")
-"""An empty block that ends the stream."""
+"""An empty deflate block that ends the stream."""
 
 
 class _Packed(NamedTuple):
     body: bytes
     crc: int
     size: int
-    """Of the text."""
+    """Bytes of the text."""
 
 
 class TextBlock:
-    """Some lines. What was made of them is kept, so a text that nobody asks for takes no room."""
+    """Lines of a page. What was made of them is kept, so a text that nobody asks for takes no room."""
 
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`make` gives the same text each time."""
+        """`make` returns the same text each time."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None

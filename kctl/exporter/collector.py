@@ -1,4 +1,4 @@
-"""The same metrics for a prometheus_client registry, so that a page can be shared with metrics of somebody else."""
+"""A collector for a prometheus_client registry, so that our metrics share a page with those of somebody else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SnapshotCollector"]
 
 
 class SnapshotCollector(Collector):
-    """`registry.register(SnapshotCollector(latest))` and a page of that registry has our samples beside its own.
+    """`registry.register(SnapshotCollector(latest))` gives a page of that registry our samples beside its own.
 
     `latest` gives the last snapshot, None before the first; it is called with each scrape, on the scrape's thread.
     """
@@ -30,7 +30,7 @@ class SnapshotCollector(Collector):
         self._metrics = metrics
 
     def describe(self) -> list[Family]:
-        """Nothing: what there is changes with each snapshot, so the registry need not look for names used twice."""
+        """Returns nothing: metrics change with each snapshot, so the registry need not look for names used twice."""
         return []
 
     def collect(self) -> Iterator[Family]:

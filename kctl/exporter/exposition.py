@@ -14,7 +14,7 @@ from kctl.exporter.page_content import Exposed
 __all__ = ["Exposition"]
 
 _READY_COLLECTIONS = 120
-"""A page that nobody has asked for during so many collections is no longer made ready."""
+"""Collections after which a page that nobody has asked for is no longer made ready."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,8 @@ class _Pages:
 
 
 class Exposition:
-    """`latest` gives the last snapshot, None before the first. A scrape asks nobody else and may run on any thread.
+    """A cache of pages; `latest` gives the last snapshot, None before the first. A scrape asks nobody else and may run
+    on any thread.
 
     With `beside`, a prometheus_client registry of the caller's, its samples follow ours on the same page: its names
     must be others than ours.
@@ -40,16 +41,16 @@ class Exposition:
     ) -> None:
         self._latest = latest
         self._is_cached = beside is None
-        """What others count changes between two snapshots."""
+        """Whether pages are kept: what others count changes between two snapshots."""
         self._renderer = PageRenderer(beside)
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
         self._pages = _Pages(None)
         self._ready = _Pages(None)
-        """Those of a snapshot that is not the last one yet, or has just become it."""
+        """The pages of a snapshot that is not the last one yet, or has just become it."""
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
-        """The page of the last snapshot, in a format that the scraper accepts."""
+        """Returns the page of the last snapshot, in a format that the scraper accepts."""
         wanted = accepted(accept, accept_encoding)
         self._asked[wanted] = _READY_COLLECTIONS
         with self._lock:
@@ -61,7 +62,7 @@ class Exposition:
             return wanted.page(self._made(self._pages, wanted))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
-        """The same if it need not be made first; never waits."""
+        """Returns the page as `render` does, if it need not be made first; never waits."""
         wanted, snapshot = accepted(accept, accept_encoding), self._latest()
         for pages in (self._ready, self._pages):
             body = pages.bodies.get(wanted)

@@ -1,4 +1,4 @@
-"""What a metric is: name, type, labels, unit, a sentence, and how its samples follow from a `FleetSnapshot`."""
+"""A metric: name, type, labels, unit, a sentence, and how its samples follow from a `FleetSnapshot`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values in the order of the metric's labels, and the value."""
+"""A sample: label values in the order of the metric's labels, and the value."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
-"""Label values, the counts of the buckets (not cumulated, the last one without a bound), and the sum."""
+"""Label values, the counts of a histogram's buckets (not cumulated, the last one without a bound), and the sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What every kind of metric has. A counter's name is written here as it is exposed, with its `_total`."""
+    """The fields of every kind of metric. A counter's name is written here as it is exposed, with its `_total`."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"] = "gauge"
@@ -54,8 +54,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """One value of every partition: the labels are `PARTITION`, the values a column of `Rows`, `ABSENT` or NaN where it
-    is not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
+    """A metric of partitions: the labels are `PARTITION`, the values a column of `Rows`, `ABSENT` or NaN where it is
+    not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[Rows], Ints | Reals]
@@ -63,31 +63,31 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """One word of every partition, such as its status, in the last label: 1. Otherwise like `PartitionColumn`."""
+    """A word of every partition, such as its status, in the last label: 1. Otherwise like `PartitionColumn`."""
 
     values: Callable[[Rows], NDArray[np.int8]]
-    """Numbers of `words`, or below 0."""
+    """Indices into `words`, or below 0."""
     words: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single(Metric):
-    """Samples of a fleet, one by one."""
+    """A metric of a fleet, whose samples are made one by one."""
 
     samples: Callable[[FleetSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGroup(Metric):
-    """Samples of a group, the fleet's own or any other."""
+    """A metric of a group, the fleet's own or any other."""
 
     samples: Callable[[GroupSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """One value of every group, None where it is not known. There may be tens of thousands, so these are rendered with
-    less ado than samples."""
+    """A metric with one value of every group, None where it is not known. There may be tens of thousands, so these are
+    rendered with less ado than samples."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]
@@ -95,14 +95,14 @@ class GroupValue(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfCluster(Metric):
-    """Samples of a cluster of which all groups are collected."""
+    """A metric of a cluster of which all groups are collected."""
 
     samples: Callable[[ClusterSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Metric):
-    """Durations, counted in buckets of these upper bounds."""
+    """A metric of durations, counted in buckets of these upper bounds."""
 
     kind: Literal["gauge", "counter", "histogram"] = "histogram"
     bounds: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The one table of metrics, put together from those of partitions, groups, clusters, workers and the master.
+"""The table of all metrics, put together from those of partitions, groups, clusters, workers and the master.
 
 What is unknown has no sample: never 0, never NaN. Nothing is remembered between snapshots, so a series that is no
 longer true is gone with the next one. docs/metrics.md is written from this table.

@@ -13,7 +13,7 @@ from kctl.status import Status
 __all__ = ["METRICS"]
 
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
-"""Those of classic groups and of KIP-848."""
+"""The states of classic groups and of KIP-848."""
 
 
 def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:

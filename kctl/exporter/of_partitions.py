@@ -27,13 +27,13 @@ def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
 
 
 def _ahead(rows: Rows) -> Ints:
-    """`ABSENT` where the offset is not above the end: then there is nothing to show."""
+    """How far offsets are ahead of the end; `ABSENT` where they are not above it: then there is nothing to show."""
     is_ahead = (rows.end != ABSENT) & (rows.committed > rows.end)
     return np.where(is_ahead, rows.committed - rows.end, ABSENT)
 
 
 def _lost(rows: Rows) -> Ints:
-    """`ABSENT` where nothing is lost."""
+    """Returns the lost messages; `ABSENT` where nothing is lost."""
     is_lost = (rows.committed != ABSENT) & (rows.committed < rows.start) & (rows.share_lag == ABSENT)
     return np.where(is_lost, rows.start - rows.committed, ABSENT)
 

@@ -48,7 +48,7 @@ def _by_worker(values: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
-    """The metrics that stand beside the fields of a reply."""
+    """Yields the metrics that stand beside the fields of a reply."""
     found: dict[str, list[tuple[str, FieldMetric]]] = {}
     for each in fields(cast(Any, reply)):
         if "metric" in each.metadata:
@@ -77,7 +77,7 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
 
 
 def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
-    """A sinker's batches are calls of its handler and have metrics of their own; an engine has none."""
+    """Yields workers. A sinker's batches are calls of its handler and have metrics of their own; an engine has none."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
             yield (snapshot.cluster, snapshot.group, row.name), row

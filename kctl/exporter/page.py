@@ -1,4 +1,4 @@
-"""One page of `/metrics`: the snapshot in the format that a scraper accepts, with what else is on the page."""
+"""Renders a page of `/metrics`: the snapshot in the format that a scraper accepts, with what else is on the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Format", "Page", "PageRenderer", "accepted"]
 _EOF = b"# EOF\n"
 
 Page: TypeAlias = tuple[bytes, str, bool]
-"""Body, content type, whether the body is gzipped."""
+"""A page: body, content type, whether the body is gzipped."""
 
 
 class Format(NamedTuple):
@@ -30,7 +30,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
+    """Returns OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -43,14 +43,14 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 
 class PageRenderer:
-    """Not thread-safe: one thread renders at a time."""
+    """Renders pages and keeps what they have in common. Not thread-safe: one thread renders at a time."""
 
     def __init__(self, beside: CollectorRegistry | None) -> None:
         self._text = TextRenderer(METRICS)
         self._beside = beside
 
     def body(self, snapshot: Exposed | None, wanted: Format) -> bytes:
-        """The whole page."""
+        """Returns the body of a page."""
         is_openmetrics = wanted.is_openmetrics
         page = [] if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
         end = _EOF if is_openmetrics else b""

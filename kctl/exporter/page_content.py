@@ -1,4 +1,4 @@
-"""What a page of metrics is made of: the collection of a fleet, of clusters, or of both."""
+"""The content of a page of metrics: the collection of a fleet, of clusters, or of both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """In the order in which they are on the page; no two have the same type and cluster."""
+    """Returns the collections in the order in which they are on the page; no two have the same type and cluster."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 
@@ -36,7 +36,7 @@ def groups_of(collection: Collection) -> tuple[GroupSnapshot, ...]:
 
 
 def rows_shown(collection: Collection, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:
-    """The partitions of those of its groups that have series of their partitions."""
+    """Returns the partitions of those groups that have series of their partitions."""
     shown = [group for group in groups if group.detail == "partition"]
     return rows_of(collection if isinstance(collection, ClusterSnapshot) else None, collection.cluster, shown)
 

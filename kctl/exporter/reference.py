@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the table of metrics."""
+"""The generator of docs/metrics.md, from the table of metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HEAD = """\
 
 
 def reference() -> str:
-    """The whole page, ending with a newline."""
+    """Returns the whole page, ending with a newline."""
     return _INTRODUCTION + _HEAD + _rows(METRICS)
 
 

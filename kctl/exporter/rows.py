@@ -25,18 +25,18 @@ UNASSESSED = -1
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Which partitions there are: two of the same ones have the same labels."""
+    """The labels of partitions: two of the same partitions have the same labels."""
 
     cluster: str
     groups: list[tuple[str, int]]
-    """Each with how many partitions it has."""
+    """Groups, each with its number of partitions."""
     partitions: Sequence[tuple[str, int]]
-    """Topic and number."""
+    """Topic and number of each partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Columns of the same length. What is not known is `ABSENT`, NaN or `UNASSESSED`."""
+    """The values of partitions, as columns of the same length. What is not known is `ABSENT`, NaN or `UNASSESSED`."""
 
     start: Ints
     committed: Ints
@@ -45,14 +45,14 @@ class Rows:
     lag: Ints
     share_lag: Ints
     status: NDArray[np.int8]
-    """Numbers of `STATUSES`."""
+    """Indices into `STATUSES`."""
     lag_seconds: Reals
     growth_per_second: Reals
     catchup_seconds: Reals
 
 
 def rows_of(collection: ClusterSnapshot | None, cluster: str, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:
-    """Of the partitions of `groups`, which are those of `collection` that have series of their partitions."""
+    """Labels and values of the partitions of `groups`, those of `collection` that have series of their partitions."""
     labelled = [(each.group, len(each.partitions)) for each in groups]
     if collection is not None and collection.columns is not None and len(groups) == len(collection.groups):
         partitions, assessments = collection.columns

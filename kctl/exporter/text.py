@@ -1,4 +1,4 @@
-"""Samples as the text that Prometheus reads: the classic format 0.0.4, or OpenMetrics 1.0.
+"""The text format of Prometheus: the classic format 0.0.4, or OpenMetrics 1.0.
 
 Partitions come by the hundred thousand, so their lines are not built one by one: the labels of each block are kept as
 one text from scrape to scrape, into which the name is put, and all values at once (benchmarks/scrape.py). Blocks of
@@ -31,7 +31,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 _BLOCK_ROWS = 2_000
-"""Lines of a block: where one of these partitions changes, all are made anew."""
+"""Lines of a block: where one of its partitions changes, all are made anew."""
 
 
 @dataclass(slots=True)
@@ -50,14 +50,14 @@ class _Samples(NamedTuple):
 
 
 class TextRenderer:
-    """Not thread-safe: one thread renders at a time."""
+    """Renders samples and keeps lines that stay the same. Not thread-safe: one thread renders at a time."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
     def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[TextBlock]:
-        """The whole page in UTF-8, without the `# EOF` of OpenMetrics."""
+        """Returns the whole page in UTF-8, without the `# EOF` of OpenMetrics."""
         collections = collections_of(snapshot)
         old = self._parts
         self._parts = {
@@ -135,7 +135,7 @@ class _Part:
         return "".join([f"{name}{labels} {value}\n" for labels, value in each if value is not None])
 
     def _lines(self, metric: Metric) -> str:
-        """Of samples that are given one by one. Hardly any label needs to be escaped, which is soon seen of all."""
+        """The lines of single samples. Hardly any label needs to be escaped, which is soon seen of all."""
         line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
         samples = samples_of(metric, self._collection, self._groups)
         lines = [line % (*labels, value) for labels, value in samples]
@@ -147,7 +147,7 @@ class _Part:
         return "".join([line % (*map(_escaped, labels), value) for labels, value in samples])
 
     def _columns(self, metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> list[TextBlock]:
-        """The lines of one metric; what is not known has none."""
+        """Returns the lines of one metric; what is not known has none."""
         is_known = _is_known(values)
         if not is_known.any():
             return []
@@ -172,8 +172,8 @@ class _LabelTexts:
         self._made: dict[tuple[str, ...], list[bytes]] = {}
 
     def of(self, names: Sequence[str], number: int) -> bytes:
-        """Of the block of that number; a per cent sign in it is doubled. `names` are those of the labels: cluster,
-        group, topic, partition, and what else there may be."""
+        """Returns the labels of the block of that number; a per cent sign in it is doubled. `names` are those of the
+        labels: cluster, group, topic, partition, and what else there may be."""
         key = (*names[:4],)
         if key not in self._made:
             self._made[key] = self._blocks(*key)
@@ -193,7 +193,7 @@ class _LabelTexts:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """The lines of a block; `labels` has one for each partition."""
+    """Returns the lines of a block; `labels` has one for each partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):
@@ -209,7 +209,7 @@ def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
-    """Of each block. What is not known is the same as ever."""
+    """Returns for each block whether its values are the same. What is not known is the same as ever."""
     bits = f"i{old.itemsize}"
     is_changed = old.view(bits) != new.view(bits)
     changed: list[bool] = np.logical_or.reduceat(is_changed, range(0, len(old), _BLOCK_ROWS)).tolist()
@@ -217,14 +217,14 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
 
 
 def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
-    """From the last label to the end of the line, with the place of what `_texts` gives."""
+    """Returns a line's end from the last label on, with the place of what `_texts` gives."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Integers as they are. To write a float takes long, and many are the same."""
+    """Returns values as texts, integers as they are. To write a float takes long, and many are the same."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())

@@ -1,3 +1,3 @@
-"""Every consumer group of a cluster, of any client: collected again and again, judged, kept as one snapshot."""
+"""All consumer groups of a cluster, of any client: collected again and again, judged, kept as one snapshot."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judges the partitions of all groups of a cluster at once, by the rules of `kctl.status`. Pure."""
+"""The status of the partitions of all groups of a cluster at once, by the rules of `kctl.status`. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["GroupAssessor"]
 
 
 class GroupAssessor:
-    """One thread at a time. What is not among the partitions any more is forgotten."""
+    """Judges all groups. One thread at a time. What is not among the partitions any more is forgotten."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """`allowed_lag_of` has the messages with which nothing counts as waiting, by the name of the group."""
+        """`allowed_lag_of` returns the messages with which nothing counts as waiting, by the name of the group."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._columns = ColumnAssessor(rules)
         self._names = Names({})
         self._allowed_lag = np.empty(0, np.int64)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """From now on judges by these; what was seen of groups that are judged otherwise now is forgotten."""
+        """Judges by these rules from now on; what was seen of groups that are judged otherwise now is forgotten."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._columns, self._names = rules, ColumnAssessor(rules), Names({})
@@ -38,8 +38,8 @@ class GroupAssessor:
     def assess(
         self, partitions: PartitionColumns, owners: Sequence[Owner], now_unix: float
     ) -> tuple[Assessments, list[Assessment]]:
-        """Those of all partitions, and those of the groups. `owners` are those of the groups, `now_unix` the moment
-        `partitions.now` as Unix seconds."""
+        """Returns the assessments of all partitions, and those of the groups. `owners` are those of the groups,
+        `now_unix` the moment `partitions.now` as Unix seconds."""
         names = partitions.names
         if names is not self._names:
             self._columns.choose(names.moved_from(self._names))
@@ -55,7 +55,7 @@ class GroupAssessor:
 
 
 def _spread(names: Names, owners: Sequence[Owner]) -> Owners:
-    """Thousands of groups have but a few owners that differ."""
+    """Spreads owners over partitions: thousands of groups have but a few owners that differ."""
     numbers: dict[int, int] = {}
     of_groups = [numbers.setdefault(id(owner), len(numbers)) for owner in owners]
     distinct = {id(owner): owner for owner in owners}

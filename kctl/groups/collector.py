@@ -1,4 +1,4 @@
-"""Takes the snapshot of a cluster again and again, on a thread of its own; a scrape reads the last one.
+"""The collector of a cluster: takes its snapshot again and again, on a thread of its own; a scrape reads the last one.
 
 One collector for each cluster: one that does not answer holds up no other.
 """
@@ -44,30 +44,31 @@ _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning"
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """How often to ask, how long old values are given, and by which rules groups are judged."""
+    """Settings of a collector: how often to ask, how long old values are given, by which rules groups are judged."""
 
     interval_seconds: float
     stale_after_seconds: float
     rules: StatusRules
-    """But for the lag that is allowed: `allowed_lag_of`, by the name of the group."""
+    """The rules of all groups, but for the lag that is allowed: `allowed_lag_of`, by the name of the group."""
     allowed_lag_of: Callable[[str], int]
     reads_committed: Callable[[str], bool]
     """Whether the lag of a group is counted to the last stable offset."""
     detail_of: Callable[[str], Detail] = lambda _: "partition"
     max_partitions: int = 0
-    """So many partitions have series of their own at most; 0: any number."""
+    """Most partitions that have series of their own; 0: any number."""
     """Whether the logs of whole topics go into the snapshot."""
 
 
 class AllGroupsReader(Protocol):
-    """What is needed of `ClusterReader`; every method blocks and is called on one thread."""
+    """The part of `ClusterReader` that a collector needs; every method blocks and is called on one thread."""
 
     def read(self) -> ClusterReading: ...
     def close(self) -> None: ...
 
 
 class ClusterCollector:
-    """Belongs to one event loop; `latest` may be read from any thread. Call `close` at the end."""
+    """Collects one cluster. Belongs to one event loop; `latest` may be read from any thread. Call `close` at the
+    end."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class ClusterCollector:
         self.describe = describe
         """Asks the brokers for a group and its members, by a connection of its own; blocks, raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
-        """Each is given every snapshot, on the collector's thread, after it has become the last one."""
+        """Functions that are given every snapshot, on the collector's thread, after it has become the last one."""
         self._reader = reader
         self._settings = settings
         self._clock = clock
@@ -106,7 +107,7 @@ class ClusterCollector:
         *,
         excluded: Collection[str] = (),
     ) -> ClusterCollector:
-        """Of one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
+        """Collects one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
 
         Raises:
             ConfigError: a pattern is no regular expression.
@@ -155,7 +156,7 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """From now on asks and judges as `other` would, which has never run; what is known of the groups stays. Not
+        """Asks and judges as `other` would from now on, which has never run; what is known of the groups stays. Not
         while this one runs. Waits for a poll that is under way, and closes what `other` has in its place."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()
@@ -166,7 +167,7 @@ class ClusterCollector:
         self._thread.shutdown(wait=False)
 
     def collect(self) -> ClusterSnapshot:
-        """One snapshot, which becomes the last one; blocks."""
+        """Takes one snapshot, which becomes the last one; blocks."""
         started, unix = self._clock(), time.time()
         self._poll(started, unix)
         now = self._clock()
@@ -261,8 +262,8 @@ def _described(access: ClusterAccess, timeout_seconds: float, name: str) -> Grou
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """Of clients that choose their partitions themselves the coordinator knows no protocol type, and no members.
-    Kept, because one that is the same object is compared at once."""
+    """The owner that stands for a group. Of clients that choose their partitions themselves the coordinator knows no
+    protocol type, and no members. Kept, because one that is the same object is compared at once."""
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
     return Owner(None, "rebalancing" if stats.state in _SHARING else None, None, members=stats.members)

@@ -1,4 +1,4 @@
-"""The collectors of several clusters, as they are wanted now: while they run, clusters come, go and change."""
+"""The collectors of several clusters, as the settings have them: while they run, clusters come, go and change."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ class CollectedCluster:
     exporter: ExporterSection
     status: StatusSection
     excluded: Collection[str] = ()
-    """Groups that are not."""
+    """Groups that are not collected."""
 
     def collector(self) -> ClusterCollector:
-        """What collects the groups of this cluster. Raises ConfigError."""
+        """Makes the collector of this cluster's groups. Raises ConfigError."""
         return ClusterCollector.of(self.cluster, self.access, self.exporter, self.status, excluded=self.excluded)
 
     def is_same_place(self, other: CollectedCluster) -> bool:
-        """Whether what is known of the other's groups is true of these."""
+        """Whether what is known of the other's groups is true of the groups of this cluster."""
         return other.access.servers == self.access.servers
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `Collectors.use` takes: settings that can be used."""
+    """Checked settings for `Collectors.use`."""
 
     wanted: Mapping[str, CollectedCluster]
     collectors: Mapping[str, ClusterCollector]
-    """Those of clusters that are new, or wanted otherwise than now."""
+    """Collectors of clusters that are new, or whose settings have changed."""
 
 
 class Collectors:
-    """Belongs to one event loop; `latest` and `whole` may be called on any thread. Call `close` at the end."""
+    """Collectors of clusters. Belongs to one event loop; `latest` and `whole` may be called on any thread. Call `close`
+    at the end."""
 
     def __init__(self) -> None:
         self.prepare: list[Callable[[Clusters], None]] = []
-        """Each is given the snapshots of all clusters, on a collector's thread, after one has become the last of its
-        cluster; one call at a time."""
+        """Functions that are given the snapshots of all clusters, on a collector's thread, after one has become the
+        last of its cluster; one call at a time."""
         self._running: dict[str, ClusterCollector] = {}
         self._wanted: dict[str, CollectedCluster] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -65,11 +66,11 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """By the name of the cluster, in the order in which they are wanted; None before the first poll has ended."""
+        """The last snapshots by cluster, in the order of the settings; None before the first poll has ended."""
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """The last snapshots of all clusters as one, which is another one as soon as any of them is."""
+        """Returns the last snapshots of all clusters as one, which is another one as soon as any of them is."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -81,7 +82,7 @@ class Collectors:
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
-        """Checks these settings; nothing changes yet.
+        """Checks the settings of these clusters; nothing changes yet.
 
         Raises:
             ConfigError: a pattern is no regular expression.
@@ -91,9 +92,9 @@ class Collectors:
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:
-        """From now on these clusters are collected, so. Those of which nothing has changed go on; where only the way to
-        collect or to judge has, what is known of their groups stays. Returns when what is not wanted any more is
-        closed, which takes a few request timeouts where brokers hang."""
+        """Collects these clusters from now on, by these settings. Those of which nothing has changed go on; where only
+        the way to collect or to judge has, what is known of their groups stays. Returns when what is not wanted any
+        more is closed, which takes a few request timeouts where brokers hang."""
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
             running = dict(self._running)
@@ -107,11 +108,11 @@ class Collectors:
             await asyncio.gather(*work)
 
     async def until_failed(self) -> None:
-        """Returns when a collector has ended by itself, which none should."""
+        """Waits until a collector has ended by itself, which none should."""
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Waits for polls that are under way, a few request timeouts at most."""
+        """Closes all collectors; waits for polls that are under way, a few request timeouts at most."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

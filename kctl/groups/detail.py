@@ -1,4 +1,4 @@
-"""How much of each group has series of its own: partitions, topics, or the group alone. Pure."""
+"""The detail of each group's series: partitions, topics, or the group alone. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["bounded", "detail_of"]
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """By the patterns of `[exporter]`, for the name of a group.
+    """Returns the detail for the name of a group, by the patterns of `[exporter]`.
 
     Raises:
         ValueError: what stands between slashes is no regular expression.
@@ -28,8 +28,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """The groups with series for at most so many partitions in all (0: any number), and how many were cut for it: those
-    with the most partitions, the largest first, so that it is as few as will do."""
+    """Returns the groups with series for at most so many partitions in all (0: any number), and how many were cut for
+    it: those with the most partitions, the largest first, so that it is as few as will do."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

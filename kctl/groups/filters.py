@@ -1,4 +1,4 @@
-"""Which groups and topics are meant, by patterns of their names. Pure."""
+"""Filters of groups and topics, by patterns of their names. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether any of the patterns fits a name: as a glob such as `payments-*`, or between slashes as a regular
+    """Returns whether any of the patterns fits a name: as a glob such as `payments-*`, or between slashes as a regular
     expression that must fit the whole name, such as `/payments-(eu|us)/`. Answers are kept: the same names are asked
     for again and again.
 
@@ -27,7 +27,7 @@ def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 class NameFilter:
-    """What is allowed and not denied."""
+    """A filter for names that are allowed and not denied."""
 
     def __init__(self, allow: Sequence[str] = ("*",), deny: Sequence[str] = ()) -> None:
         self._allows_all = "*" in allow

@@ -1,4 +1,4 @@
-"""What is known of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
+"""The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
 A part that was not answered keeps its old values, which grow older; when they are too old they are no longer given.
 """
@@ -33,12 +33,12 @@ class KnownGroup:
     committed_at: float | None = None
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
-    """Of which an offset is committed, sorted; the same object while they are the same."""
+    """Partitions of which an offset is committed, sorted; the same object while they are the same."""
     offsets: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """What is committed, in the order of `partitions`."""
+    """Committed offsets, in the order of `partitions`."""
     _reported: tuple[TopicPartitions, ...] = ()
     _order: Rows | None = None
-    """The places of `partitions` among those that are reported; None: they are reported in that order."""
+    """Places of `partitions` among those that are reported; None: they are reported in that order."""
 
     def commit(
         self,
@@ -47,7 +47,7 @@ class KnownGroup:
         at: float,
         same: dict[Partition, Partition],
     ) -> None:
-        """`same` has one object for each partition: many groups read it."""
+        """Takes in committed offsets. `same` has one object for each partition: many groups read it."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -66,10 +66,10 @@ class _Logs:
         self.at = np.empty(0)
         self.end, self.start, self.stable_end = (np.empty(0, np.int64) for _ in range(3))
         self.does_not_exist = np.empty(0, np.bool_)
-        """Of which the brokers have answered that they do not have it."""
+        """Whether the brokers have answered that a partition does not exist."""
 
     def choose(self, keys: Sequence[Partition]) -> None:
-        """From now on it has these logs alone."""
+        """Restricts the columns to these logs."""
         rows = np.array([self.places.get(key, -1) for key in keys], np.intp)
         self.places = {key: place for place, key in enumerate(keys)}
         is_old = rows >= 0
@@ -109,24 +109,24 @@ def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> d
 
 
 class KnownGroups:
-    """Not thread-safe. All times are those of the caller's monotonic clock."""
+    """The state of a cluster after many polls. Not thread-safe. All times are those of the caller's monotonic clock."""
 
     def __init__(self, stale_after_seconds: float) -> None:
         self.stale_after_seconds = stale_after_seconds
         self.groups: dict[str, KnownGroup] = {}
         self._logs = _Logs()
         self._sorted: dict[str, None] = {}
-        """The names of the groups: to sort thousands each time would hold up all other threads."""
+        """Names of the groups: to sort thousands each time would hold up all other threads."""
         self._topic_ids: dict[str, str] = {}
         self._same: dict[Partition, Partition] = {}
         self._names = Names({})
-        """Of all groups, sorted, whether their partitions exist or not."""
+        """Names of all partitions of the groups, sorted, whether they exist or not."""
         self._places = np.empty(0, np.intp)
-        """Where in `_logs` the log of each of them is."""
+        """Index into `_logs` of each partition's log."""
         self._shown = _Shown(self._names, np.empty(0, np.bool_))
 
     def add(self, reading: ClusterReading, at: float) -> None:
-        """What a poll that was begun `at` has brought."""
+        """Takes in a poll that was begun `at`."""
         self._add_groups(reading, at)
         self._find_logs()
         recreated = self._recreated(reading)
@@ -137,21 +137,21 @@ class KnownGroups:
         self._logs.add(reading, at)
 
     def forget(self, now: float) -> None:
-        """Drop what is too old to be given, and logs that no group reads any more."""
+        """Drops what is too old to be given, and logs that no group reads any more."""
         limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
         self._find_logs()
         self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
-        """Members, if that was reported lately."""
+        """Returns the number of members, if that was reported lately."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """The partitions that each group has committed, groups and partitions sorted; none where that is too old. Where
-        the log is not known, or was not for too long, there is no end, and no lag; a partition that does not exist is
-        left out. `reads_committed`: whether the lag of a group is counted to the last stable offset."""
+        """Returns the partitions that each group has committed, groups and partitions sorted; none where that is too
+        old. Where the log is not known, or was not for too long, there is no end, and no lag; a partition that does not
+        exist is left out. `reads_committed`: whether the lag of a group is counted to the last stable offset."""
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
         committed_at = names.spread(np.array([_time(each.committed_at) for each in groups]))
@@ -191,7 +191,7 @@ class KnownGroups:
                 group.commit(reading.committed[name], reading.share_lag.get(name, {}), at, self._same)
 
     def _find_logs(self) -> None:
-        """Those that the groups read; the others are forgotten."""
+        """Finds the logs that the groups read; the others are forgotten."""
         if self.groups.keys() != self._sorted.keys():
             self._sorted = dict.fromkeys(sorted(self.groups))
         keys = {name: self.groups[name].partitions for name in self._sorted}
@@ -208,7 +208,7 @@ class KnownGroups:
 
 
 class _Shown:
-    """The names that are left of all of them; kept, because as long as they are the same nothing is to be moved."""
+    """The names of shown partitions; kept, because as long as they are the same nothing is to be moved."""
 
     def __init__(self, names: Names, is_shown: Bools) -> None:
         self.all, self.is_shown = names, is_shown
@@ -224,14 +224,14 @@ def _committed(groups: Sequence[KnownGroup]) -> Ints:
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
-    """As the coordinators of share groups count it; None where there are none."""
+    """Returns the lag as the coordinators of share groups count it; None where there are none."""
     if not any(each.share_lag for each in groups):
         return None
     return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.partitions], np.int64)
 
 
 def _lag_from(committed: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """As `PartitionRow.lag_from`."""
+    """Returns the offset from which lag is counted, as `PartitionRow.lag_from`."""
     if share_lag is None:
         return committed
     return np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, committed)

@@ -28,23 +28,23 @@ Partition = tuple[str, int]
 
 
 class Names:
-    """Which partitions of which groups there are, and in which order. Immutable."""
+    """The names of partitions by group, in order. Immutable."""
 
     def __init__(self, groups: Mapping[str, Sequence[Partition]]) -> None:
-        """Of each group its partitions, sorted."""
+        """`groups` has the sorted partitions of each group."""
         self.groups = tuple(groups)
         self._of_groups = tuple(groups.values())
         self.begins = [0, *accumulate(map(len, self._of_groups))]
-        """Where the partitions of each group begin, and where all end."""
+        """Indices at which the partitions of each group begin, and where all end."""
         self.keys: list[Partition] = list(chain.from_iterable(self._of_groups))
         runs = [
             [(topic, sum(1 for _ in keys)) for topic, keys in groupby(each, itemgetter(0))] for each in self._of_groups
         ]
         self.topics = [topic for each in runs for topic, _ in each]
-        """Of the groups, one after the other."""
+        """Topics of the groups, one group after the other."""
         self.topic_begins = [0, *accumulate(count for each in runs for _, count in each)]
         self.topic_bounds = [0, *accumulate(map(len, runs))]
-        """Where the `topics` of each group begin, and where all end."""
+        """Indices at which the `topics` of each group begin, and where all end."""
         self._sizes: Rows = np.array([*map(len, self._of_groups)], np.intp)
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Names:
         return (*groups,) == self.groups and all(map(_is_same, self._of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
-        """Where each of these partitions stood among the `old` ones; -1: nowhere."""
+        """Returns where each of these partitions stood among the `old` ones; -1: nowhere."""
         places = dict(zip(old.groups, zip(old._of_groups, old.begins, strict=False), strict=True))
         found = np.full(len(self), -1, np.intp)
         for name, keys, begin in zip(self.groups, self._of_groups, self.begins, strict=False):
@@ -72,7 +72,7 @@ class Names:
         return found
 
     def only(self, is_shown: Bools) -> Names:
-        """Without the partitions that are not shown."""
+        """Returns the names without the partitions that are not shown."""
         shown = is_shown.tolist()
         return Names(
             {
@@ -82,7 +82,7 @@ class Names:
         )
 
     def spread(self, of_groups: NDArray[Any]) -> NDArray[Any]:
-        """A value of each group as one of each of its partitions."""
+        """Spreads a value of each group over its partitions."""
         return np.repeat(of_groups, self._sizes)
 
 
@@ -92,22 +92,22 @@ def _is_same(one: object, other: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """One collection. An offset that is not known is `ABSENT`."""
+    """The partitions of one collection, by the column. An offset that is not known is `ABSENT`."""
 
     names: Names
     now: float
     """Monotonic seconds, as `reported.at`."""
     reported: Reported
     share_lag: Ints | None = None
-    """None: there are no share groups."""
+    """The lag of share groups; None: there are none."""
 
     def only(self, names: Names, is_shown: Bools) -> PartitionColumns:
-        """The partitions that are shown, by their names."""
+        """Returns the partitions that are shown, by their names."""
         reported = Reported._make(None if each is None else each[is_shown] for each in self.reported)
         return PartitionColumns(names, self.now, reported, None if self.share_lag is None else self.share_lag[is_shown])
 
     def rows(self) -> list[PartitionRows]:
-        """Those of each group."""
+        """Returns the rows of each group."""
         bounds = np.array(self.names.begins, np.intp)
         reported_at = np.full(len(bounds) - 1, np.nan)
         has_any = bounds[1:] > bounds[:-1]
@@ -120,7 +120,7 @@ class PartitionColumns:
         return PartitionRows(self, 0, len(self.names), math.nan)
 
     def lags(self) -> list[LagTotals]:
-        """The sums of each group."""
+        """Returns the sums of each group."""
         names, lag = self.names, self.reported.lag
         if not len(lag):
             return [LagTotals() for _ in names.groups]
@@ -163,14 +163,14 @@ def _known(offset: int) -> int | None:
 
 
 class PartitionRows(Sequence[PartitionRow]):
-    """The rows of one group. Immutable."""
+    """The rows of one group's partitions. Immutable."""
 
     __slots__ = ("_begin", "_columns", "_end", "age_seconds")
 
     def __init__(self, columns: PartitionColumns, begin: int, end: int, age_seconds: float) -> None:
         self._columns, self._begin, self._end = columns, begin, end
         self.age_seconds: Final = age_seconds
-        """Of the oldest; NaN where there is none."""
+        """Age of the oldest offsets; NaN where there are none."""
 
     def __len__(self) -> int:
         return self._end - self._begin
@@ -193,7 +193,7 @@ class PartitionRows(Sequence[PartitionRow]):
 
     @property
     def columns(self) -> Reported:
-        """The same, by the column."""
+        """Returns the rows by the column."""
         return Reported._make(
             None if each is None else each[self._begin : self._end] for each in self._columns.reported
         )

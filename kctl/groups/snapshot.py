@@ -1,4 +1,4 @@
-"""`GroupSnapshot` and `ClusterSnapshot`: what is known of every group of a cluster, immutable; read on any thread.
+"""Snapshots of groups and clusters, `GroupSnapshot` and `ClusterSnapshot`: immutable; read on any thread.
 
 A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made of these, from either source.
 """
@@ -24,14 +24,14 @@ Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """One group. What is not known, or was not reported for too long, is None or missing."""
+    """The state of one group. What is not known, or was not reported for too long, is None or missing."""
 
     cluster: str
     group: str
     partitions: Sequence[PartitionRow] = ()
-    """Sorted by topic and partition."""
+    """The partitions, sorted by topic and number."""
     assessments: Sequence[Assessment] = ()
-    """One for each of `partitions`, in the same order."""
+    """The assessment of each of `partitions`, in the same order."""
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
     stats: GroupStats | None = None
@@ -40,14 +40,14 @@ class GroupSnapshot:
     """`classic`, `consumer` (KIP-848), `share`, `streams`; None where it is not asked for, or the broker is too old."""
     coordinator: int | None = None
     is_own: bool = False
-    """The group of the fleet that this master runs."""
+    """Whether it is the group of the fleet that this master runs."""
     detail: Detail = "partition"
-    """The smallest of which there are series."""
+    """The smallest thing that has series of its own."""
     protocol_type: str | None = None
     """`consumer`, `connect`, ...; empty of a group whose clients choose their partitions themselves."""
 
     def committed(self) -> Iterable[tuple[str, int]]:
-        """Topic and committed offset of each partition that has one."""
+        """Returns topic and committed offset of each partition that has one."""
         rows = self.partitions
         if isinstance(rows, PartitionRows):
             topics = (topic for topic, _ in rows.names())
@@ -56,7 +56,7 @@ class GroupSnapshot:
 
     @property
     def age_seconds(self) -> float | None:
-        """Of the oldest offsets when the collection was taken; None without partitions."""
+        """Returns the age of the oldest offsets when the collection was taken; None without partitions."""
         rows = self.partitions
         if isinstance(rows, PartitionRows):
             return rows.age_seconds if rows else None
@@ -64,7 +64,7 @@ class GroupSnapshot:
 
 
 class GroupColumns(NamedTuple):
-    """The partitions of many groups, and how they are doing."""
+    """Columns of the partitions of many groups, with their assessments."""
 
     partitions: PartitionColumns
     assessments: Assessments
@@ -72,29 +72,29 @@ class GroupColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """One collection of a cluster."""
+    """The state of a cluster's groups after one collection."""
 
     cluster: str
     groups: tuple[GroupSnapshot, ...]
-    """Sorted by name; none before there was a poll in which nothing failed."""
+    """The groups, sorted by name; none before there was a poll in which nothing failed."""
     taken_at: float
-    """Seconds of the monotonic clock."""
+    """Monotonic seconds of the collection."""
     taken_at_unix: float
     collect_seconds: float
     up: Mapping[str, bool]
-    """Part (`groups`, `committed`, `members`, `offsets`) to whether the last poll had all of it."""
+    """For each part (`groups`, `committed`, `members`, `offsets`) whether the last poll had all of it."""
     last_success: Mapping[str, float]
-    """Part to the Unix seconds when it last succeeded; never: absent."""
+    """For each part the Unix seconds when it last succeeded; never: absent."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """Part to the reason why it failed."""
+    """For each part that failed the reason."""
     cut_groups: int = 0
     """Groups whose partitions have no series because there would be too many."""
     is_ready: bool = True
     """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
     sequence: int = 0
-    """Counts the collections."""
+    """The number of this collection."""
     columns: GroupColumns | None = None
-    """The partitions of all `groups`, one group after the other; None where they are kept as rows."""
+    """Columns of the partitions of all `groups`, one group after the other; None where they are kept as rows."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
         """Lets the groups go in parts: tens of thousands at once hold all other threads for 60 ms. (The number is an
@@ -107,6 +107,6 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """The last collection of each cluster, in the order in which they are configured."""
+    """The last collection of each cluster, in the order of the configuration."""
 
     clusters: tuple[ClusterSnapshot, ...]

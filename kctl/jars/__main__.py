@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch, print in one line how it went, return the exit code."""
+    """Fetches, prints in one line how it went, returns the exit code."""
     names = f"one of {', '.join(LOCKS)}; default: {' and '.join(USUAL)}"
     parser = argparse.ArgumentParser(prog="python -m kctl.jars", description="Fetch the locked jars into the cache.")
     parser.add_argument("action", choices=["fetch"])

@@ -1,4 +1,4 @@
-"""Fetches what is missing of the jar locks into the cache, each jar verified before it is kept.
+"""The fetcher of locked jars that are missing in the cache, each verified before it is kept.
 
 One fetcher at a time (a lock file in the cache; the second waits and then finds the work done). A jar is downloaded
 beside its place, its sha256 compared with the lock, and only then renamed into place: a file in the cache is whole
@@ -24,7 +24,7 @@ __all__ = ["Fetched", "fetch", "fetch_jars"]
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """How far a fetch is; `jar` is the newest, None before the first."""
+    """The progress of a fetch; `jar` is the newest, None before the first."""
 
     jar: Jar | None
     jars: int
@@ -36,12 +36,12 @@ class Fetched:
 def fetch(
     locks: Iterable[LockName] = USUAL, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
 ) -> int:
-    """Bring all jars of these locks into the cache. As `fetch_jars`."""
+    """Fetches all jars of these locks into the cache. As `fetch_jars`."""
     return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)
 
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None = None, *, verify: bool = False) -> int:
-    """Bring these jars into the cache; returns how many had to be downloaded.
+    """Fetches these jars into the cache; returns how many had to be downloaded.
 
     When nothing is missing it costs one stat per jar and starts no Java. `verify` reads the jars that are there too,
     and replaces those whose sha256 is wrong. `progress` is called in this thread: once before the first jar, then

@@ -1,4 +1,4 @@
-"""Downloads jars with the Apache Ivy that is part of every PySpark wheel: no registry address stands in our code.
+"""Downloads of jars with the Apache Ivy that is part of every PySpark wheel: no registry address stands in our code.
 
 Ivy's own default repository is used, or KCTL_MAVEN_REPOSITORY (an http(s) or file URL, or a directory, in Maven's
 layout). Dependencies are not followed and checksums not asked for: the lock names all jars, and `fetcher` judges
@@ -40,7 +40,7 @@ _SETTINGS = """<ivysettings>
 
 
 def repository() -> str | None:
-    """KCTL_MAVEN_REPOSITORY as a URL; None means Ivy's default repository."""
+    """Returns KCTL_MAVEN_REPOSITORY as a URL; None means Ivy's default repository."""
     configured = os.environ.get("KCTL_MAVEN_REPOSITORY")
     if configured and "://" not in configured and not configured.startswith("file:"):
         return Path(configured).expanduser().absolute().as_uri()
@@ -48,7 +48,7 @@ def repository() -> str | None:
 
 
 def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
-    """Download jars into `directory`, by their file names; yields each jar as soon as its file is whole.
+    """Downloads jars into `directory`, by their file names; yields each jar as soon as its file is whole.
 
     The order is Ivy's. Closing the iterator ends the download.
 

@@ -1,4 +1,4 @@
-"""Which Java to run: found once, its version asked from itself, never guessed from a path."""
+"""The Java that kctl runs: found once, its version asked from itself, never guessed from a path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def java_command() -> Path:
 
 
 def java_version() -> int:
-    """The major version of `java_command()`, e.g. 17. Raises JavaMissing likewise."""
+    """Returns the major version of `java_command()`, e.g. 17. Raises JavaMissing likewise."""
     return _version_of(java_command())
 
 

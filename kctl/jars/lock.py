@@ -34,7 +34,7 @@ __all__ = [
 LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
-"""What is fetched where none is named."""
+"""The locks that are fetched where none is named."""
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
@@ -54,7 +54,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name Maven gives the file, unique within a lock."""
+        """The name that Maven gives the file, unique within a lock."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
@@ -63,7 +63,7 @@ class Jar:
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """Read the lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line.
+    """Parses the lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line.
 
     Raises ValueError naming the first line that is anything else.
     """
@@ -80,7 +80,7 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @cache
 def read_lock(name: LockName) -> tuple[Jar, ...]:
-    """The jars of a packaged lock, in the order of the class path."""
+    """Returns the jars of a packaged lock, in the order of the class path."""
     return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
 
 
@@ -94,7 +94,7 @@ def jars_dir() -> Path:
 
 
 def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
-    """The jars that are not in the cache, or not as they should be.
+    """Returns the jars that are not in the cache, or not as they should be.
 
     Only verified files are ever renamed into the cache, so the size is enough (92 jars: 1 ms); `verify` reads all
     the bytes (60 MB: 0.1 s) and finds what happened to a file since.
@@ -103,7 +103,7 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """The files of a lock, all present, in a folder for no other users to write to; costs one stat per jar.
+    """Returns the files of a lock, all present, in a folder for no other users to write to; costs one stat per jar.
 
     Raises:
         JarsMissing: with the command that fetches them.

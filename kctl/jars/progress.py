@@ -1,4 +1,4 @@
-"""Shows a fetch to a person: a bar on a terminal, else a plain line every few jars."""
+"""The progress of a fetch, for a person: a bar on a terminal, else a plain line every few jars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN_LINE_EVERY_JARS = 20
 
 @contextmanager
 def shown_on(stream: TextIO) -> Iterator[Callable[[Fetched], None]]:
-    """A `progress` for `fetch` that writes to `stream` (meant: stderr) as long as the block lasts."""
+    """Yields a `progress` for `fetch` that writes to `stream` (meant: stderr) as long as the block lasts."""
     if not stream.isatty():
         yield lambda fetched: _write_line(stream, fetched)
         return

@@ -1,4 +1,4 @@
-"""Questions and changes to Kafka clusters: what `kctl kafka` asks and does, and `polls` of groups for a master."""
+"""Clients of Kafka clusters: requests and changes of `kctl kafka`, and `polls` of groups for a master."""
 
 from __future__ import annotations
 

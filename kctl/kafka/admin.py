@@ -1,4 +1,4 @@
-"""Topics created, altered and deleted, groups deleted: one request each, refused in the broker's own words."""
+"""Changes of topics and groups: created, altered, deleted by one request each, refused in the broker's own words."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Create a topic, by default with the brokers' own numbers, and wait until its partitions have leaders.
+    """Creates a topic, by default with the brokers' own numbers, and waits until its partitions have leaders.
 
     Raises:
         KctlError: it exists, or the brokers refuse it, and why.
@@ -71,7 +71,7 @@ def create_topic(
 
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
-    """Delete a topic, and wait until the brokers do not know it any more.
+    """Deletes a topic, and waits until the brokers do not know it any more.
 
     Raises:
         KctlError: the brokers refuse it, and why.
@@ -87,7 +87,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Raise the number of a topic's partitions to `total`; keys go to other partitions from then on.
+    """Increases the number of a topic's partitions to `total`; keys go to other partitions from then on.
 
     Raises:
         KctlError: the brokers refuse it, and why.
@@ -105,7 +105,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Set what is configured for a topic; None removes it, so the default holds again. Others stay as they are.
+    """Sets what is configured for a topic; None removes it, so the default holds again. Others stay as they are.
 
     Raises:
         KctlError: the brokers refuse it, and why.
@@ -126,7 +126,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """What holds for a topic now, defaults included; None is hidden by the broker.
+    """Returns the settings of a topic that hold now, defaults included; None is hidden by the broker.
 
     Raises:
         UsageError: there is no such setting.
@@ -151,7 +151,7 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
-    """Delete a group without members, and what it has committed.
+    """Deletes a group without members, and what it has committed.
 
     Raises:
         GroupActive: a member has joined meanwhile.
@@ -175,7 +175,7 @@ def delete_group(connection: ClusterConnection, name: str) -> None:
 
 
 def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int) -> None:
-    """While there is time: what was made is made, a caller that asks too early only has to ask again."""
+    """Waits for the leaders of a new topic while there is time: a caller that asks too early only has to ask again."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:

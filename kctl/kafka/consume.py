@@ -1,4 +1,4 @@
-"""Messages out of a topic, without a group and without a trace."""
+"""Reads messages out of a topic, without a group and without a trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def records(
     is_read_committed: bool,
     timeout_seconds: float,
 ) -> Iterator[Record]:
-    """From the offsets in `begin` up to those in `end`, by partition; with None for ever.
+    """Yields messages from the offsets in `begin` up to those in `end`, by partition; with None for ever.
 
     Raises:
         KctlError: nothing came for `timeout_seconds` although there must be more, or the brokers refuse.

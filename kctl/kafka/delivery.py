@@ -10,34 +10,34 @@ __all__ = ["DeliveryReport", "PartitionReport"]
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What was acknowledged in one partition."""
+    """The acknowledged messages of one partition."""
 
     messages: int = 0
     first: int | None = None
     last: int | None = None
-    """Offsets; None with `acks` 0, as no broker reports them."""
+    """The last offset; None with `acks` 0, as no broker reports it."""
 
 
 class DeliveryReport:
-    """Written by the producer's thread, read by any."""
+    """Counts of acknowledged and failed messages. Written by the producer's thread, read by any."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}
         self.bytes = 0
-        """Of keys and values that were acknowledged."""
+        """Bytes of keys and values that were acknowledged."""
         self.failed = 0
         self.first_failure: BaseException | None = None
 
     @property
     def messages(self) -> int:
-        """How many were acknowledged."""
+        """The number of acknowledged messages."""
         return sum(partition.messages for partition in list(self._partitions.values()))
 
     def partitions(self) -> dict[int, PartitionReport]:
         return dict(sorted(self._partitions.items()))
 
     def add(self, metadata: Any, size: int) -> None:
-        """One message is acknowledged; `metadata` is kafka-python's RecordMetadata."""
+        """Counts an acknowledged message; `metadata` is kafka-python's RecordMetadata."""
         partition = self._partitions.get(metadata.partition)
         if partition is None:
             partition = self._partitions[metadata.partition] = PartitionReport()
@@ -49,7 +49,7 @@ class DeliveryReport:
         self.bytes += size
 
     def add_failure(self, error: BaseException) -> None:
-        """One message has failed for good."""
+        """Counts a message that has failed for good."""
         self.failed += 1
         if self.first_failure is None:
             self.first_failure = error

@@ -23,7 +23,7 @@ __all__ = ["Group", "ListedGroup", "Member", "MemberCounts", "describe_groups", 
 
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: ask again."""
+"""Errors to ask again after: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
 
 class Member(NamedTuple):
@@ -63,7 +63,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """All groups of all brokers by name, and the brokers that did not answer."""
+    """Returns all groups of all brokers by name, and the brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -76,7 +76,7 @@ def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[
 
 
 def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
-    """For each broker the groups that it coordinates, in the order of `nodes`."""
+    """Returns for each broker the groups that it coordinates, in the order of `nodes`."""
     return [
         answer if isinstance(answer, KctlError) else [_listed(each, node) for each in answer]
         for node, answer in zip(nodes, _list(connection, nodes), strict=True)
@@ -89,7 +89,7 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 class MemberCounts:
-    """How many members groups have, poll after poll, over one connection."""
+    """Counts the members of groups, poll after poll, over one connection."""
 
     def __init__(self) -> None:
         self._requests = KeptRequests()
@@ -98,7 +98,8 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Of each group, or its error; they are given by coordinator and type. All is asked at once, once."""
+        """Counts members of each group, or has its error; groups are given by coordinator and type. All is asked at
+        once."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
@@ -133,13 +134,13 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """Of classic groups, of which there may be thousands: its answer is read as bytes."""
+    """Makes the request for classic groups, of which there may be thousands: its answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """One for each name, in their order; what is not known of a group is in its `error`, and spoils no other.
+    """A group for each name, in their order; what is not known of one is in its `error`, and damages no other.
 
     A group whose coordinator still loads it, or is gone, is asked for again while the connection may wait. What still
     fails then is the group's `error`.
@@ -183,7 +184,7 @@ def _describe(connection: ClusterConnection, coordinators: dict[str, int | KctlE
 
 
 def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
-    """Describe these groups as of one kind; returns those that are not of it."""
+    """Describes these groups as of one kind; returns those that are not of it."""
     by_node: dict[int, list[str]] = defaultdict(list)
     for name, node in groups.items():
         by_node[node].append(name)
@@ -211,7 +212,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
 
 
 def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered: _Answered) -> None:
-    """What remains is a group of a kind that we or the broker cannot describe, or none at all."""
+    """Describes the remaining groups: of a kind that we or the broker cannot describe, or none at all."""
     if not groups:
         return
     nodes = sorted(set(groups.values()))
@@ -234,7 +235,8 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """A broker that has become coordinator denies groups for a moment (`missing_groups`), but for one that is alone."""
+    """A missing group. A broker that has become coordinator denies groups for a moment (`missing_groups`), but for one
+    that is alone."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -245,7 +247,7 @@ def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
 
 
 def _list(connection: ClusterConnection, nodes: list[int]) -> list[Any]:
-    """The groups of each broker, or a KctlError."""
+    """Lists the groups of each broker, or a KctlError."""
     answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [
         answer
@@ -281,7 +283,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Only consumers share out partitions; what Connect or a schema registry assigns is their own affair."""
+    """Decodes partitions. Only consumers share out any; what Connect or a schema registry assigns is their affair."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:
@@ -331,7 +333,7 @@ def _streams_request(names: list[str]) -> Any:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """Tasks are shared out, not partitions of topics; which those are, only the topology has."""
+    """A streams group. Tasks are shared out, not partitions of topics; which those are, only the topology has."""
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 

@@ -1,4 +1,4 @@
-"""How far groups are behind, per partition, with the member that has it: the rows of Kafka's own tool."""
+"""The lag of groups per partition, with the member that has it: the rows of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LagRow", "lag_of", "read_lag"]
 
 
 class LagRow(NamedTuple):
-    """What is not known is None; `error` is why. A partition of a share group has no member of its own."""
+    """A partition's lag; None is unknown, `error` is why. A partition of a share group has no member of its own."""
 
     group: str
     topic: str
@@ -31,7 +31,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Never negative: a commit may be newer than the end it is compared with. Unknown when either is."""
+    """The lag, never negative: a commit may be newer than the end it is compared with. Unknown when either is."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -42,7 +42,7 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """The rows of these groups, sorted, and what is not known of a whole group.
+    """Returns the rows of these groups, sorted, and what is not known of a whole group.
 
     With `topics` all their partitions are shown, also those a group has nothing to do with; without, the partitions
     it has committed for or one of its members holds. Committed offsets are asked before the ends, so that a lag may be
@@ -75,7 +75,7 @@ def read_lag(
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """A group that cannot be described but has committed offsets is shown without members."""
+    """Returns the error of a group; one that cannot be described but has committed offsets is shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

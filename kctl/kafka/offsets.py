@@ -42,7 +42,7 @@ _LEADER_MOVED = {
 _NO_EPOCH = -1
 _RETRY = {14, 15, 16}
 _MAX_VERSION_WITH_NAMES = 9
-"""From version 10 on OffsetFetch and OffsetCommit name topics by id."""
+"""The last version with topic names: from version 10 on OffsetFetch and OffsetCommit name topics by id."""
 
 
 class LogOffset(NamedTuple):
@@ -54,8 +54,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition; `offset` None: nothing. `lag` is the broker's own word, where it has
-    one: a share group may have done messages above the offset."""
+    """A committed offset of a group in a partition; `offset` None: nothing is committed. `lag` is the broker's own
+    word, where it has one: a share group may have done messages above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -72,7 +72,7 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """The offset of each partition at LATEST, EARLIEST, MAX_TIMESTAMP or at a time in milliseconds.
+    """Returns the offset of each partition at LATEST, EARLIEST, MAX_TIMESTAMP or at a time in milliseconds.
 
     A partition without a leader, of a dead broker or unknown has its error. A leader that has moved is looked for, and
     while the cluster has not noticed that a leader is dead, it is waited for: up to half of the connection's time.
@@ -145,9 +145,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """The offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at once,
-    once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll before
-    by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
+    """Returns the offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at
+    once, once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll
+    before by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
     found, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -189,7 +189,7 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
 
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
-    """Commit as nobody's member, which a group with live members refuses; the error of each partition, or None.
+    """Commits as no member, which a group with live members refuses; returns the error of each partition, or None.
 
     Raises:
         KctlError: the coordinator did not answer.
@@ -254,7 +254,7 @@ def _ask_leaders(
     is_read_committed: bool,
     found: dict[Partition, LogOffset],
 ) -> set[Partition]:
-    """Writes into `found`; returns the partitions whose leader did not answer."""
+    """Asks leaders and writes into `found`; returns the partitions whose leader did not answer."""
     unreachable: set[Partition] = set()
     requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
@@ -274,7 +274,8 @@ def _ask_leaders(
 
 
 def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
-    """Partitions as tuples, which kafka-python encodes as well: thousands of its objects take 20 ms to make."""
+    """The request. Partitions are tuples, which kafka-python encodes as well: thousands of its objects take 20 ms to
+    make."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     is_max = False
@@ -291,7 +292,7 @@ def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_r
 
 
 def fetch_all(names: list[str]) -> Any:
-    """The request for all that these groups have committed."""
+    """Makes the request for all that these groups have committed."""
     return _fetch(dict.fromkeys(names), names)
 
 

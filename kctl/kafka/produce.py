@@ -1,4 +1,4 @@
-"""Messages into a topic, and an exact report of what the brokers acknowledged.
+"""Sends messages into a topic, with an exact report of what the brokers acknowledged.
 
 kafka-python's producer does the work: idempotent unless `acks` is less than all, so a retry after a lost answer or a
 change of leader puts nothing into the topic twice. It has no bound on what waits inside it; `Production` has one.
@@ -27,15 +27,15 @@ __all__ = ["Production", "Sent", "batch_bytes"]
 
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _REQUEST_BYTES = 512 * 1024 * 1024
-"""The broker's word on what is too large is the one that counts; the client's own bound (1 MB) is out of its way."""
+"""The client's bound of a request, far above its usual 1 MB: the broker's is the one that counts."""
 _BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
-"""About what a message takes in memory beside its key and value."""
+"""Bytes that a message takes in memory beside its key and value, about."""
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
 _REQUEST_MILLISECONDS = 10_000
-"""A leader that does not answer is given up after so long, to look for another."""
+"""Time-out of a request: a leader that does not answer is given up, to look for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Production:
     def __init__(
         self, access: ClusterAccess, topic: str, *, acks: str, codec: str, timeout_seconds: float, is_bulk: bool
     ) -> None:
-        """Connect to the brokers. Raises KctlError: the brokers cannot be reached."""
+        """Connects to the brokers. Raises KctlError: the brokers cannot be reached."""
         self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._room = threading.Condition()
@@ -73,7 +73,7 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Hand a message over; returns kafka-python's future of it.
+        """Passes a message to the client; returns kafka-python's future of it.
 
         Raises:
             KctlError: it could not even be handed over.
@@ -92,7 +92,7 @@ class Production:
         return future
 
     def sent(self, future: Any) -> Sent:
-        """Wait for one message.
+        """Waits for one message.
 
         Raises:
             KctlError: it was not acknowledged, and why.
@@ -106,7 +106,7 @@ class Production:
 
     @property
     def problem(self) -> KctlError | None:
-        """What became of the first message that failed; None when none did."""
+        """Returns the error of the first message that failed; None when none did."""
         error = self.report.first_failure
         if error is None:
             return None
@@ -115,7 +115,7 @@ class Production:
         return type(explained)(f"{count} message{'s' * (count > 1)} not acknowledged: {explained}")
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
-        """Wait until every message is acknowledged or has failed. `while_waiting` is called several times a second.
+        """Waits until every message is acknowledged or has failed. `while_waiting` is called several times a second.
 
         Raises:
             KctlError: some are neither in time.
@@ -156,12 +156,12 @@ class Production:
                 self._room.notify()
 
     def _explained(self, error: BaseException) -> KctlError:
-        """A message that waited in vain was refused for a reason, which only the client's log has."""
+        """Why it failed: a message that waited in vain was refused for a reason, which only the client's log has."""
         return failure(self._retry_reasons.last or error, f"topic {self._topic}")
 
 
 def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[str, Any]:
-    """Those of kafka-python's producer."""
+    """Returns the settings of kafka-python's producer."""
     return {
         "client_id": "kctl",
         "acks": "all" if acks == "all" else int(acks),
@@ -181,7 +181,7 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
 
 
 def batch_bytes(value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], codec: str) -> int:
-    """The size of the batch that such a message travels in, when it travels alone."""
+    """Returns the size of the batch that such a message travels in, when it travels alone."""
     builder = MemoryRecordsBuilder(_MAGIC, _CODECS[codec], _REQUEST_BYTES)
     builder.append(None, key, value, headers)
     builder.close()

@@ -1,4 +1,4 @@
-"""At most so many messages a second."""
+"""A limit of messages per second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Waits, so that there are at most `rate` messages a second; with None it never does."""
+    """Limits a loop to `rate` messages a second; with None it never waits."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -18,7 +18,7 @@ class Pace:
         self._pause = threading.Event()
 
     def wait(self) -> None:
-        """Call it before each message."""
+        """Waits before a message, where it would be too early."""
         if self._rate is not None:
             left = self._began + self._count / self._rate - time.monotonic()
             if left > 0:

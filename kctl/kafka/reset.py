@@ -1,4 +1,4 @@
-"""Offsets of a group set by an operator: to the start, the end, an offset, a time, or by a difference."""
+"""Resets of a group's offsets by an operator: to the start, the end, an offset, a time, or by a difference."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ __all__ = ["Change", "apply", "plan", "refuse_members"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is, or is to be, committed for a partition; None is nothing, or not known, and `error` is then the
-    reason."""
+    """A change of a partition's committed offset; None is nothing, or not known, and `error` is then the reason."""
 
     topic: str
     partition: int
@@ -34,7 +33,7 @@ class Change:
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[Change]:
-    """Where each partition would be set to, within what its log holds; nothing is changed.
+    """Plans where each partition would be set to, within what its log holds; nothing is changed.
 
     Raises:
         GroupActive: the group has live members, which are named.
@@ -52,7 +51,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[Change]) -> list[Change]:
-    """Commits what is planned; each change comes back with the coordinator's error, if there was one.
+    """Commits a plan; each change comes back with the coordinator's error, if there was one.
 
     Raises:
         GroupActive: a member has joined meanwhile.
@@ -69,7 +68,7 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[Change]) 
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Refuse to change offsets of a group that is at work. Raises GroupActive when the group has live members, and
+    """Refuses to change offsets of a group that is at work. Raises GroupActive when the group has live members, and
     names them; BrokerRefused when it cannot be reset."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
@@ -80,7 +79,7 @@ def refuse_active(connection: ClusterConnection, group: str) -> None:
 
 
 def refuse_members(group: Group) -> None:
-    """Refuse to change offsets of a group that has members. Raises GroupActive when the group has live members, and
+    """Refuses to change offsets of a group that has members. Raises GroupActive when the group has live members, and
     names them."""
     members = group.members or ()
     if members:

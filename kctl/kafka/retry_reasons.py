@@ -1,4 +1,4 @@
-"""Why kafka-python's producer tries again: it reports that in its log alone."""
+"""Reasons why kafka-python's producer tries again: it reports them in its log alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["RetryReasons"]
 
 
 class RetryReasons(logging.Handler):
-    """Listens to the producer's log: when the time is over, its error is a timeout, whatever the broker had answered
-    each time. `close` it."""
+    """A log handler for the producer's log: when the time is over, its error is a timeout, whatever the broker had
+    answered each time. `close` it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

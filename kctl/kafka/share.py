@@ -1,4 +1,4 @@
-"""Where share groups (KIP-932) stand: they commit nothing, but a partition has a start, below which all is done.
+"""Start offsets of share groups (KIP-932), which commit nothing: below its start all of a partition is done.
 
 Above the start some may be done as well, so the lag is reported by the broker (Kafka 4.2, KIP-1226).
 """
@@ -19,7 +19,7 @@ __all__ = ["share_starts", "share_starts_on"]
 
 
 def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """The start offset of each partition that the group has begun; a partition not begun has None."""
+    """Returns the start offset of each partition that the group has begun; a partition not begun has None."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts_on(connection, {group.coordinator: [group.group]})[group.group]
@@ -28,7 +28,7 @@ def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition,
 def share_starts_on(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """The same of many groups, given by coordinator; all are asked for at once."""
+    """Returns the start offsets of many groups, given by coordinator; all are asked for at once."""
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 
     wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup

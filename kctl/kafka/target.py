@@ -1,4 +1,4 @@
-"""What the words of a command line mean as a place in a log: `earliest`, an offset, a time, `shift-by -100`."""
+"""Targets of a reset, parsed from a command line: `earliest`, an offset, a time, `shift-by -100`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """`kind` is `earliest` or `latest`, or with a `number` `offset`, `time` (milliseconds), `shift` or `last` (so many
-    before the end)."""
+    """A place in a log. `kind` is `earliest` or `latest`, or with a `number` `offset`, `time` (milliseconds), `shift`
+    or `last` (so many before the end)."""
 
     kind: str
     number: int = 0
 
 
 def target(words: Sequence[str]) -> Target:
-    """`earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`.
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`.
 
     Raises:
         UsageError: none of these.
@@ -32,7 +32,7 @@ def target(words: Sequence[str]) -> Target:
 
 
 def position(word: str, beside: str = "") -> Target:
-    """`earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`.
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`.
 
     `beside` is what else the command takes, for the message.
 
@@ -51,7 +51,7 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """A time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone.
+    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone.
 
     Raises:
         UsageError: neither.
@@ -68,7 +68,7 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """`orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them.
+    """Parses `orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them.
 
     Raises:
         UsageError: what stands after the colon is no list of numbers.

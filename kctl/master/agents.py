@@ -1,4 +1,4 @@
-"""One question to one agent of the fleet."""
+"""Requests to single agents of the fleet: pings and operations."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Agents", "heartbeat"]
 
 
 class Agents:
-    """Belongs to one event loop."""
+    """Sends one request to one agent. Belongs to one event loop."""
 
     def __init__(self, run_dir: Path, pool: AgentPool) -> None:
         self._run_dir = run_dir
         self._pool = pool
 
     async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
-        """What one agent answers to a ping, None if it does not answer in time."""
+        """Returns what one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
         pings = typed(outcome, PingReply).answers
         return heartbeat(pings[0].result) if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """What one agent answers to an operation.
+        """Returns what one agent answers to an operation.
 
         Raises:
             AgentRefused: it answered with an error, or is not there; the message names which.
@@ -47,7 +47,7 @@ class Agents:
 
 
 def heartbeat(ping: PingReply) -> Heartbeat:
-    """What a supervisor judges an agent by."""
+    """Returns a ping as the heartbeat that a supervisor judges an agent by."""
     return Heartbeat(
         ping.pid,
         ping.state,

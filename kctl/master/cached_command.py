@@ -1,4 +1,4 @@
-"""The result of a command that the collector does not ask for each snapshot."""
+"""A cache of the results of commands that the collector does not ask for each snapshot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""How fresh a cached result is, is judged for each snapshot."""
+"""Freshness of a cached result, which is judged for each snapshot."""
 
 
 class CachedCommand(Generic[R, T]):
@@ -34,8 +34,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether it is to be asked again: it is old, somebody did not answer, or `shown_by`, which would show that
-        the result has changed, is another than it was."""
+        """Whether the command is to be asked again: its result is old, somebody did not answer, or `shown_by`, which
+        would show that the result has changed, is another than it was."""
         result = self._result
         return (
             result is None
@@ -46,12 +46,12 @@ class CachedCommand(Generic[R, T]):
         )
 
     def keep(self, outcome: FanOut[Raw], shown_by: object, now: float) -> None:
-        """Of thousands of partitions it takes a while."""
+        """Keeps a result. With thousands of partitions it takes a while."""
         self._result = reduced(self.command, self.command.decoded(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 
     def at(self, now: float) -> Reduced[T]:
-        """The result with the age that it has at `now`."""
+        """Returns the result with the age that it has at `now`."""
         assert self._result is not None
         age = self._result.age_seconds
         return replace(self._result, age_seconds=None if age is None else age + now - self._asked_at)

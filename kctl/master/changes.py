@@ -1,4 +1,4 @@
-"""What has happened between two snapshots of the fleet. Pure, but for what each agent has reported already."""
+"""Events between two snapshots of the fleet. Pure, but for what each agent has reported already."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Changes:
         self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
-        """Ordered by time. `before` is None for the first snapshot."""
+        """Returns the events between two snapshots, by time. `before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
@@ -74,7 +74,8 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """A change into or out of trouble. When a whole topic changes at once, the verdict's event reports it."""
+    """Partitions that got into or out of trouble. When a whole topic changes at once, the verdict's event reports
+    it."""
     former = {
         (row.topic, row.partition): assessment.status
         for row, assessment in zip(before.partitions, before.assessments, strict=False)

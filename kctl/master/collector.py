@@ -1,4 +1,4 @@
-"""Takes the fleet's snapshot again and again: all agents and the brokers at once, under one deadline.
+"""The collector of the fleet's snapshots: asks all agents and the brokers at once, under one deadline, again and again.
 
 Nobody waits for it: requests over HTTP and scrapes read the last snapshot. What failed is marked in the snapshot and
 leaves the rest of it intact.
@@ -57,20 +57,21 @@ __all__ = ["Collector"]
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""`kafka_lag` is not among them: it is another view of the rows of `offset_checker`, and asked once they cannot
-disagree."""
+"""Commands of each collection, without `kafka_lag`: it is another view of the rows of `offset_checker`, and asked once
+they cannot disagree."""
 _CACHED_SECONDS = 5.0
-"""Metadata of topics are the largest of all replies and change least; leader and members change with a rebalance. For
-so long their results are used again, with their age, if all have replied and nothing shows that they have changed."""
+"""How long results of commands that rarely change are used again, with their age, if all have replied and nothing
+shows that they have changed: metadata of topics are the largest of all replies; leader and members change with a
+rebalance."""
 
 _FEW_PARTITIONS = 100
-"""The work on a snapshot of so many takes about 3 ms."""
+"""Partitions up to which the work on a snapshot is done on the event loop: it takes about 3 ms."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Collector:
-    """Belongs to one event loop; `latest` may be read from any thread."""
+    """Takes snapshots of the fleet. Belongs to one event loop; `latest` may be read from any thread."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Collector:
         http_refused: Mapping[str, int] | None = None,
         groups: Callable[[], Clusters] = lambda: Clusters(()),
     ) -> None:
-        """`groups` has the last snapshot of all other groups of the cluster, which goes into each of ours."""
+        """`groups` returns the last snapshot of all other groups of the cluster, which goes into each of ours."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
@@ -93,7 +94,7 @@ class Collector:
         self._http_refused = {} if http_refused is None else http_refused
         self._groups = groups
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
-        """Each is given every snapshot, on a thread, before it becomes the last one."""
+        """Functions that are given every snapshot, on a thread, before it becomes the last one."""
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
@@ -106,13 +107,13 @@ class Collector:
         )
         self._assessor = Assessor(self._rules)
         self._attached: dict[str, Assessor] = {}
-        """By application."""
+        """Assessors of attached applications, by name."""
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
         self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
-        """A member knows its generation a little sooner than its leader."""
+        """The leader. A member knows its generation a little sooner than its leader."""
         self._brokers = CachedCommand(METADATA_BROKERS)
         self._topics = CachedCommand(METADATA_TOPICS)
         self._agents_success: float | None = None
@@ -123,7 +124,7 @@ class Collector:
         return self._latest
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Of a topic, as in the last snapshot; empty before the first."""
+        """Returns the partitions of a topic, as in the last snapshot; empty before the first."""
         rows = () if self._latest is None else self._latest.partitions
         return frozenset(row.partition for row in rows if row.topic == topic)
 
@@ -143,24 +144,24 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     def sparkline(self, topic: str, partition: int) -> list[int | None]:
-        """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
+        """Returns the lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
         return self._assessor.sparkline(topic, partition)
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """On a thread, for with thousands of partitions it takes longer than a loop should be held. Of few, as the last
-        snapshot has them, it is done here: to hand it over would cost more than to do it."""
+        """Runs work on a thread, for with thousands of partitions it takes longer than a loop should be held. Of few,
+        as the last snapshot has them, it is done here: to hand it over would cost more than to do it."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
         return await asyncio.to_thread(work, *args, **kwargs)
 
     async def _with_events(self, snapshot: FleetSnapshot) -> FleetSnapshot:
-        """Publishes what differs from the last snapshot, and counts it in this one."""
+        """Publishes the events since the last snapshot, and counts them in this one."""
         self._feed.publish(await self._aside(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
-        """One snapshot, within about `collect.timeout_seconds`.
+        """Takes one snapshot, within about `collect.timeout_seconds`.
 
         Raises:
             PathError: run_dir cannot be read any more.
@@ -202,7 +203,7 @@ class Collector:
         taken_at: float,
         taken_at_unix: float,
     ) -> FleetSnapshot:
-        """Apart from what is known only when all of it is done."""
+        """Builds a snapshot but for the fields that are known only when all of it is done."""
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
@@ -327,7 +328,7 @@ def _decoded(
 
 
 def _lasting(pings: FanOut[PingReply]) -> Iterator[tuple[str, str]]:
-    """The keys of `FleetSnapshot.since`."""
+    """Yields the keys of `FleetSnapshot.since`."""
     yield from ((failed.sender, "silent") for failed in pings.failed)
     for answer in pings.answers:
         if answer.result.waiting_for is not None:

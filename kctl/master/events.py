@@ -1,4 +1,4 @@
-"""What happened in the fleet, in order: kept for a while, counted for good, and published to listeners."""
+"""The events of the fleet, in order: kept for a while, counted for good, and published to listeners."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ KEPT = 500
 
 
 class EventFeed:
-    """Belongs to one event loop. Events are numbered from 1 in the life of a master; their kind is `verdict`, `state`,
-    `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
+    """Events of a fleet. Belongs to one event loop. They are numbered from 1 in the life of a master; kinds: `verdict`,
+    `state`, `restart`, `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -26,11 +26,11 @@ class EventFeed:
 
     @property
     def last_number(self) -> int:
-        """Of the last event; 0 before the first."""
+        """The number of the last event; 0 before the first."""
         return self._last
 
     def totals(self) -> Mapping[str, int]:
-        """How many events of each kind there were."""
+        """The number of events of each kind."""
         return dict(self._totals)
 
     def publish(self, events: Iterable[Event]) -> None:
@@ -40,22 +40,22 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """A collection is complete, its events are published: listeners are woken."""
+        """Wakes listeners: a collection is complete, its events are published."""
         self._collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def since(self, number: int) -> list[tuple[int, Event]]:
-        """The kept events after that number, oldest first."""
+        """Returns the kept events after that number, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 
     @property
     def collections(self) -> int:
-        """How many collections are complete."""
+        """The number of complete collections."""
         return self._collections
 
     async def wait_beyond(self, collections: int) -> int:
-        """Returns how many there are as soon as there are more than that; may be cancelled."""
+        """Waits until there are more collections than that; returns how many there are. May be cancelled."""
         while self._collections <= collections:
             await self._changed.wait()
         return self._collections

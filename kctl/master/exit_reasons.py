@@ -1,4 +1,4 @@
-"""Why a supervised process ended, in one line, from its exit code and the last line of its log. Pure."""
+"""The reason why a supervised process ended, in one line, from its exit code and the last line of its log. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import signal
 __all__ = ["cause", "why"]
 
 _QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
-"""A line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
+"""Matches a line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
 _HEAD = re.compile(r"^\d{4}-\S+ \S+ [A-Z]+ \S+ ")
-"""Time, level and logger of such a line; what an operator reads is the rest."""
+"""Matches time, level and logger of such a line; what an operator reads is the rest."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 
 
 def cause(code: int) -> str:
-    """`signal 9, SIGKILL`, or `exit code 1`."""
+    """Returns the ending in words: `signal 9, SIGKILL`, or `exit code 1`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -25,7 +25,7 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """What an operator reads as its last error.
+    """Returns what an operator reads as the last error of a process.
 
     A process of ours that ends by itself writes why in its last line. One that a signal has ended could not: its last
     line is about something else, unless it is an error.

@@ -1,4 +1,4 @@
-"""What an answer lacks: what is stale of agents, storages and the brokers' offsets, and what is not known. Pure."""
+"""Gaps of an answer: what is stale of agents, storages and the brokers' offsets, and what is not known. Pure."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kctl_agent.replies.block_size import StorageReply
 __all__ = ["BROKERS", "STALE_SECONDS", "gaps", "of_storage", "stale"]
 
 STALE_SECONDS = 5.0
-"""What an agent has published, how its storage was counted, and a turn of its main thread, may be so old."""
+"""The greatest age of an agent's snapshot, of a storage's count, and of a turn of a main thread."""
 
 BROKERS = "brokers"
-"""The sender of what is failed here; no agent's, which are answered for by themselves."""
+"""The sender's name in gaps that are no agent's, which are answered for by themselves."""
 
 _OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
 _OF_METADATA = frozenset({"member_leader", "metadata_brokers", "metadata_topics"})
-"""Agents report these as a broker answered last, without its age: it is as old as the brokers' last answer."""
+"""Results that agents report as a broker answered last, without an age: as old as the brokers' last answer."""
 _MOST_NAMES = 5
 
 
 def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tuple[Failed, ...]:
-    """`rows` are those that the answer to `kafka_lag` or `offset_checker` was made of."""
+    """The gaps of an answer. `rows` are those that the answer to `kafka_lag` or `offset_checker` was made of."""
     if rpc in _OF_PARTITIONS:
         return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *_unknown(rows))
     return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """Whether offsets of that age are stale; None: what would have it has not been answered in full yet."""
+    """Returns a gap if offsets of that age are stale; None: what would have it has not been answered in full yet."""
     if age_seconds is None:
         return _silent(brokers) or _never_complete(brokers)
     if age_seconds <= brokers.stale_after_seconds:
@@ -39,7 +39,7 @@ def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
 
 
 def of_storage(storage: StorageReply) -> tuple[Failed, ...]:
-    """Whether what waits in a storage is of now."""
+    """Returns a gap if the count of a storage is stale."""
     age = storage.age_seconds
     if storage.error is None and (age is None or age <= STALE_SECONDS):
         return ()
@@ -54,7 +54,7 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
 
 
 def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
-    """As where a broker dies before the group has a coordinator."""
+    """Returns a gap if the brokers never answered in full, as where one dies before the group has a coordinator."""
     text = (
         f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
     )

@@ -1,4 +1,4 @@
-"""Whether a running process is unhealthy, and why: pure rules over its heartbeats and memory samples.
+"""Health of a running process, and why it is unhealthy: pure rules over its heartbeats and memory samples.
 
 No clock, no process, no socket in here: time is passed in. `process_supervisor` asks and measures, and passes the
 verdict to `restart` as a `Replace`.
@@ -13,28 +13,28 @@ from kctl.master.restart import Cause
 __all__ = ["Health", "HealthRules", "Heartbeat", "Unhealthy", "judge", "on_heartbeat", "on_memory_sample", "refusals"]
 
 BOOT_MARGIN = 1.1
-"""A memory limit below the size after the start and a tenth more would restart a worker that has done nothing yet,
-again and again (celery #3706, #4125)."""
+"""Factor of the size after the start below which a memory limit is not applied: it would restart a worker that has done
+nothing yet, again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
 _AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
-"""States that a worker reports while no batch is expected of it."""
+"""States in which no batch is expected of a worker."""
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """What counts as unhealthy. None switches a rule off."""
+    """The rules by which a process is unhealthy. None switches a rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
     memory_hard_bytes: int | None = None
     memory_breaches: int = 3
-    """So many measurements in a row above the soft limit."""
+    """Measurements in a row above the soft limit."""
     stalled_seconds: float | None = None
     main_thread_seconds: float | None = None
-    """So long its main thread may take for one turn."""
+    """The longest turn of its main thread, in seconds."""
     section: str = "workers"
-    """Of the configuration, where its memory limits stand."""
+    """The section of the configuration with its memory limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,18 @@ class Heartbeat:
     state: str | None = None
     batches_total: int | None = None
     lag: int | None = None
-    """Messages; None while what the brokers reported is too old to rely on."""
+    """Messages that wait; None while what the brokers reported is too old to rely on."""
     progress: int | None = None
-    """Changes with each batch and while a long one stores messages."""
+    """A number that changes with each batch and while a long one stores messages."""
     main_thread_age_seconds: float | None = None
-    """Since the last turn of its main thread."""
+    """Seconds since the last turn of its main thread."""
     is_waiting: bool = False
-    """For the end of an outage of something outside: nothing is expected of it meanwhile."""
+    """Whether it waits for the end of an outage of something outside: nothing is expected of it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One incarnation as of its last heartbeat. Times are seconds of the caller's monotonic clock."""
+    """The health of one incarnation as of its last heartbeat. Times are seconds of the caller's monotonic clock."""
 
     heartbeat_at: float
     progress_at: float
@@ -70,14 +70,14 @@ class Health:
     hung_seconds: float = 0.0
     """The smaller of the last two ages of its main thread: a freeze of the whole machine is no hang."""
     boot_bytes: int | None = None
-    """Its size when it had started."""
+    """Resident bytes when it had started."""
     resident_bytes: int | None = None
     breaches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why, in one sentence, and whether there is no point in asking the process to leave."""
+    """Why a process is unhealthy, in one sentence, and whether there is no point in asking it to leave."""
 
     cause: Cause
     at_once: bool
@@ -85,7 +85,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
-    """It has answered."""
+    """Returns the health after a heartbeat."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
@@ -107,7 +107,7 @@ def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Its memory, all processes of it together. The first measurement after its start is its boot size."""
+    """Takes in the memory of all processes together. The first measurement after the start is the boot size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes
@@ -118,7 +118,7 @@ def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) ->
 
 
 def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
-    """What is gravest; None of a healthy process."""
+    """Returns the gravest reason why a process is unhealthy; None of a healthy one."""
     silence = now - health.heartbeat_at
     if silence >= rules.ping_timeout_seconds:
         return Unhealthy(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
@@ -145,12 +145,12 @@ def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
 
 
 def _is_unbegun(beat: Heartbeat | Health) -> bool:
-    """Its agent answers, but its main thread has not come to its first turn."""
+    """Whether its agent answers, but its main thread has not come to its first turn."""
     return beat.state == "starting" and beat.main_thread_age_seconds is None
 
 
 def refusals(rules: HealthRules, health: Health) -> str | None:
-    """Why a memory limit is not applied: it lies below what the process took after its start. None: all are."""
+    """Returns why a memory limit is not applied: it lies below what the process took after its start. None: all are."""
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (
@@ -161,7 +161,7 @@ def refusals(rules: HealthRules, health: Health) -> str | None:
 
 
 def _applied(limit: int | None, health: Health) -> int | None:
-    """The limit, None while it cannot be applied: not booted yet, or booted above it."""
+    """Returns the limit, None while it cannot be applied: not booted yet, or booted above it."""
     if limit is None or health.boot_bytes is None or limit < health.boot_bytes * BOOT_MARGIN:
         return None
     return limit

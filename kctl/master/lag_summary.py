@@ -15,7 +15,7 @@ _WELL = frozenset({Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Of thousands of partitions it takes a while."""
+    """Sums up the lag. With thousands of partitions it takes a while."""
     if snapshot is None:
         return None
     lag = snapshot.kafka_lag

@@ -1,4 +1,4 @@
-"""How the configured processes are started: names, settings and log files, from the configuration alone."""
+"""The launches of the configured processes: names, settings and log files, from the configuration alone."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")
 
 _ENGINE_HANGS = 0.5
-"""Its main thread has hung when it has for this part of `kafka.max_poll_interval_seconds`: before those of the workers
+"""Share of `kafka.max_poll_interval_seconds` after which an engine's main thread has hung: before those of the workers
 that wait for it, which then need not be started again."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
-"""More than partitions are read on one host."""
+"""Tasks that may wait in an engine: more than partitions are read on one host."""
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 
 
 def names(config: Config) -> list[str]:
-    """All that is supervised: `engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
+    """The names of all supervised processes: `engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
     engine = [ENGINE_NAME] if _has_engine(config) else []
     return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
@@ -54,7 +54,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """One launch for each process, in the order of their start: of those `chosen`, by default as many as are
+    """Returns one launch for each process, in the order of their start: of those `chosen`, by default as many as are
     configured. `command` is that of workers."""
     paths = [str(jar) for jar in jars]
 
@@ -157,7 +157,7 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
-    """A driver as `kctl_agent.spark.settings.SparkSettings` has it."""
+    """Returns the settings of a driver as `kctl_agent.spark.settings.SparkSettings` has them."""
     spark = config.spark
     return {
         "master": spark.master,
@@ -175,8 +175,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """`local[k]` with the k tasks of each worker; where they call the handler with so many that a worker whose handler
-    is slow leaves enough to the others (`kctl_agent.sinker.slots`). Any other master is a cluster's."""
+    """The driver's master: `local[k]` with the k tasks of each worker; where they call the handler with so many that a
+    worker whose handler is slow leaves enough to the others (`kctl_agent.sinker.slots`). Any other is a cluster's."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -185,25 +185,25 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """A batch is one worker's: of an engine's tasks it takes as many as that would have alone."""
+    """The tasks of a batch, which is one worker's: of an engine's tasks it takes as many as that would have alone."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
 
 def _tasks(master: str) -> int:
-    """So many tasks run at a time in a driver with this local master."""
+    """Returns how many tasks run at a time in a driver with this local master."""
     found = _LOCAL.fullmatch(master)
     given = None if found is None else found["tasks"]
     return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
 
 
 def _heap(driver_bytes: int, workers: int) -> str:
-    """One driver's, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
+    """The heap of one driver, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
     return f"{(driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) // 1024}k"
 
 
 def _security(config: Config) -> JsonObject | None:
-    """TLS and SASL as `kctl_agent.worker.security.Security` has them, secrets and all; None: plain."""
+    """Returns TLS and SASL as `kctl_agent.worker.security.Security` has them, secrets and all; None: plain."""
     access = of_fleet(config)
     if access.security_protocol == "PLAINTEXT":
         return None
@@ -250,8 +250,8 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """With mode `directly` the workers call the handler themselves; in an engine in as many tasks at a time as each
-    would have alone, however many run."""
+    """Returns the handler's settings for a worker: with mode `directly` the workers call it themselves; in an engine in
+    as many tasks at a time as each would have alone, however many run."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

@@ -1,4 +1,4 @@
-"""The members of the fleet, and one question to all of them at once."""
+"""The members of the fleet, supervised and attached, and requests to all of them at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SERVED = {
     "sinker": frozenset({"ping", "describe", "workers", "block_size"}),
     "engine": frozenset({"ping", "describe", "workers"}),
 }
-"""By kind, where it is not everything: neither belongs to a consumer group or talks to a broker, and their silence
+"""Commands by kind, where it is not all: neither belongs to a consumer group or talks to a broker, and their silence
 about the rest is no gap in an answer (`kctl_agent.sinker.main.SERVED`, `kctl_agent.engine.main`)."""
 
 
@@ -51,7 +51,7 @@ class Members:
         self._attached: set[str] = set()
 
     async def sockets(self) -> dict[str, Path]:
-        """Every name to ask, with its socket; a supervised worker is there even while it has none.
+        """Returns every name to ask, with its socket; a supervised worker is there even while it has none.
 
         Raises:
             PathError: run_dir cannot be read.
@@ -61,7 +61,7 @@ class Members:
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
     def check_known(self, name: str) -> None:
-        """Refuse a name that is nobody's. Raises BadParams when nobody of the fleet, attached or supervised, has this
+        """Refuses a name that is nobody's. Raises BadParams when nobody of the fleet, attached or supervised, has this
         name."""
         known = sorted({*self._kinds(), *list_agents(self._run_dir)})
         if name not in known:
@@ -69,7 +69,7 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Those of `sockets` that answer a command."""
+        """Returns those of `sockets` that answer a command."""
         kinds = self._kinds()
         return {
             name: path
@@ -94,8 +94,8 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     def _is_missed(self, failure: Failed) -> bool:
-        """An attached agent that has answered before. One that ended without a word, by a signal or `os._exit`, is none
-        any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
+        """Whether an attached agent has answered before. One that ended without a word, by a signal or `os._exit`, is
+        none any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
         name = failure.sender
         # Only where nobody listens: the pid of a process in another container means nothing here.
         if failure.code == "unreachable" and remove_if_dead(self._run_dir, name):
@@ -105,12 +105,12 @@ class Members:
 
 
 def _is_stopped(status: WorkerStatus | None) -> bool:
-    """By request: it does not answer because somebody wants it so, and is not missed."""
+    """Whether a process was stopped by request: it does not answer because somebody wants it so, and is not missed."""
     return status is not None and status.desired == "stopped"
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:
-    """Nobody behind the socket is what the state of the worker explains better than the error does."""
+    """Explains by the worker's state why nobody is behind the socket, which is better than the error."""
     if failure.code != "unreachable" or status.state == "running":
         return failure
     return replace(failure, message=f"the {status.kind} is {status.state}")

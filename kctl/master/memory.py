@@ -1,4 +1,4 @@
-"""How much memory the supervised processes take, each with all that it has started, from /proc.
+"""Memory of the supervised processes, each with all that it has started, from /proc.
 
 Spark's Pythons are forks of one daemon, so their resident pages are mostly the same ones; counted again for each, a
 worker at rest would grow with the number of its tasks. Among forks each page is therefore charged by its share
@@ -18,28 +18,28 @@ from kctl.master.process import processes
 __all__ = ["SCAN_SECONDS", "SHARED_SECONDS", "Memory", "shared_bytes"]
 
 SCAN_SECONDS = 10.0
-"""Between two scans of every process of the machine: what was started since then is not counted yet. To read those
-that are known costs as much as they are, to scan all as much as the machine has."""
+"""Seconds between two scans of every process of the machine: what was started since then is not counted yet. To read
+those that are known costs as much as they are, to scan all as much as the machine has."""
 SHARED_SECONDS = 60.0
 """How long what forks share is relied on while they stay the same ones: to ask again costs up to a millisecond each."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory:
-    """One thread at a time."""
+    """Measures memory per session. One thread at a time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._members: dict[int, list[int]] = {}
-        """Session to its processes, as they were at the last scan of all."""
+        """Processes of each session, as they were at the last scan of all."""
         self._shared: dict[int, int] = {}
-        """Of forks: how many resident bytes are charged to their relatives."""
+        """Resident bytes of forks that are charged to their relatives, by pid."""
         self._families: dict[frozenset[int], float] = {}
-        """Forks of one process, to when they were last asked what they share."""
+        """Forks of one process, with the time when it was last measured what they share."""
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Bytes in memory per session, all its processes together; those of which nothing lives are absent.
+        """Returns the bytes in memory per session, all its processes together; those of which nothing lives are absent.
         `scan_all` where something is starting: its JVM must be in its first size."""
         wanted = set(sessions)
         now = self._clock()
@@ -74,8 +74,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """How many of a process's resident bytes are charged to others that map them too: resident minus proportional set
-    size. 0 where the kernel does not report it (before Linux 4.14, another user's, ended).
+    """Returns how many of a process's resident bytes are charged to others that map them too: resident minus
+    proportional set size. 0 where the kernel does not report it (before Linux 4.14, another user's, ended).
 
     The kernel walks all its pages: a thousand times the price of /proc/PID/stat, 3 ms for a JVM of 850 MB.
     """

@@ -1,4 +1,4 @@
-"""systemd's word on how a service is (sd_notify(3)): one datagram to the socket that NOTIFY_SOCKET names.
+"""Notifications to systemd about a service (sd_notify(3)): one datagram to the socket that NOTIFY_SOCKET names.
 
 Without that variable nothing is sent; systemd that does not listen is no reason to stop.
 """
@@ -14,7 +14,7 @@ __all__ = ["notify", "pet_watchdog", "watchdog_seconds"]
 
 
 def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Send `READY=1`, `STOPPING=1`, `STATUS=…`; whether systemd listens."""
+    """Sends `READY=1`, `STOPPING=1`, `STATUS=…`; returns whether systemd listens."""
     path = env.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return False
@@ -39,7 +39,7 @@ def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def pet_watchdog() -> None:
-    """Report for as long as the event loop turns; for ever without a watchdog."""
+    """Reports to the watchdog for as long as the event loop turns; for ever without a watchdog."""
     seconds = watchdog_seconds()
     while True:
         if seconds is not None:

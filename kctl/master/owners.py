@@ -1,4 +1,4 @@
-"""Which worker reads each partition and what it is doing, as the rules of `kctl.status` want to know it. Pure."""
+"""The worker that reads each partition and its state, as the rules of `kctl.status` take them. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def owners(
     trigger_seconds: float,
     members: int | None = None,
 ) -> Callable[[PartitionRow], Owner]:
-    """From a partition to its owner. `rows` are those of the command `workers`, `statuses` the supervisor's;
-    `members` are those that the group's coordinator counts, None if it did not answer."""
+    """Returns a function from a partition to its owner. `rows` are those of the command `workers`, `statuses` the
+    supervisor's; `members` are those that the group's coordinator counts, None if it did not answer."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -50,7 +50,7 @@ def owners(
 
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
-    """What a fleet does that has nobody for a partition: workers are starting, or sharing partitions out anew."""
+    """The state of a fleet that has nobody for a partition: workers are starting, or sharing partitions out anew."""
     states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}
     if (
         any(status.state in _COMING for status in statuses if status.kind not in NOT_GROUP_MEMBERS)

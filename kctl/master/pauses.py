@@ -1,4 +1,4 @@
-"""What the operator has paused: kept in a file, so that it outlives workers and masters until it is resumed."""
+"""The pauses of the operator: kept in a file, so that they outlive workers and masters until they are resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pause:
     partition: int | None
     by: str
     since: float
-    """Unix seconds."""
+    """Unix seconds of its beginning."""
 
     @property
     def what(self) -> str:
@@ -44,7 +44,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """As a worker gets it (`kctl_agent.replies.workers.Scope`)."""
+        """Returns the pause as a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -53,14 +53,14 @@ def _refused(constant: str) -> NoReturn:
 
 
 class Pauses:
-    """Belongs to one event loop; the file is small and written as a whole."""
+    """The pauses of a fleet. Belongs to one event loop; the file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Read the pauses that an earlier master has kept. Raises nothing: a file that cannot be read is logged and
+        """Reads the pauses that an earlier master has kept. Raises nothing: a file that cannot be read is logged and
         counts as no pause."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
-        """Processes that are being drained, with the scope that each is given meanwhile; not kept in the file."""
+        """Scopes of processes that are being drained, given to each meanwhile; not kept in the file."""
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:
             for each in json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused):
@@ -77,8 +77,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def of(self, name: str) -> tuple[JsonObject, ...]:
-        """What this worker must not read. A sinker, which knows no topics, is paused by its name or with everything;
-        an engine reads nothing."""
+        """Returns what this worker must not read. A sinker, which knows no topics, is paused by its name or with
+        everything; an engine reads nothing."""
         if name == ENGINE_NAME:
             return ()
         is_sinker = name.startswith("sinker-")
@@ -89,20 +89,20 @@ class Pauses:
         )
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """What this process must not read just now."""
+        """Returns what this process must not read just now."""
         draining = self.draining.get(name)
         return [*self.of(name), *([] if draining is None else [draining])]
 
     def rows(self, name: str) -> tuple[Scope, ...]:
-        """The same for `kctl status`."""
+        """Returns what this process must not read, for `kctl status`."""
         return tuple(Scope(**scope) for scope in self.scopes(name))
 
     def at_start(self, name: str) -> JsonObject:
-        """The part of a new process's settings that depends on the moment."""
+        """Returns the part of a new process's settings that depends on the moment."""
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """A pause that is there already stays the older one's.
+        """Adds a pause; one that is there already stays the older one's.
 
         Raises:
             OperationRefused: it cannot be kept; nothing was changed.
@@ -139,7 +139,7 @@ class Pauses:
         return ended
 
     def replace(self, pauses: Iterable[Pause]) -> None:
-        """Exactly these from now on. Raises OperationRefused: they cannot be kept; nothing was changed."""
+        """Replaces all pauses. Raises OperationRefused: they cannot be kept; nothing was changed."""
         wanted = {pause.key: pause for pause in pauses}
         beside = self._path.with_suffix(".new")
         try:

@@ -74,11 +74,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Also the id of its session."""
+        """The pid, which is also the id of its session."""
         return self._process.pid
 
     async def wait(self) -> int:
-        """The exit code, or minus the signal number, once the process has ended; may be cancelled and called again."""
+        """Waits for the exit code, or minus the signal number; may be cancelled and called again."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float) -> int:
@@ -117,7 +117,7 @@ class Child:
         return await asyncio.to_thread(self.log.last_lines, count)
 
     def close(self) -> None:
-        """Lets go of the pipe to a process that has ended."""
+        """Closes the pipe to a process that has ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -154,7 +154,7 @@ def _has_mark(pid: int, mark: str) -> bool:
 
 
 def session_members(session: int) -> list[int]:
-    """The pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
+    """Returns the pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
     return [process.pid for process in processes() if process.session == session and process.state != "Z"]
 
 
@@ -170,19 +170,19 @@ def remove_socket(path: Path, pid: int) -> None:
 
 
 class Process(NamedTuple):
-    """What /proc has of one."""
+    """A process as /proc has it."""
 
     pid: int
     state: str
     session: int
     resident_pages: int
     stack_start: int
-    """An address: one that was forked and executed nothing has its parent's. 0 of another user's process."""
+    """Address of its stack: one that was forked and executed nothing has its parent's. 0 of another user's process."""
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """These, or all of the machine, from /proc/PID/stat, fields 1, 3, 6, 24 and 28 of proc(5); those that have ended
-    meanwhile are left out. Call it in a thread."""
+    """Yields these processes, or all of the machine, from /proc/PID/stat, fields 1, 3, 6, 24 and 28 of proc(5); those
+    that have ended meanwhile are left out. Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

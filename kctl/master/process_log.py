@@ -1,4 +1,4 @@
-"""The log of a process: a file that it, its JVM and its executors append to, kept within bounds while they run.
+"""The log file of a process: it, its JVM and its executors append to it, and it is kept within bounds while they run.
 
 They share the open file, and it must outlive the master, so neither a pipe through the master nor a new file for each
 will do. As `logrotate` does with `copytruncate`, what is too old is copied to NAME.log.1 and then removed from the
@@ -25,11 +25,11 @@ __all__ = ["LOG_LIMIT_BYTES", "LogRotation", "ProcessLog", "is_own_output", "rot
 log = logging.getLogger(__name__)
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
-"""Of a log above this size all but the end goes to NAME.log.1, replacing the one there."""
+"""The size of a log above which all but the end goes to NAME.log.1, replacing the one there."""
 _FLOOD_LIMITS = 4
-"""So many limits go into NAME.log.1 at most: of a flood that is faster than the rotation the oldest part is dropped."""
+"""Limits that go into NAME.log.1 at most: of a flood that is faster than the rotation the oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
-"""What a rotation leaves in the log, so that its last lines are still found where they were."""
+"""The bytes that a rotation leaves in the log, so that its last lines are still found where they were."""
 _COPY_BYTES = 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024
@@ -39,16 +39,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """As one incarnation of a process writes it. From any thread."""
+    """The log of one incarnation of a process. From any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._start = 0
-        """Where in the file this incarnation began."""
+        """Place in the file where this incarnation began."""
 
     def open(self) -> BinaryIO:
-        """For the process that is about to start. One that is too large is moved aside whole: nobody writes to it.
+        """Opens the log for a process about to start. One that is too large is moved aside whole: nobody writes to it.
 
         Raises:
             OSError: it cannot be written.
@@ -69,7 +69,7 @@ class ProcessLog:
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """The last lines that this incarnation wrote: not empty, shortened, free of control characters."""
+        """Returns the last lines that this incarnation wrote: not empty, shortened, free of control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -88,7 +88,7 @@ class LogRotation:
         self._failing: set[Path] = set()
 
     def __call__(self, logs: Iterable[ProcessLog]) -> None:
-        """Blocking: a copy of some 16 MiB."""
+        """Rotates logs. Blocking: a copy of some 16 MiB."""
         for each in logs:
             try:
                 removed = each.rotate()
@@ -103,13 +103,13 @@ class LogRotation:
 
 
 def rotated(path: Path) -> Path:
-    """Where the older lines are."""
+    """Returns the file of the older lines."""
     return path.with_name(path.name + ".1")
 
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:
-    """Move all but the last lines of a log above the limit to NAME.log.1 while processes append to it; returns how many
-    bytes went. A line may begin in one file and end in the other; together they are what was written.
+    """Moves all but the last lines of a log above the limit to NAME.log.1 while processes append to it; returns how
+    many bytes went. A line may begin in one file and end in the other; together they are what was written.
 
     Raises:
         OSError: it cannot be read, copied or shortened; then nothing is lost.
@@ -156,13 +156,13 @@ def _copy(file: BinaryIO, target: Path, begin: int, end: int) -> None:
 
 
 def _collapse(file: BinaryIO, size: int) -> bool:
-    """Remove the first bytes of a file; False where the file system cannot (tmpfs, overlays over it, NFS)."""
+    """Removes the first bytes of a file; False where the file system cannot (tmpfs, overlays over it, NFS)."""
     failed = _LIBC.fallocate(file.fileno(), _COLLAPSE_RANGE, ctypes.c_int64(0), ctypes.c_int64(size))
     return not failed
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Copy the rest too, then empty the file. What is written between the last read and the truncation is lost."""
+    """Copies the rest too, then empties the file. What is written between the last read and the truncation is lost."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)

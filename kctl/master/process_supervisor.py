@@ -1,4 +1,4 @@
-"""Keeps one process in its desired state: `restart` decides, `process` acts, this joins them.
+"""The supervisor of one process, kept in its desired state: `restart` decides, `process` acts, this joins them.
 
 One task reads one queue, so no two things happen to a worker at once: the end of its process, an answer of its agent, a
 timer and a request all become events. What is done follows from the state that is entered.
@@ -41,7 +41,7 @@ __all__ = ["Launch", "Probe", "ProcessSupervisor", "SupervisionPolicy"]
 log = logging.getLogger(__name__)
 
 Probe = Callable[[str, float], Awaitable[Heartbeat | None]]
-"""Worker name and seconds to what its agent answers to a ping, None if it does not answer in that time."""
+"""From worker name and seconds to what its agent answers to a ping, None if it does not answer in that time."""
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
@@ -75,7 +75,8 @@ class SupervisionPolicy:
 
 
 class ProcessSupervisor:
-    """Belongs to one event loop. `run` is its life; `start`, `restart` and `stop` are requests to it."""
+    """Supervises one process, on one event loop. `run` is its life; `start`, `restart` and `stop` are requests to
+    it."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` gives the settings of a new process beyond its launch's; `given_up` is called with its name when
+        """`at_start` returns the settings of a new process beyond its launch's; `given_up` is called with its name when
         it is fatal, `stalled_from_start` when it is replaced because it has never finished a batch, with the time since
         which it has stalled."""
         self.launch = launch
@@ -118,12 +119,12 @@ class ProcessSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process, which is also its session; None while there is none."""
+        """The pid, which is also the session's id; None while there is no process."""
         return None if self._child is None else self._child.pid
 
     @property
     def log(self) -> ProcessLog | None:
-        """What its process writes; None while there is none."""
+        """The log of the process; None while there is none."""
         return None if self._child is None else self._child.log
 
     @property
@@ -132,7 +133,7 @@ class ProcessSupervisor:
 
     @property
     def since(self) -> float:
-        """When it entered its state, by the monotonic clock."""
+        """When the process entered its state, by the monotonic clock."""
         return self._status.since
 
     @property
@@ -142,19 +143,19 @@ class ProcessSupervisor:
 
     @property
     def health(self) -> Health | None:
-        """None while it does not run."""
+        """The health of the process; None while it does not run."""
         return self._health
 
     def start(self) -> None:
         self._request(Start())
 
     def restart(self) -> None:
-        """On request: a living process makes way for a new one, a dead one is started now."""
+        """Restarts on request: a living process makes way for a new one, a dead one is started now."""
         alive = self._status.state in (SupervisionState.STARTING, SupervisionState.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
     def replace(self, cause: Cause, why: str) -> None:
-        """A running process makes way for a new one, for a reason that others have found."""
+        """Replaces a running process, for a reason that others have found."""
         if self._status.state is SupervisionState.RUNNING:
             self._last_error = why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, cause, why)
@@ -168,12 +169,12 @@ class ProcessSupervisor:
             await self._is_gone.wait()
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Returns when the predicate is true; it is asked again whenever the state has changed."""
+        """Waits until the predicate is true; it is asked again whenever the state has changed."""
         async with self._changed:
             await self._changed.wait_for(predicate)
 
     def on_memory_sample(self, resident_bytes: int) -> None:
-        """The memory of all its processes, as measured just now."""
+        """Takes in the memory of all its processes, as measured just now."""
         if self._health is None:
             return
         self._health = on_memory_sample(self._health, self.policy.rules, resident_bytes)
@@ -184,7 +185,7 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: Heartbeat, at: float) -> None:
-        """Its agent has answered a question that was asked `at` that time."""
+        """Takes in a heartbeat: its agent has answered a question that was asked `at` that time."""
         if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
             self._health = on_heartbeat(self._health, beat, at)
 
@@ -299,7 +300,8 @@ class ProcessSupervisor:
         self._post(Exited(code))
 
     async def _check_health(self, pid: int) -> None:
-        """Until it ends: first for an answer, then for one every `ping_interval_seconds`, if nobody else had one."""
+        """Pings until the end: first for an answer, then for one every `ping_interval_seconds`, if nobody else had
+        one."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
@@ -326,7 +328,7 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """The last error outlives no process that does well: one that was started on request, or that is stable."""
+        """Forgets the last error of a process that does well: one that was started on request, or that is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if self._status.failures == 0 or seconds >= self.policy.restart.stable_seconds:
@@ -382,7 +384,7 @@ class ProcessSupervisor:
         self._events.put_nowait((None, event))
 
     def _post(self, event: Event) -> None:
-        """An event of this incarnation; one that comes late, when a newer one lives, is dropped."""
+        """Posts an event of this incarnation; one that comes late, when a newer one lives, is dropped."""
         self._events.put_nowait((self._incarnation, event))
 
     def _duty(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:

@@ -1,4 +1,4 @@
-"""Replies of agents to one result that can be trusted to be whole or to name what it lacks.
+"""The reduction of agents' replies to one result that can be trusted to be whole or to name what it lacks.
 
 `COMMANDS` is the table: what a command's reply is, how it is reduced and shown. RPC and collector reduce by it alike.
 """
@@ -64,7 +64,7 @@ def _itself(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[R, T]):
-    """What the fleet can be asked. `shown` is what of the reduced result is encoded."""
+    """A question to the fleet. `shown` is what of the reduced result is encoded."""
 
     name: str
     reply: type[R]
@@ -72,7 +72,7 @@ class Command(Generic[R, T]):
     shown: Callable[[T], Any] = _itself
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
-        """Pure and safe in any thread; of thousands of partitions it takes a while."""
+        """Decodes replies. Pure and safe in any thread; of thousands of partitions it takes a while."""
         return typed(outcome, self.reply)
 
     def encoded(self, result: T) -> JsonObject:
@@ -129,7 +129,7 @@ COMMANDS: dict[str, Command[Any, Any]] = {
 
 
 def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness) -> Reduced[T]:
-    """The reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
+    """Returns the reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
     thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
@@ -152,5 +152,5 @@ def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot,
 
 
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced[T]:
-    """With what is stale or unknown of the brokers' offsets among the failed."""
+    """Returns the result with what is stale or unknown of the brokers' offsets among the failed."""
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, rows)))

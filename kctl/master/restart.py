@@ -1,4 +1,4 @@
-"""When a supervised process is started, restarted, stopped, given up: a pure state machine over a `SupervisionStatus`.
+"""The state machine of a supervised process, start, restart, stop, given up: pure, over a `SupervisionStatus`.
 
 No clock, no process, no randomness in here: `step` is given the time and the jitter. What has to be done follows from
 the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`);
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 EXIT_CONFIG = 78
-"""The worker cannot start with this configuration (EX_CONFIG of sysexits.h): trying again cannot help."""
+"""The exit code for a configuration that cannot be used (EX_CONFIG of sysexits.h): trying again cannot help."""
 
 
 class SupervisionState(StrEnum):
@@ -56,8 +56,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`. Nothing but its configuration ends it for good:
-    what it lacks may come back.
+    """The back-off between `backoff_min_seconds` and `backoff_max_seconds`. Nothing but its configuration ends it for
+    good: what it lacks may come back.
 
     A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
     """
@@ -69,14 +69,14 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionStatus:
-    """One supervised process as it is desired and observed. Times are seconds of the caller's monotonic clock."""
+    """A supervised process as it is desired and observed. Times are seconds of the caller's monotonic clock."""
 
     since: float
     desired: SupervisionState = SupervisionState.STOPPED
     """Only `running` or `stopped`."""
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     cause: Cause | None = None
     """Why the next start will be a restart; None when it will be a first start."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -110,7 +110,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Its agent has answered."""
+    """The agent of the process has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ _Rule: TypeAlias = Callable[[RestartPolicy, SupervisionStatus, Event, float, flo
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """The pause after that many failures in a row (>= 1): it doubles; `jitter` in [0, 1] draws its upper half.
+    """Returns the pause after that many failures in a row (>= 1): it doubles; `jitter` in [0, 1] draws its upper half.
 
     Jitter keeps workers that died of one cause from coming back in one moment; the lower half keeps it a pause.
     """

@@ -1,4 +1,4 @@
-"""Counts what `master.sock` is asked, by command: outcomes and durations."""
+"""Counters of requests to `master.sock`, by command: outcomes and durations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Counts:
 
 
 class RpcCounts:
-    """Belongs to one event loop."""
+    """Counts requests. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
@@ -53,7 +53,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """`answer`, with what it does counted. What is no command of ours is counted as `unknown`."""
+    """Returns `answer` with its requests counted. What is no command of ours is counted as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc

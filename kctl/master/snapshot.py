@@ -1,4 +1,4 @@
-"""`FleetSnapshot`: the master's immutable snapshot of the whole fleet; RPC, HTTP and Prometheus encode from it.
+"""The master's immutable snapshot of the whole fleet, `FleetSnapshot`; RPC, HTTP and Prometheus encode from it.
 
 Written by the collector, read by anybody on any thread. What is not known is None, and its age is part of it.
 """
@@ -42,16 +42,16 @@ class Reduced(Generic[T]):
     failed: tuple[Failed, ...] = ()
     """Agents that did not answer; and `brokers`, where their offsets are stale or unknown."""
     age_seconds: float | None = None
-    """Of the oldest answer and of the oldest offsets in it, when the snapshot was taken; None when nobody answered."""
+    """Age of the oldest answer and of the oldest offsets in it, as of the snapshot; None when nobody answered."""
     stopped: tuple[str, ...] = ()
-    """What was stopped by request: not asked for, and not missing."""
+    """Processes that were stopped by request: not asked, and not missing."""
 
     @property
     def complete(self) -> bool:
         return not self.failed
 
     def completeness(self) -> JsonObject:
-        """The master's fields of a reply (design, section 5)."""
+        """Returns the master's fields of a reply (design, section 5)."""
         return {
             "complete": self.complete,
             "asked": list(self.asked),
@@ -63,14 +63,14 @@ class Reduced(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RpcStats:
-    """Requests for one command that `master.sock` has answered since the master started."""
+    """Counts of requests for one command that `master.sock` has answered since the master started."""
 
     outcomes: Mapping[str, int]
-    """`ok`, `incomplete` (somebody did not answer), `failed`; every outcome is there."""
+    """Requests by outcome: `ok`, `incomplete` (somebody did not answer), `failed`; every outcome is there."""
     buckets: tuple[int, ...]
-    """How many took at most each of `RPC_BUCKETS_SECONDS`, not cumulated; one more for those that took longer."""
+    """Requests that took at most each of `RPC_BUCKETS_SECONDS`, not cumulated; one more for those that took longer."""
     seconds: float
-    """All of them together."""
+    """Seconds of all requests together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,49 +83,49 @@ class FleetSnapshot:
     cluster: str
     group: str
     taken_at: float
-    """Seconds of the master's monotonic clock."""
+    """Monotonic seconds of the collection."""
     collect_seconds: float
     supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]
-    """Supervised worker to the memory of all its processes, JVM included; absent while it has none."""
+    """Memory of all processes of each supervised worker, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
-    """Part (`agents`, `committed`, `offsets`, `group`) to the Unix seconds when it last succeeded; never: absent."""
+    """Unix seconds of the last success of a part (`agents`, `committed`, `offsets`, `group`); never: absent."""
     offset_checker: Reduced[Partitions] = Reduced(Partitions())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
-    """Of the partitions of `offset_checker`, and as complete as they are."""
+    """Lag of the partitions of `offset_checker`, and as complete as they are."""
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
     metadata_brokers: Reduced[BrokersReply] = Reduced(BrokersReply())
     metadata_topics: Reduced[TopicsReply] = Reduced(TopicsReply())
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
-    """With the supervisor's view in each row."""
+    """The workers, with the supervisor's view in each row."""
     assessments: tuple[Assessment, ...] = ()
-    """One for each of `partitions`, in the same order."""
+    """The assessment of each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
     verdict: Verdict = _NOT_JUDGED
-    """How the fleet as a whole is doing (`kctl.master.verdict`)."""
+    """The verdict on the fleet as a whole (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Agent and `silent`, or what it waits for, to the last collection in which it was not so, in seconds of the
-    monotonic clock."""
+    """Since when an agent is `silent`, or waits for something: the last collection in which it was not so, in seconds
+    of the monotonic clock."""
     attached: tuple[GroupSnapshot, ...] = ()
-    """What attached applications read beside the group, each as a group of its own."""
+    """The partitions of attached applications beside the group, each application as a group of its own."""
     brokers: Freshness | None = None
     """How fresh the brokers' offsets are."""
     broker_group: GroupStats | None = None
     """The group as its coordinator sees it; None when it did not know this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
-    """By command."""
+    """Counts of requests by command."""
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Operation and outcome (`done`, `failed`, `refused`) to how often it was requested since the master started."""
+    """Requests since the master started, by operation and outcome (`done`, `failed`, `refused`)."""
     http_refused_total: Mapping[str, int] = field(default_factory=dict)
-    """Error code to how many HTTP requests and connections were refused with it since the master started."""
+    """HTTP requests and connections refused since the master started, by error code."""
     events_total: Mapping[str, int] = field(default_factory=dict)
-    """Kind of event to how many there were since the master started."""
+    """Events since the master started, by kind."""
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Supervised worker to the memory at which it is restarted; absent where there is no limit."""
+    """Memory at which each supervised worker is restarted; absent where there is no limit."""
     sequence: int = 0
-    """Counts the collections of one master."""
+    """The number of this collection in the master's life."""
     taken_at_unix: float = 0.0
     """`taken_at` as Unix seconds."""
     clusters: tuple[ClusterSnapshot, ...] = ()
@@ -133,16 +133,16 @@ class FleetSnapshot:
 
     @property
     def partitions(self) -> tuple[PartitionRow, ...]:
-        """Sorted by topic and partition."""
+        """The group's partitions, sorted by topic and number."""
         return self.offset_checker.result.rows
 
     def lasting(self, name: str, what: str) -> float:
-        """For how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""
+        """Returns for how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property
     def own_group(self) -> GroupSnapshot:
-        """The fleet's group, as any other group is kept."""
+        """Returns the fleet's group, as any other group is kept."""
         return GroupSnapshot(
             self.cluster,
             self.group,

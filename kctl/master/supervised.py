@@ -1,4 +1,4 @@
-"""What a worker reports of itself and what its supervisor sees, in one row: for RPC, HTTP and the command line."""
+"""Rows of workers that join a worker's own report with its supervisor's view: for RPC, HTTP and the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["with_supervisor"]
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """The result of `workers` with the supervisor's view; None where an agent is only attached.
+    """Returns the result of `workers` with the supervisor's view; None where an agent is only attached.
 
     A supervised worker whose agent is silent has a row too: its name, kind and pid, and None for what only it could
     report. Pure.

@@ -1,4 +1,4 @@
-"""All processes of the fleet: one process supervisor each, started together, stopped together, none outliving it."""
+"""The supervisors of all processes of the fleet, one each, started together, stopped together, none outliving it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kctl_agent.rpc.messages import printable_name
 __all__ = ["Supervisor"]
 
 _OLD_SECONDS = 5.0
-"""What was measured is shared by all callers, for as long as memory is measured anyway, but never longer than this."""
+"""How long a measurement of memory is shared by all callers, at the longest."""
 
 
 class Supervisor:
-    """Belongs to one event loop."""
+    """Supervises all processes. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -47,27 +47,27 @@ class Supervisor:
         self._memory = Memory()
         self._sampled_at = float("-inf")
         self._resident: dict[int, int] = {}
-        """By pid: what was measured of a process is never taken for that of its successor."""
+        """Resident bytes by pid: what was measured of a process is never taken for that of its successor."""
 
     @property
     def names(self) -> list[str]:
         return sorted(self._processes)
 
     def kinds(self) -> dict[str, str]:
-        """Every name to `worker`, `sinker` or `engine`."""
+        """Returns every name with its kind: `worker`, `sinker` or `engine`."""
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, Heartbeat], at: float) -> None:
-        """What agents answered to a question to all of them `at` that time, of the monotonic clock: they need not be
-        asked again at once."""
+        """Takes in answers to a question to all agents `at` that time, of the monotonic clock: they need not be asked
+        again at once."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
                 process.on_heartbeat(beat, at)
 
     def process(self, name: str) -> ProcessSupervisor:
-        """The process of this name. Raises BadParams when nothing of that name is supervised; the message names what
-        is."""
+        """Returns the process of this name. Raises BadParams when nothing of that name is supervised; the message names
+        what is."""
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
@@ -89,7 +89,7 @@ class Supervisor:
         await asyncio.gather(*(process.stop() for process in engines))
 
     def add(self, launch: Launch) -> ProcessSupervisor:
-        """One process more, started now."""
+        """Adds a process, and starts it now."""
         process = self._processes[launch.name] = self._supervised(launch)
         self._run(process)
         return process
@@ -103,7 +103,7 @@ class Supervisor:
         await asyncio.wait([task])
 
     def reconfigure(self, launches: Iterable[Launch], policies: Mapping[str, SupervisionPolicy]) -> None:
-        """From now on `policies` apply; a process that is started next is started by its new launch."""
+        """Applies `policies` from now on; a process that is started next is started by its new launch."""
         self._policies = policies
         for process in self._processes.values():
             process.policy = policies[process.launch.kind]
@@ -115,11 +115,11 @@ class Supervisor:
         return tuple(replace(self._processes[name].status(), paused=self._paused(name)) for name in self.names)
 
     async def until_fatal(self) -> str:
-        """The name of the next process that is given up."""
+        """Waits for the next process that is given up; returns its name."""
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Worker to the resident memory of its whole session, JVM included; workers without a process are absent."""
+        """The resident memory of each worker's whole session, JVM included; workers without a process are absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -130,13 +130,13 @@ class Supervisor:
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 
     def memory_limits(self) -> dict[str, int]:
-        """The memory at which each process is restarted; those without a limit are absent."""
+        """Returns the memory at which each process is restarted; those without a limit are absent."""
         rules = {name: process.policy.rules for name, process in self._processes.items()}
         limits = {name: each.memory_soft_bytes or each.memory_hard_bytes for name, each in rules.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def logs(self) -> list[ProcessLog]:
-        """Those that are written to now."""
+        """Returns the logs that are written to now."""
         return [log for process in self._processes.values() if (log := process.log) is not None]
 
     async def _sample_memory(self) -> None:
@@ -170,8 +170,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """A worker gets nowhere from its start: the engine may be what is wrong, although it answers. Not where any
-        worker has finished a batch in it meanwhile."""
+        """Replaces the engine where a worker gets nowhere from its start: the engine may be what is wrong, although it
+        answers. Not where any worker has finished a batch in it meanwhile."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

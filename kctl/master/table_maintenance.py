@@ -1,6 +1,5 @@
-"""Has the fleet's table (mode `lake`) looked after: when the workers report small files, at a quiet time, and once a
-day anyway. What is done is the business of `kctl_agent.table_maintenance`, in a child process of the lowest
-priority.
+"""Maintenance of the fleet's table (mode `lake`): when the workers report small files, at a quiet time, and once a day
+anyway. What is done is the business of `kctl_agent.table_maintenance`, in a child process of the lowest priority.
 
 The master does it, not a worker: a worker's memory limit would count it, each worker's end would kill it, and only the
 master knows how far the whole group is behind.
@@ -26,20 +25,20 @@ log = logging.getLogger(__name__)
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""As `kctl_agent.table_maintenance` wants of a partition at least."""
+"""Small files at which a run is due: as many as `kctl_agent.table_maintenance` wants of a partition at least."""
 REST_SECONDS = 600.0
-"""Between two times at least."""
+"""The least seconds between two runs."""
 REST_FACTOR = 19
-"""It takes a twentieth of the time at the most."""
+"""The pause after a run in multiples of its duration: it takes a twentieth of the time at the most."""
 PATIENCE_SECONDS = 3600.0
-"""A group that is always behind has its table compacted all the same."""
+"""Seconds after which the table of a group that is always behind is compacted all the same."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
-"""After so long it is killed: a store may accept a connection and never answer. What was committed stays."""
+"""Seconds after which a run is killed: a store may accept a connection and never answer. What was committed stays."""
 
 
 class Schedule:
-    """Pure: when the table is looked after. Times are seconds of a clock that only goes on."""
+    """The schedule of runs. Pure. Times are seconds of a clock that only goes on."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -47,7 +46,7 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """`lag` is the group's, which is quiet when one batch of a worker takes all that waits."""
+        """Whether a run is due. `lag` is the group's, which is quiet when one batch of a worker takes all of it."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -61,13 +60,13 @@ class Schedule:
         return is_quiet or now - self._small_since >= PATIENCE_SECONDS
 
     def done(self, began: float, now: float) -> None:
-        """Whatever came of it."""
+        """Records a run, whatever came of it."""
         self._last_at, self._small_since = now, None
         self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
 
 
 class TableMaintenance:
-    """Belongs to one event loop."""
+    """Runs the maintenance. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class TableMaintenance:
         self._command = command
 
     async def run(self) -> None:
-        """Until cancelled, which kills what is under way: a compaction that was not committed has done nothing."""
+        """Runs until cancelled, which kills what is under way: a compaction that was not committed has done nothing."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -108,7 +107,7 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Exit code and last line of a process. Its stdin stays open: at its end it knows that its master is gone.
+        """Returns exit code and last line of a run. Its stdin stays open: at its end it knows that its master is gone.
         Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

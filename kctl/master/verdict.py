@@ -24,7 +24,7 @@ from kctl_agent.rpc.messages import number_of
 __all__ = ["Verdicts", "judge"]
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
-"""In other states one turn of a main thread may take long: queries start and stop."""
+"""States whose main thread turns fast; in others one turn may take long: queries start and stop."""
 _BEGINNING: dict[str | None, str] = {
     AgentState.STARTING: "is starting",
     AgentState.JOINING: "is joining the group",
@@ -42,7 +42,7 @@ _OF_STATUS = {
     Status.STOPPED: Level.FAILING,
     Status.LOSING: Level.FAILING,
 }
-"""Of the others none is trouble."""
+"""Levels by the status of partitions; the other statuses are no trouble."""
 _NAMED = 3
 
 
@@ -54,16 +54,16 @@ class _Found(NamedTuple):
     what: str
     why: str | None = None
     seconds: float = 0.0
-    """For how long it is known to be so."""
+    """Seconds for which it is known to be so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The verdict of now; may be asked on any thread."""
+    """The verdict of now, by the last collection and its age; may be asked on any thread."""
 
     latest: Callable[[], FleetSnapshot | None]
     max_age_seconds: float
-    """A collection that is older shows nothing of now."""
+    """The age from which on a collection shows nothing of now."""
     clock: Callable[[], float] = time.monotonic
     started_at: float = field(default_factory=time.time)
 
@@ -82,7 +82,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """By what was collected; `before` is the verdict of the collection before, whose findings go on."""
+    """Judges a snapshot; `before` is the verdict of the collection before, whose findings go on."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
     found = [
@@ -115,7 +115,7 @@ def _share(count: int, of: int, noun: str, plural: str = "") -> str:
 
 
 def _moment(unix_seconds: float) -> str:
-    """UTC, as in every view."""
+    """Formats a time in UTC, as every view."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 
@@ -156,7 +156,7 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
-    """Outages that only those who wait for their end know of."""
+    """Yields outages that only those who wait for their end know of."""
     wanted = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
     for status, row in wanted:
@@ -172,7 +172,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """For long; the first seconds of an outage may be a coordinator that moves."""
+    """Returns an outage that is waited for, if for long; the first seconds may be a coordinator that moves."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None
@@ -193,7 +193,7 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
-    """Those of this kind that should run, with what they report."""
+    """Returns the processes of this kind that should run, with their reports."""
     rows = {row.name: row for row in snapshot.workers.result.rows}
     return [
         (status, rows.get(status.name))
@@ -207,7 +207,7 @@ def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
 
 
 def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """What it does before it reads; None of one that has read, and is not joining the group again."""
+    """Returns what a worker does before it reads; None of one that has read, and is not joining the group again."""
     if row is None or row.state is None:
         return "is starting" if status.since_seconds <= STALE_SECONDS else None
     if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
@@ -216,7 +216,7 @@ def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Why one that should run does not do its work, as far as it or its supervisor knows."""
+    """Returns why a process that should run does not do its work, as far as it or its supervisor knows."""
     name = status.name
     if status.state != "running":
         return f"{name} is {status.state}" + (f" ({status.last_error})" if status.last_error else "")
@@ -251,7 +251,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """What attached applications read, which is none of the fleet's work."""
+    """Yields findings of attached applications, whose reading is none of the fleet's work."""
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")
@@ -266,7 +266,7 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """As the brokers' metadata have it."""
+    """Yields findings of replicas, as the brokers' metadata have them."""
     rows = snapshot.metadata_topics.result.rows
     lacking = [
         set(row.replica_nodes).difference(row.isr_nodes)

@@ -1,4 +1,4 @@
-"""How the agents' answers become one: one file per command, or `union` (`kctl.master.reduction` is the table)."""
+"""Reducers of the agents' answers to one: one file per command, or `union` (`kctl.master.reduction` is the table)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reducer is given and returns. Reducing is pure: no clock, no I/O, and neither order nor repetition matters.
+"""The contract of reducers, which are pure: no clock, no I/O, and neither order nor repetition matters.
 
 Every reducer depends on the newest answer of each sender alone (`per_sender`), so answers may also be brought together
 in groups, and groups of groups, before they are reduced.
@@ -40,7 +40,7 @@ class Answer(Generic[R]):
     age_seconds: float
 
     def of(self, part: T) -> Answer[T]:
-        """Only that part of the result."""
+        """Returns the answer with only this part of the result."""
         return Answer(self.sender, part, self.age_seconds)
 
 
@@ -49,12 +49,12 @@ class GroupStats:
     """The consumer group as its coordinator sees it, members of other clients included."""
 
     state: str
-    """`stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ...: Kafka's words."""
+    """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
     members: int
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Of Kafka's word as brokers have it, `PreparingRebalance`; None where either is not known."""
+        """Returns stats with Kafka's word as brokers have it, `PreparingRebalance`; None where either is not known."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -68,11 +68,11 @@ class BrokerSnapshot:
     """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
 
     partitions: tuple[PartitionRow, ...] = ()
-    """Without what only a worker knows; none as long as the brokers were never reached."""
+    """Rows without what only a worker knows; none as long as the brokers were never reached."""
     group: GroupStats | None = None
-    """None when the coordinator did not reply to the last poll: old news of members would be no news."""
+    """The group; None when the coordinator did not reply to the last poll: old news of members would be no news."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
-    """What lag is where the group has never committed."""
+    """The reset policy, which decides what lag is where the group has never committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class Freshness:
     """How long ago the brokers answered the master, and from what age on their offsets are stale."""
 
     age_seconds: float | None
-    """Since at least one broker answered; None: never."""
+    """Age of the last answer of any broker; None: there was none."""
     complete_age_seconds: float | None
-    """Since everything that was asked was answered; None: never."""
+    """Age of the last poll that was answered in full; None: there was none."""
     stale_after_seconds: float
-    """Three collect intervals, 5 s at least; of the interval that is kept to, where collections take longer than the
-    configured one."""
+    """Age from which on offsets are stale: three collect intervals, 5 s at least; of the interval that is kept to,
+    where collections take longer than the configured one."""
     error: str | None
     """Why the last poll failed, in whole or in part."""
 
@@ -98,11 +98,11 @@ class Freshness:
 
 
 Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
-"""Agents' answers and the brokers' view to the result of a command."""
+"""A function of agents' answers and the brokers' view to the result of a command."""
 
 
 def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
-    """The newest answer of each sender, sorted by sender."""
+    """Returns the newest answer of each sender, sorted by sender."""
     found: dict[str, Answer[R]] = {}
     for answer in answers:
         known = found.get(answer.sender)
@@ -112,14 +112,14 @@ def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
-    """Of two of one age either may win, but always the same one, in whatever order they came."""
+    """Whether one is newer. Of two of one age either may win, but always the same one, in whatever order they came."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
     return repr(answer.result) < repr(other.result)
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """The rows of all answers by `key`; of rows with one key, the newest answer's."""
+    """Returns the rows of all answers by `key`; of rows with one key, the newest answer's."""
     found: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:

@@ -1,4 +1,4 @@
-"""`onBlockSize`: what waits in the storages; one that several workers share is counted once."""
+"""`onBlockSize`: messages and bytes in the storages; a storage that several workers share is counted once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["reduce"]
 
 
 def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """A worker that has not opened its storage yet replies without an identity and counts for nothing."""
+    """Sums storages. A worker that has not opened its storage yet replies without an identity and counts for
+    nothing."""
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(answer.sender, (answer.result,), max(answer.age_seconds, _age(answer.result))) for answer in answers
     ]
@@ -35,7 +36,7 @@ def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) ->
 
 
 def _age(row: StorageReply) -> float:
-    """Of several that count one storage the one counts that has done so last."""
+    """Returns the age of a count. Of several that count one storage the one counts that has done so last."""
     if row.age_seconds is None:
         return inf if row.error else 0.0
     return row.age_seconds

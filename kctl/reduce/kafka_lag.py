@@ -19,7 +19,7 @@ def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerS
 
 
 def totals(partitions: Partitions) -> LagTotals:
-    """The same of partitions that are reduced already; what waits for attached applications too."""
+    """Sums partitions that are reduced already; what waits for attached applications too."""
     topics: dict[str, int | None] = {}
     unknown: list[TopicPartition] = []
     for row in partitions.every:

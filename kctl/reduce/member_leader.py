@@ -13,7 +13,7 @@ __all__ = ["reduce"]
 
 
 def reduce(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """A worker that has not joined yet is listed without ids, and has no part in leader and generation."""
+    """Lists members. A worker that has not joined yet is without ids, and has no part in leader and generation."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}

@@ -16,9 +16,9 @@ __all__ = ["Partitions", "reduce"]
 @dataclass(frozen=True, slots=True)
 class Partitions:
     rows: tuple[PartitionRow, ...] = ()
-    """Sorted by topic and partition."""
+    """The group's partitions, sorted by topic and number."""
     attached: tuple[PartitionRow, ...] = ()
-    """Of attached applications, beside those of the group, sorted by application."""
+    """Partitions of attached applications, beside those of the group, sorted by application."""
 
     @property
     def every(self) -> tuple[PartitionRow, ...]:

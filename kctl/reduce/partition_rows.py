@@ -1,4 +1,4 @@
-"""One row per partition, from the agents' rows and the brokers' own; what lag and offsets rest on.
+"""One row per partition, merged from the agents' rows and the brokers' own; lag and offsets rest on these rows.
 
 The reader of a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
 newer offsets. How far it is, by the newest offsets, an agent's or the brokers'. One that nobody claims keeps its row.
@@ -19,8 +19,8 @@ __all__ = ["partition_rows"]
 def partition_rows(
     answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot
 ) -> tuple[tuple[PartitionRow, ...], tuple[PartitionRow, ...]]:
-    """The merged rows, sorted by topic and partition, and those of attached applications of what the group reads too,
-    sorted by application. `answers` are those of `kafka_lag` or `offset_checker`."""
+    """Returns the merged rows, sorted by topic and partition, and those of attached applications of what the group
+    reads too, sorted by application. `answers` are those of `kafka_lag` or `offset_checker`."""
     claims: dict[tuple[str, int], PartitionRow] = {}
     of_no_group: list[PartitionRow] = []
     ages: dict[str | None, float] = {}
@@ -60,14 +60,15 @@ def _strength(row: PartitionRow) -> tuple[int, float]:
 
 
 def _beside(claim: PartitionRow, brokers: PartitionRow | None) -> PartitionRow:
-    """What the group has committed is nothing of an attached application's; the end of the log is everybody's."""
+    """An attached application's row: what the group has committed is not its own; the end of the log is everybody's."""
     if claim.end is not None or brokers is None or brokers.end is None:
         return claim
     return claim._replace(end=brokers.end, start=brokers.start, age_seconds=brokers.age_seconds)
 
 
 def _alone(claim: PartitionRow, ages: dict[str | None, float], reset: ResetPolicy) -> PartitionRow:
-    """An agent that has asked no broker yet has offsets of no age; that it knows nothing is as old as its reply."""
+    """A row without the brokers'. An agent that has asked none yet has offsets of no age; that it knows nothing is as
+    old as its reply."""
     age = ages[claim.worker] if claim.age_seconds == inf else claim.age_seconds
     if age == claim.age_seconds and reset is claim.reset:
         return claim
@@ -75,8 +76,8 @@ def _alone(claim: PartitionRow, ages: dict[str | None, float], reset: ResetPolic
 
 
 def _merged(claim: PartitionRow, brokers: PartitionRow, reset: ResetPolicy) -> PartitionRow:
-    """Committed and end come from one source, the newer one, so that their difference was true at one moment; the
-    other source fills in only what that one does not know."""
+    """Merges an agent's and the brokers' row: committed and end come from one source, the newer one, so that their
+    difference was true at one moment; the other source fills in only what that one does not know."""
     topic, partition, start, committed, position, end, timestamp, worker, generation, age, *_ = claim
     newer, older = (brokers, claim) if brokers.age_seconds < age else (claim, brokers)
     start, committed, end, age = newer.start, newer.committed, newer.end, newer.age_seconds

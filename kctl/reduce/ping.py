@@ -13,5 +13,5 @@ __all__ = ["reduce"]
 
 
 def reduce(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Each is named as its socket, whatever name it gives itself."""
+    """Lists all pings. Each is named as its socket, whatever name it gives itself."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))

@@ -1,4 +1,4 @@
-"""The union of what all agents list: `onMetadataBrokers`, `onMetadataTopics`, `onDescribe`."""
+"""The union of lists that agents reply with: `onMetadataBrokers`, `onMetadataTopics`, `onDescribe`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
-    """Of replies that hold nothing but a list: its rows by their key, sorted by it; the newest answer wins."""
+    """The reducer of replies that hold but a list: its rows by their key, sorted by it; the newest answer wins."""
     make: Any = kind
     rows_of, key_of = attrgetter(listed), attrgetter(*key)
 

@@ -1,4 +1,4 @@
-"""`onWorkers`: what each worker reports of itself."""
+"""`onWorkers`: the report of each worker on itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reduce"]
 
 
 def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and
+    """Lists each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and
     without a supervisor: that is for the master to add."""
     return Workers(
         tuple(

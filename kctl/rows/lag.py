@@ -1,4 +1,4 @@
-"""How many messages wait in Kafka: `kafka_lag`, and at a glance with the worst partitions."""
+"""The lag of a group in messages: `kafka_lag`, and at a glance with the worst partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LagGlance", "LagTotals", "WorstPartition"]
 
 
 class LagTotals(Struct, frozen=True):
-    """Sums of what is known; None where nothing is."""
+    """Sums over partitions of what is known; None where nothing is."""
 
     total: int | None = None
     unknown: tuple[TopicPartition, ...] = ()
@@ -30,12 +30,12 @@ class WorstPartition(Struct, frozen=True):
 
 
 class LagGlance(Struct, frozen=True):
-    """Of the last collection."""
+    """The lag of the last collection at a glance."""
 
     unknown: int
     """Partitions whose lag is not known."""
     total: int | None = None
     seconds: float | None = None
-    """The time lag: so long the oldest message that waits has waited at most."""
+    """The time lag: the most seconds that the oldest waiting message has waited."""
     worst: tuple[WorstPartition, ...] = ()
-    """In which messages wait, or that are in trouble: by status, then by lag."""
+    """The worst partitions, in which messages wait, or that are in trouble: by status, then by lag."""

@@ -20,12 +20,12 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """`agreed` is false while members are in different generations or name different leaders, as in the middle of a
-    rebalance; `generation` is then the highest, and `leader` None unless all name the same."""
+    """The group's members. `agreed` is false while they are in different generations or name different leaders, as in
+    the middle of a rebalance; `generation` is then the highest, and `leader` None unless all name the same."""
 
     leader: str | None = None
-    """Its member id."""
+    """Member id of the leader."""
     generation: int | None = None
     agreed: bool = True
     members: tuple[MemberRow, ...] = ()
-    """Sorted by worker."""
+    """The members, sorted by worker."""

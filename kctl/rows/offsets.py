@@ -1,4 +1,4 @@
-"""How far each partition is read: `offset_checker`, as the master answers it."""
+"""The offsets of each partition: `offset_checker`, as the master answers it."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class OffsetRow(Struct, frozen=True):
 
 class Offsets(Struct, frozen=True):
     rows: tuple[OffsetRow, ...] = ()
-    """Sorted by topic and partition."""
+    """The partitions, sorted by topic and number."""

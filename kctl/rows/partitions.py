@@ -11,7 +11,7 @@ __all__ = ["PartitionRow", "ResetPolicy"]
 
 
 class ResetPolicy(StrEnum):
-    """Where a group begins that has committed nothing: Kafka's `auto.offset.reset`."""
+    """The reset policy of a group that has committed nothing: Kafka's `auto.offset.reset`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -19,7 +19,7 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(NamedTuple):
-    """What is known of a partition; `age_seconds` is that of `committed` and `end`. A tuple, because there may be a
+    """The offsets of a partition; `age_seconds` is that of `committed` and `end`. A tuple, because there may be a
     hundred thousand."""
 
     topic: str
@@ -33,16 +33,16 @@ class PartitionRow(NamedTuple):
     worker: str | None
     generation: int | None
     age_seconds: float
-    """Infinite in the reply of an agent that has asked no broker yet."""
+    """Age of the offsets; infinite in the reply of an agent that has asked no broker yet."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
     share_lag: int | None = None
-    """Of a share group: the messages that are not done, as its coordinator counts them (KIP-1226). Some above the
-    committed offset may be."""
+    """Messages of a share group that are not done, as its coordinator counts them (KIP-1226). Some above the committed
+    offset may be."""
 
     @property
     def lag_from(self) -> int | None:
-        """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
-        `earliest` the log start, `latest` the position, as soon as there is one."""
+        """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides: `earliest`
+        the log start, `latest` the position, as soon as there is one."""
         if self.share_lag is not None and self.end is not None:
             return self.end - self.share_lag
         if self.committed is not None:
@@ -53,7 +53,7 @@ class PartitionRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """From `lag_from` to the end offset, never negative."""
+        """The lag: from `lag_from` to the end offset, never negative."""
         first = self.committed
         if first is None or self.share_lag is not None:
             first = self.lag_from
@@ -63,7 +63,7 @@ class PartitionRow(NamedTuple):
         return lag if lag > 0 else 0
 
     def to_json(self) -> JsonObject:
-        """The columns of `offset_checker`."""
+        """Returns the columns of `offset_checker`."""
         return {
             "topic": self.topic,
             "partition": self.partition,

@@ -1,4 +1,4 @@
-"""How a fleet as a whole is doing: one level, one reason, and what else is wrong."""
+"""The verdict on a fleet as a whole: one level, one reason, and what else is wrong."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Finding", "Level", "Verdict"]
 
 
 class Level(StrEnum):
-    """From the best to the worst."""
+    """Levels of a verdict, from the best to the worst."""
 
     OK = "ok"
     DEGRADED = "degraded"
     """Messages flow, and something needs a look or is being restarted."""
     UNKNOWN = "unknown"
-    """What it would be judged by is not there yet, or too old."""
+    """What the fleet would be judged by is not there yet, or too old."""
     FAILING = "failing"
     """Messages of a partition at least do not flow, or are lost."""
 
@@ -38,12 +38,12 @@ class Finding(Struct, frozen=True):
 
     level: Level
     about: str
-    """`master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `attached`, `partitions`, `replicas`; `fleet` if
-    all is well."""
+    """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `attached`, `partitions`,
+    `replicas`; `fleet` if all is well."""
     reason: str
     """A sentence: what, since when, why."""
     since: float
-    """Unix seconds."""
+    """Unix seconds since when it is so."""
 
 
 class Verdict(Finding, frozen=True):
@@ -53,7 +53,7 @@ class Verdict(Finding, frozen=True):
 
     @property
     def main(self) -> Finding:
-        """The gravest without the others."""
+        """Returns the gravest finding without the others."""
         return Finding(self.level, self.about, self.reason, self.since)
 
     @property

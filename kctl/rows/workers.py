@@ -1,4 +1,4 @@
-"""Workers, sinkers and attached applications: what they report of themselves, and what their supervisor sees."""
+"""Workers, sinkers and attached applications: their own report, and their supervisor's view."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class WorkerStatus:
     since_seconds: float
     """How long it has been in `state`."""
     restarts_by_cause: Mapping[str, int]
-    """In JSON without those that never happened."""
+    """Number of restarts by cause; in JSON without causes that never occurred."""
     next_try_seconds: float | None
     last_error: str | None
     log: str
     resident_bytes: int | None = None
-    """Of all its processes, its JVM included; None before the first measurement."""
+    """Resident memory of all its processes, its JVM included; None before the first measurement."""
     warning: str | None = None
-    """What its supervisor reports that is no error of the worker: a memory limit that is not applied."""
+    """A report of its supervisor that is no error of the worker: a memory limit that is not applied."""
     paused: tuple[Scope, ...] = ()
-    """What it is not to read."""
+    """Partitions and topics that it is not to read."""
 
     @property
     def restarts(self) -> int:
@@ -80,26 +80,26 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow(WorkerReply):
-    """What a process reports of itself, with its supervisor's view."""
+    """A process's report on itself, with its supervisor's view."""
 
     age_seconds: float | None = None
-    """Of the reply; None of a supervised one whose agent did not reply."""
+    """Age of the reply; None for a supervised process whose agent did not reply."""
     supervisor: WorkerStatus | None = None
-    """None of one that is only attached."""
+    """The supervisor's view; None for an application that is only attached."""
 
 
 class Workers(Struct, frozen=True):
-    """All of a fleet."""
+    """All processes of a fleet."""
 
     rows: tuple[WorkerRow, ...] = ()
-    """Sorted by name."""
+    """The processes, sorted by name."""
 
 
 class Pings(Struct, frozen=True):
-    """The processes that answer."""
+    """The processes that answer, each with its ping."""
 
     rows: tuple[PingReply, ...] = ()
-    """Sorted by name."""
+    """The pings, sorted by name."""
 
 
 class Statuses(Struct, frozen=True):
@@ -109,17 +109,17 @@ class Statuses(Struct, frozen=True):
 
 
 class StatusAnswer(Statuses, frozen=True):
-    """What the master answers to `status`."""
+    """The master's answer to `status`."""
 
     verdict: Verdict
     workers: tuple[WorkerRow, ...] = ()
-    """What they report of themselves; none before the first collection."""
+    """Reports of processes on themselves; none before the first collection."""
     lag: LagGlance | None = None
-    """None before the first collection."""
+    """The lag at a glance; None before the first collection."""
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:
-    """A row of each that is supervised, in the supervisor's order, with its status; then those only attached."""
+    """A row of each supervised process, in the supervisor's order, with its status; then those only attached."""
     own = {row.name: row for row in rows}
     supervised = [
         replace(own.pop(status.name, WorkerRow(status.name, status.kind, pid=status.pid)), supervisor=status)

@@ -1,4 +1,4 @@
-"""Where a running master is found: master.json in its run_dir, and the list of fleets."""
+"""The announcement of a running master: master.json in its run_dir, and its entry in the list of fleets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """master.json and the entry in the list of fleets, for as long as the master runs. Raises RunDirUnusable."""
+    """Announces a running master by master.json and an entry in the list of fleets. Raises RunDirUnusable."""
     path = config.fleet.run_dir / ABOUT_NAME
     about = {
         "pid": os.getpid(),
@@ -51,8 +51,8 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """The entry in the list of fleets; None where it cannot be made. The list is a convenience: with -c the fleet
-    is found without it, and a folder that cannot be written is no reason not to run (gunicorn #3551)."""
+    """Adds the entry to the list of fleets; returns None where that cannot be made. The list is a convenience: with -c
+    the fleet is found without it, and a folder that cannot be written is no reason not to run (gunicorn #3551)."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What must hold before anything is started: each check raises one sentence and leaves nothing behind."""
+"""Checks before anything is started: each raises one sentence and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Holds `data_dir`, too: whatever starts removes what was left in its scratch folder and settles what its journal
-    names, which must be nobody's who lives.
+    """Holds `data_dir` for this master alone: whatever starts removes what was left in its scratch folder and settles
+    what its journal names, which must be nobody's who lives.
 
     Raises:
         RunDirUnusable: it cannot be written.
@@ -128,7 +128,7 @@ def refusals(config: Config) -> Iterator[KctlError]:
 
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
-    """Refuse a `run_dir` in which a socket's path would be too long. Raises RunDirUnusable."""
+    """Refuses a `run_dir` in which a socket's path would be too long. Raises RunDirUnusable."""
     try:
         for name in [MASTER_NAME, *supervised]:
             socket_path(run_dir, name)
@@ -137,7 +137,7 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """The jars of Spark's connector, after a Java that can run them was found.
+    """Returns the jars of Spark's connector, after a Java that can run them was found.
 
     Raises:
         JavaMissing, JarsMissing.
@@ -151,7 +151,7 @@ async def find_jars(config: Config) -> list[Path]:
 
 
 def _check_jars(config: Config) -> None:
-    """Those that the configuration names. Raises JarsMissing."""
+    """Checks the jars that the configuration names. Raises JarsMissing."""
     missing = [str(jar) for jar in config.spark.jars if not jar.is_file()]
     if missing:
         raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
@@ -200,8 +200,8 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
 
 
 def make_folders(config: Config) -> None:
-    """The folders that workers write to. Those of a table on this machine are made with it, but in a folder such as
-    /tmp, where another user could make them first.
+    """Makes the folders that workers write to. Those of a table on this machine are made with it, but in a folder such
+    as /tmp, where another user could make them first.
 
     Raises:
         RunDirUnusable: one of them cannot be made, or what `check_folders` raises.
@@ -223,8 +223,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """The modes of those folders that workers write to and that are there; not of one such as /tmp, in which a table
-    may be.
+    """Returns the modes of those folders that workers write to and that are there; not of one such as /tmp, in which a
+    table may be.
 
     Raises:
         RunDirUnusable: one of them is another user's, or can be written to by all.
@@ -242,7 +242,7 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Of handler and transform: the folder of the configuration, which is searched first, and what they are in there.
+    """Checks the user's code: the folder of the configuration, searched first, and handler and transform in there.
 
     Raises:
         RunDirUnusable: all users can write there.
@@ -271,8 +271,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """None: it is not there. Raises RunDirUnusable: another user could replace what is in it, or the link that it is,
-    or nobody knows."""
+    """Returns the mode of a folder; None: it is not there. Raises RunDirUnusable: another user could replace what is in
+    it, or the link that it is, or nobody knows."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
@@ -287,14 +287,14 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether all users may make something in it, and nobody may rename or remove what is another's, as in /tmp."""
+    """Whether all users may make something there, and nobody may rename or remove what is another's, as in /tmp."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False
 
 
 def _lock(path: Path, run_dir: Path) -> int:
-    """An open, locked descriptor of this file, which holds our pid and run_dir."""
+    """Returns an open, locked descriptor of this file, which holds our pid and run_dir."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -320,7 +320,7 @@ def _lock(path: Path, run_dir: Path) -> int:
 
 
 def _holder(lock: Path) -> tuple[str, str]:
-    """The pid and run_dir in the file of a lock."""
+    """Returns the pid and run_dir in the file of a lock."""
     with contextlib.suppress(OSError, UnicodeError):
         pid, _, run_dir = lock.read_text().strip().partition(" ")
         return pid or "unknown", run_dir or "unknown"
@@ -328,7 +328,7 @@ def _holder(lock: Path) -> tuple[str, str]:
 
 
 def _refuse_left_by(run_dir: Path) -> None:
-    """Refuse to start beside processes of an earlier master. Raises AlreadyRunning: a process that a master of this
+    """Refuses to start beside processes of an earlier master. Raises AlreadyRunning: a process that a master of this
     run_dir has left still runs."""
     for name in list_agents(run_dir) if run_dir.is_dir() else ():
         owner = socket_owner(socket_path(run_dir, name))

@@ -63,7 +63,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
 
 
 class _Exporter:
-    """Its life; belongs to one event loop."""
+    """A running exporter. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Exporter:
         http: HttpServer,
     ) -> None:
         self._config = config
-        """The one in force."""
+        """The configuration in force."""
         self._reread = reread
         self._collectors = collectors
         self._http = http
@@ -121,7 +121,7 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Read the configuration again and use what can be changed. Raises ConfigError, and then nothing has
+        """Reads the configuration again and uses what can be changed. Raises ConfigError, and then nothing has
         changed."""
         wanted = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(wanted))

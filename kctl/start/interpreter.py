@@ -1,4 +1,4 @@
-"""How the interpreter of a master is set."""
+"""Settings of a master's Python interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["tune_interpreter"]
 
 
 def tune_interpreter() -> None:
-    """For a loop that answers while a thread makes a snapshot of thousands of partitions."""
+    """Tunes the interpreter for a loop that answers while a thread makes a snapshot of thousands of partitions."""
     # The loop must not wait 5 ms for the interpreter each time it has let go of it.
     sys.setswitchinterval(0.001)
     # Snapshots are many objects without cycles; to search them for cycles holds everything up. So rarely, and

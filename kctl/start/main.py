@@ -1,4 +1,4 @@
-"""`kctl start` from a configuration to an exit code: check, put together, run until stopped."""
+"""The run of `kctl start` from a configuration to an exit code: check, put together, run until stopped."""
 
 from __future__ import annotations
 

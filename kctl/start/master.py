@@ -34,7 +34,7 @@ _ROTATE_SECONDS = 5.0
 
 
 class Master:
-    """Runs the parts; belongs to one event loop."""
+    """Starts, runs and stops the parts of a master. Belongs to one event loop."""
 
     def __init__(self, config: Config, config_path: Path, parts: MasterParts) -> None:
         self._config = config
@@ -78,7 +78,7 @@ class Master:
         return 1 if failed or not is_orderly else 0
 
     async def _rotate_logs(self) -> None:
-        """Those of the processes, and the master's own where it is a file that we append to (`kctl start --daemon`)."""
+        """Rotates logs, the master's own too where it is a file that we append to (`kctl start --daemon`)."""
         path = self._config.fleet.log_dir / "master.log"
         own = [ProcessLog(path)] if is_own_output(path) else []
         rotation = LogRotation()
@@ -87,7 +87,7 @@ class Master:
             await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
-        """Whether a task ended before a stop was asked for, which it never should."""
+        """Waits for a stop; returns whether a task ended before it, which none ever should."""
         asked, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, asked, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in tasks if task in done]
@@ -99,7 +99,7 @@ class Master:
         return bool(failed) or given_up in done
 
     async def _until_given_up(self) -> None:
-        """Until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
+        """Waits until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
         while True:
             name = await self._parts.supervisor.until_fatal()
             if self._parts.context.config.workers.on_fatal == "exit":
@@ -107,7 +107,7 @@ class Master:
                 return
 
     async def _reload(self, asked: asyncio.Event) -> None:
-        """SIGHUP is an operation like any other, requested by the owner of this process."""
+        """Reloads on SIGHUP, as an operation like any other, requested by the owner of this process."""
         while True:
             await asked.wait()
             asked.clear()
@@ -118,8 +118,8 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> bool:
-        """Orderly, or at once when a second signal comes; cancelling the supervisor kills what is left. Whether it was
-        orderly."""
+        """Stops the workers in order, or at once when a second signal comes; cancelling the supervisor kills what is
+        left. Returns whether it was orderly."""
         if supervising.done():
             return True
         stopping = _task(self._parts.supervisor.stop(), "stop")

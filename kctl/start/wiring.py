@@ -40,7 +40,7 @@ __all__ = ["MasterParts", "wired"]
 
 @dataclass(frozen=True, slots=True)
 class MasterParts:
-    """What runs, and what the master's life needs of it."""
+    """The running parts of a master, and what its life needs of them."""
 
     pool: AgentPool
     supervisor: Supervisor
@@ -50,9 +50,9 @@ class MasterParts:
     control: ControlServer
     http: HttpServer
     groups: Collectors
-    """Of all other groups of the cluster, where they are wanted."""
+    """Collectors of all other groups of the cluster, where they are wanted."""
     wanted_groups: Prepared
-    """What it begins with."""
+    """The settings with which `groups` begins."""
     maintenance: TableMaintenance
 
 
@@ -65,7 +65,7 @@ def wired(
     http_socket: socket.socket,
     access: AccessRights,
 ) -> MasterParts:
-    """Nothing runs yet."""
+    """Makes all parts of a master; nothing runs yet."""
     pool, feed, counts = AgentPool(), EventFeed(), RpcCounts()
     operation_counts: Counter[tuple[str, str]] = Counter()
     http_refusals: Counter[str] = Counter()

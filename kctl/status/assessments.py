@@ -1,4 +1,4 @@
-"""How many partitions are doing, by the column, and how the groups are that they belong to."""
+"""Assessments of many partitions, by the column, and of the groups that they belong to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["AssessmentColumns", "Assessments", "of_groups"]
 _NAMED = 3
 _KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]
-"""Statuses to this one are no trouble, and nothing unknown."""
+"""The greatest number of a status that is no trouble, and nothing unknown."""
 _HELD = {
     Held.NO: "",
     Held.NOT_YET_OVER: "not yet over: ",
@@ -31,10 +31,10 @@ _HELD = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessmentColumns:
-    """Immutable; what is not known is NaN."""
+    """Columns of assessments. Immutable; what is not known is NaN."""
 
     status: NDArray[np.int8]
-    """Numbers of `STATUSES`."""
+    """Indices into `STATUSES`."""
     held: NDArray[np.int8]
     judgements: Judgements
     owners: Owners
@@ -45,7 +45,7 @@ class AssessmentColumns:
 
 
 class Assessments(Sequence[Assessment]):
-    """Those of some partitions in a row. An assessment, and its reason in words, is made when it is asked for."""
+    """Assessments of some partitions in a row. An assessment, and its reason in words, is made when it is asked for."""
 
     __slots__ = ("_begin", "_columns", "_end")
 
@@ -68,13 +68,13 @@ class Assessments(Sequence[Assessment]):
         return self._at(range(self._begin, self._end)[index])
 
     def column(self, name: str) -> Reals:
-        """`lag_seconds`, `growth_per_second`, `catchup_seconds` or `window_complete` of all."""
+        """Returns `lag_seconds`, `growth_per_second`, `catchup_seconds` or `window_complete` of all."""
         found: Reals = getattr(self._columns, name)[self._begin : self._end]
         return found
 
     @property
     def status(self) -> NDArray[np.int8]:
-        """Numbers of `STATUSES`."""
+        """Indices into `STATUSES`."""
         return self._columns.status[self._begin : self._end]
 
     def statuses(self) -> list[Status]:
@@ -98,8 +98,8 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """Each group is as well as its worst partition. Group N has the partitions from `begins[N]` to `begins[N + 1]`;
-    `name_of` has the name of a partition by its number."""
+    """Returns the assessments of groups: each group is as well as its worst partition. Group N has the partitions from
+    `begins[N]` to `begins[N + 1]`; `name_of` has the name of a partition by its number."""
     bounds = np.asarray(begins, np.intp)
     has_any = np.flatnonzero(bounds[1:] > bounds[:-1])
     found = [Assessment(Status.UNKNOWN, "no partition is known")] * (len(bounds) - 1)

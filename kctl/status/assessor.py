@@ -1,4 +1,4 @@
-"""Assesses rows of partitions, as a fleet's master has them: with their owners, and with their lag of a while."""
+"""The assessor of a fleet's partitions: rows as its master has them, with owners, and with their lag of a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Assessor", "of_group"]
 
 
 class Assessor:
-    """One thread at a time. What is not among the rows any more is forgotten."""
+    """Assesses rows. One thread at a time. What is not among the rows any more is forgotten."""
 
     def __init__(self, rules: StatusRules) -> None:
         self._allowed_lag = rules.allowed_lag
@@ -44,13 +44,13 @@ class Assessor:
         return self._columns.assess(_reported(rows, now), _owners(map(owner_of, rows)), allowed, now, now_unix)
 
     def sparkline(self, topic: str, partition: int) -> list[int | None]:
-        """The lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
+        """Returns the lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
         known = self._sparklines.get((topic, partition))
         return [] if known is None else known.lags()
 
 
 def of_group(rows: Sequence[PartitionRow], assessments: Assessments) -> Assessment:
-    """The group is as well as its worst partition."""
+    """Returns the assessment of the group, which is as well as its worst partition."""
     return of_groups(assessments, [0, len(rows)], lambda row: f"{rows[row].topic}-{rows[row].partition}")[0]
 
 
@@ -75,7 +75,7 @@ def _reals(values: Iterable[float | None]) -> Reals:
 
 
 def _owners(of_rows: Iterable[Owner]) -> Owners:
-    """Workers have many partitions, and few of their owners are different objects."""
+    """Returns the owners by the column. Workers have many partitions, and few of their owners are different objects."""
     numbers: dict[int, int] = {}
     owners: list[Owner] = []
     found = []

@@ -1,4 +1,4 @@
-"""Keeps what was seen of many partitions and judges all of them at once, collection by collection. Pure."""
+"""The assessor of many partitions: keeps what was seen and judges all at once, collection by collection. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["ColumnAssessor", "Reported"]
 
 
 class Reported(NamedTuple):
-    """What a collection has of each partition; an offset that is not known is `ABSENT`."""
+    """The report of a collection on each partition; an offset that is not known is `ABSENT`."""
 
     at: Reals
     """When the offsets were reported, in monotonic seconds."""
@@ -49,7 +49,8 @@ class Reported(NamedTuple):
 
 
 class ColumnAssessor:
-    """One thread at a time. Its partitions are known by their places alone: `choose` moves them."""
+    """Judges by the column. One thread at a time. Its partitions are known by their places alone: `choose` moves
+    them."""
 
     def __init__(self, rules: StatusRules) -> None:
         """`rules.allowed_lag` is not used: it is given by the column."""
@@ -59,13 +60,13 @@ class ColumnAssessor:
         self._processed = Processed(0)
 
     def choose(self, rows: Rows) -> None:
-        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one. The others are
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one. The others are
         forgotten."""
         for each in (self._history, self._hysteresis, self._processed):
             each.choose(rows)
 
     def assess(self, reported: Reported, owners: Owners, allowed_lag: Ints, now: float, now_unix: float) -> Assessments:
-        """`now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
+        """Judges a report. `now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
         seen, rules, lag = self._history, self._rules, reported.lag
         self._see(reported, owners, allowed_lag)
         judged = judge(seen, owners, rules, allowed_lag, now)
@@ -93,8 +94,8 @@ class ColumnAssessor:
         seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), allowed_lag)
 
     def _begin_anew(self, reported: Reported) -> None:
-        """Where lag begins to be counted from something else: to go from a position to the first commit, or from a
-        commit that is gone to the log start, is no rewind."""
+        """Begins anew where lag begins to be counted from something else: to go from a position to the first commit, or
+        from a commit that is gone to the log start, is no rewind."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -118,7 +119,7 @@ def _all(rows: Rows) -> Bools:
 
 
 def _rounded(values: Reals) -> Reals:
-    """To thousandths: more digits would only be longer to write, to send and to store."""
+    """Rounds to thousandths: more digits would only be longer to write, to send and to store."""
     return np.round(values, 3)
 
 

@@ -1,4 +1,4 @@
-"""What was seen of many partitions over a window in time: bounded in memory, without a clock of its own. Pure.
+"""The history of many partitions over a window in time: bounded in memory, without a clock of its own. Pure.
 
 All times are seconds of one monotonic clock, the caller's. Everything is a column with a place for each partition, and
 is learned by the column: a cycle over a hundred thousand partitions is some hundred operations. A time that is not
@@ -20,35 +20,35 @@ __all__ = ["ABSENT", "History", "SeenOffsets", "Uncommitted"]
 ABSENT = int(np.iinfo(np.int64).min)
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
-"""For so long messages must have arrived before it is a pace."""
+"""The shortest time in which messages have arrived that gives a pace."""
 _BETWEEN_REMOVALS_SECONDS = 300.0
 """How often a broker looks for what to remove (`log.retention.check.interval.ms`)."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
 _GAP_INTERVALS = 3.0
-"""Offsets that come later than this, and than so many intervals, were not to be had meanwhile."""
+"""Offsets that come later than `_GAP_SECONDS`, and than so many intervals, were not to be had meanwhile."""
 
 
 class Uncommitted(IntEnum):
     """Why there is no committed offset."""
 
     COMMITTED = 0
-    """There is one."""
+    """There is a committed offset."""
     NEVER = 1
     GONE = 2
-    """Deleted with its group, or expired."""
+    """The committed offset was deleted with its group, or expired."""
 
 
 class SeenOffsets(NamedTuple):
-    """Those of every partition, reported at `at`."""
+    """Offsets of every partition, reported at `at`."""
 
     at: Reals
     committed: Ints
-    """From where lag is counted."""
+    """Offsets from where lag is counted."""
     end: Ints
     start: Ints
-    """`ABSENT` where it was not reported."""
+    """Log start offsets; `ABSENT` where they were not reported."""
 
     @property
     def lag(self) -> Ints:
@@ -57,14 +57,14 @@ class SeenOffsets(NamedTuple):
 
 
 class History:
-    """Of `size` partitions. Not thread-safe.
+    """What was seen of `size` partitions. Not thread-safe.
 
     Columns to be read only; where `rows.count` is 0 nothing was seen yet, and `newest` holds nothing.
     """
 
     uncommitted: NDArray[np.int8]
-    """Of a partition without a committed offset `newest.committed` is what lag is counted from instead; where that is
-    not known either (`is_lag_known`), the log start."""
+    """Why there is no committed offset. Then `newest.committed` is what lag is counted from instead; where that is not
+    known either (`is_lag_known`), the log start."""
     is_lag_known: Bools
     moved_at: Reals
     """When the committed offset was last seen to be another than before."""
@@ -77,16 +77,16 @@ class History:
     """For how long messages usually wait for a commit; NaN while there were too few."""
     gap_from: Reals
     gap_to: Reals
-    """The last time in which nothing was seen."""
+    """End of the last time in which nothing was seen."""
     interval_seconds: Reals
-    """From the last observation but one to the last."""
+    """Seconds from the last observation but one to the last."""
     rewind_at: Reals
     """The last time the offset went back; NaN once it is where it was."""
     rewind_from: Ints
-    """The highest offset that it had before."""
+    """The highest offset before the rewind."""
     rewind_to: Ints
     start: Ints
-    """Of the log, when it was last reported."""
+    """Log start offset, when it was last reported."""
     removed_at: Reals
     """When retention had just removed something; of the last two such times that are at least five minutes apart, as
     two columns, the older first."""
@@ -107,7 +107,7 @@ class History:
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
-        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
         self.newest = SeenOffsets._make(_chosen(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
@@ -117,7 +117,7 @@ class History:
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
-        """Anew, with nothing seen; `committed_at`: when the first commit was seen, if it was."""
+        """Begins anew, with nothing seen; `committed_at`: when the first commit was seen, if it was."""
         self._forget(rows)
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
@@ -156,16 +156,16 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def _forget_others(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_shorter: Bools) -> Bools:
-        """Of the logs that are shorter than they were, those that are other logs."""
+        """Forgets the logs that are other logs, and returns them, of the logs that are shorter than they were."""
         is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
         if is_other.any():
             self._forget(rows[is_other])
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """The last time at which the log ended at or before what is committed now: all that waits came later. If that
-        was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN: not
-        known."""
+        """Returns the last time at which the log ended at or before what is committed now: all that waits came later.
+        If that was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN:
+        not known."""
         first_at, first_end = self.rows.first_at, self.rows.first_end
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
         found = self._caught_up_at.copy()
@@ -177,7 +177,7 @@ class History:
         return found
 
     def complete(self, span_seconds: Reals) -> Reals:
-        """How much was seen of the span before the newest observation, from 0 to 1."""
+        """Returns how much was seen of the span before the newest observation, from 0 to 1."""
         ended = self.newest.at
         began = np.maximum(self.rows.first_at, ended - span_seconds)
         unseen = np.maximum(self.gap_to - np.maximum(self.gap_from, began), 0.0)
@@ -233,8 +233,8 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """The second longest of the last: one accident is no cadence. What was silent already when it was first seen
-        was silent for longer than that, and is not learned."""
+        """Learns the cadence: the second longest of the last silences, for one accident is no cadence. What was silent
+        already when it was first seen was silent for longer than that, and is not learned."""
         if not len(rows):
             return
         count = self._silence_count[rows]
@@ -316,17 +316,17 @@ _COLUMNS: dict[str, Any] = {
     "_silences": -np.inf,
     "_silence_count": np.int32(0),
 }
-"""What is forgotten with what was seen."""
+"""Columns that are forgotten with what was seen, and their first values."""
 _KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
 _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
-"""Of what there are several columns."""
+"""Columns of which there are several."""
 _RARE = frozenset(
     {
         *("gap_from", "gap_to", "rewind_at", "rewind_from", "rewind_to"),
         *("removed_at", "removed_start", "removed_committed", "ahead_since"),
     }
 )
-"""What most partitions never have: one value for all of them, not to be written to, until the first has another."""
+"""Columns that most partitions never have: one value for all, not to be written to, until the first has another."""
 
 
 def _shape(name: str, size: int) -> tuple[int, ...]:

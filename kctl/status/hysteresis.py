@@ -1,4 +1,4 @@
-"""Worse is reported at once, better only when it lasts: a status that comes and goes would ring and silence alerts."""
+"""Hysteresis of statuses: worse is reported at once, better only when it lasts, so that alerts do not flap."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Held(IntEnum):
 
 
 class Hysteresis:
-    """The statuses that are reported of many partitions, and since when the rules have seen better ones."""
+    """The reported statuses of many partitions, and since when the rules have seen better ones."""
 
     def __init__(self, size: int) -> None:
         self.status = np.full(size, _NONE, np.int8)
         self._better_since = np.full(size, np.nan)
 
     def choose(self, rows: Rows) -> None:
-        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
         is_old, chosen = rows >= 0, Hysteresis(len(rows))
         chosen.status[is_old] = self.status[rows[is_old]]
         chosen._better_since[is_old] = self._better_since[rows[is_old]]
         self.status, self._better_since = chosen.status, chosen._better_since
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """From trouble (`warn` and worse) to anything better it takes `hold_seconds`. Rules that no longer know
-        (`unknown`) are believed at once, unless `is_blind`: trouble is not over because nothing is seen any more.
-        Where the status is not what was judged it is `Held` why."""
+        """Returns the statuses to report: from trouble (`warn` and worse) to anything better it takes `hold_seconds`.
+        Rules that no longer know (`unknown`) are believed at once, unless `is_blind`: trouble is not over because
+        nothing is seen any more. Where the status is not what was judged it is `Held` why."""
         held = np.zeros(len(judged), np.int8)
         better = np.flatnonzero((judged < self.status) & (self.status >= _TROUBLE))
         blind = is_blind[better]

@@ -1,4 +1,4 @@
-"""What the rules have found of many partitions, by the column, and each reason in words, made when it is asked for."""
+"""Judgements of the rules on many partitions, by the column, and each reason in words, made when it is asked for."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["NUMBERS", "STATUSES", "JudgementReason", "Judgements"]
 
 STATUSES = tuple(Status)
 NUMBERS = {status: number for number, status in enumerate(STATUSES)}
-"""By these numbers, which rise with the severity, statuses stand in columns."""
+"""Numbers of statuses in columns, which rise with the severity."""
 
 
 class JudgementReason(IntEnum):
-    """Why; what `seconds`, `first` and `second` of a judgement are stands in `_TEXTS`."""
+    """The reason of a judgement; what its `seconds`, `first` and `second` are stands in `_TEXTS`."""
 
     NOTHING_KNOWN = auto()
     NO_LAG = auto()
@@ -46,7 +46,7 @@ class JudgementReason(IntEnum):
 
 
 class Judgements:
-    """One of each partition; the lag is the real one, whatever is allowed."""
+    """A judgement of each partition; the lag is the real one, whatever is allowed."""
 
     def __init__(self, lag: Ints) -> None:
         size = len(lag)
@@ -89,7 +89,7 @@ class _Case:
         found = judgements
         self.owner, self.lag = owner, int(found.lag[row])
         self.seconds, self.first, self.second = found.numbers(row)
-        """What they are depends on the reason."""
+        """Numbers whose meaning depends on the reason."""
 
     @property
     def waiting(self) -> str:

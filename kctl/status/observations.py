@@ -1,4 +1,4 @@
-"""Offsets of many partitions as they were seen over time: rows of each partition, by the column. Pure.
+"""Observed offsets of many partitions over time: rows of each partition, by the column. Pure.
 
 Of most partitions only a few rows are kept, of active ones up to 64: so there are tables of several widths, and each
 partition stands in the narrowest that holds its rows. As objects, what is seen of a hundred thousand partitions would
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Rows = NDArray[np.intp]
 """Numbers of partitions."""
 Offsets = NDArray[np.signedinteger[Any]]
-"""Of 32 bits as long as all that were seen are short enough: they take most of the memory."""
+"""Offsets, of 32 bits as long as all that were seen are short enough: they take most of the memory."""
 
 _Kinds: TypeAlias = tuple[type[np.generic], type[np.signedinteger[Any]], type[np.signedinteger[Any]]]
 
@@ -31,13 +31,13 @@ _WIDTHS_OF_TIERS = np.array(_WIDTHS)
 _SHORT = int(np.iinfo(np.int32).max)
 _KEPT = 64
 _THINNED = 48
-"""Rows of an active partition, and how many are left of so many."""
+"""Rows of an active partition from which on they are thinned, and how many are left."""
 _DETAIL = 6.0
-"""From one observation to the next it is about this part of their age."""
+"""The part of their age that lies between one observation and the next, about."""
 _NEVER = np.inf
 _LARGE_BYTES = 1 << 20
 _FEW = 8
-"""Of so many lines of a table each is searched by itself."""
+"""Lines of a table up to which each is searched by itself."""
 
 
 class ObservationTable(NamedTuple):
@@ -48,7 +48,7 @@ class ObservationTable(NamedTuple):
     """
 
     at: NDArray[Any]
-    """What `Observations.times` has for it."""
+    """Numbers of times, as in `Observations.times`."""
     committed: Offsets
     end: Offsets
 
@@ -57,7 +57,7 @@ class ObservationTable(NamedTuple):
         return cls(*(_zeros((width, size), kind) for kind in kinds))
 
     def taken(self, slots: Rows, height: int | None = None) -> ObservationTable:
-        """The first rows of some partitions; None: all."""
+        """Returns the first rows of some partitions; None: all."""
         return ObservationTable._make(column[:height].take(slots, axis=1) for column in self)
 
     def put(self, slots: Rows, lines: ObservationTable) -> None:
@@ -65,7 +65,7 @@ class ObservationTable(NamedTuple):
             column[: len(new), slots] = new
 
     def kept(self, is_kept: Bools) -> ObservationTable:
-        """Without the rows that are not kept; those behind move up."""
+        """Returns the table without the rows that are not kept; those behind move up."""
         found = ObservationTable._make(np.zeros_like(column) for column in self)
         _, lines = np.nonzero(is_kept)
         places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
@@ -100,7 +100,7 @@ class _Tier:
             self.table, self.free = ObservationTable.empty(0, self.width, self.kinds), self.free[:0]
 
     def widen_offsets(self) -> None:
-        """Has room for any offset from now on."""
+        """Makes room for any offset from now on."""
         self.kinds = (self.kinds[0], np.int64, np.int64)
         short = self.table
         self.table = ObservationTable(short.at, *(_zeros(column.shape, np.int64) for column in short[1:]))
@@ -108,7 +108,7 @@ class _Tier:
             np.copyto(column, old, where=old != 0)  # what no partition has reached yet goes on to take no memory
 
     def widen_times(self, times: TimeCodes) -> None:
-        """Has room for any time from now on."""
+        """Makes room for any time from now on."""
         self.kinds = (np.float64, *self.kinds[1:])
         short, self.table = self.table, self.table._replace(at=_zeros(self.table.at.shape, np.float64))
         for row, old in zip(self.table.at, short.at, strict=True):
@@ -121,7 +121,7 @@ class _Tier:
 
 
 class Observations:
-    """Of `size` partitions. Times and ends of a partition never fall.
+    """The observations of `size` partitions. Times and ends of a partition never fall.
 
     `count`, `first_at`, `first_end` and `end_since` (the time of the first row with the newest end) are columns, to be
     read only.
@@ -143,7 +143,7 @@ class Observations:
         """Whether the last two rows have the same offsets."""
 
     def choose(self, rows: Rows) -> None:
-        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
         is_old = rows >= 0
         is_left = np.ones(len(self.count), np.bool_)
         is_left[rows[is_old]] = False
@@ -162,15 +162,15 @@ class Observations:
         )
 
     def cut_off(self, rows: Rows, end: Ints) -> None:
-        """Ends above `end` become that."""
+        """Lowers ends above `end` to that."""
         for table, slots, part in self.tables(rows):
             lines = table.taken(slots)
             table.end[:, slots] = np.minimum(lines.end, end[part])
             self._note(rows[part], table.taken(slots))
 
     def add(self, rows: Rows, new: ObservationTable, is_same: Bools, is_end_same: Bools) -> None:
-        """One more row of each, in which the offsets, or the end alone, are those of its newest or not. In the middle
-        of a run of the same offsets none is kept."""
+        """Adds one more row of each, in which the offsets, or the end alone, are those of its newest or not. In the
+        middle of a run of the same offsets none is kept."""
         if self._longest <= _SHORT and len(rows):
             self._longest = int(max(self._longest, new.committed.max(), new.end.max()))
             if self._longest > _SHORT:
@@ -199,7 +199,7 @@ class Observations:
         self.end_since[every] = np.where(is_end_same, self.end_since[every], new.at)
 
     def _number(self, at: Reals) -> None:
-        """Sees to it that `times` has them."""
+        """Gives these times numbers in `times`."""
         times = self.times
         if times.add(at):
             return
@@ -219,7 +219,7 @@ class Observations:
         times.widen()
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """The newest of those that are too old stays: it is what held then."""
+        """Forgets older rows; the newest of those stays: it is what held then."""
         is_passed = (self.count[rows] > 2) & (self._second_at[rows] <= since)
         rows, since = rows[is_passed], since[is_passed]
         for table, slots, part in self.tables(rows):
@@ -229,7 +229,8 @@ class Observations:
             self._store(rows[part], lines.kept(is_kept), np.count_nonzero(is_kept, axis=0))
 
     def thin(self, rows: Rows) -> None:
-        """Where there are too many, drops the more, the older they are; so an hour fits beside the last seconds."""
+        """Thins rows where there are too many, the more, the older they are; so an hour fits beside the last
+        seconds."""
         rows = rows[self.count[rows] > _KEPT]
         if not len(rows):
             return
@@ -247,14 +248,14 @@ class Observations:
         self._store(rows, lines, count)
 
     def held(self, rows: Rows, since: Reals) -> Rows:
-        """The row that held at `since`, before that of the newest; or the first."""
+        """Returns the row that held at `since`, before that of the newest; or the first."""
         found = np.zeros(len(rows), np.intp)
         for table, slots, part in self.tables(rows):
             found[part] = self._held_in(table, slots, rows[part], since[part])
         return found
 
     def of(self, rows: Rows, numbers: Rows) -> tuple[Reals, Ints, Ints]:
-        """What each of `rows` has in its row of that number: time, committed, end."""
+        """Returns time, committed and end of each of `rows` in its row of that number."""
         found = ObservationTable(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
             where = numbers[part], slots
@@ -267,7 +268,7 @@ class Observations:
         return np.maximum(bisected(table.at, slots, self.count[rows] - 1, number) - 1, 0)
 
     def tables(self, rows: Rows) -> Iterator[tuple[ObservationTable, Rows, Rows]]:
-        """The tables in which `rows` are: in which lines of it, and of which of `rows`."""
+        """Yields the tables in which `rows` are: in which lines of it, and of which of `rows`."""
         tiers = self._tier[rows]
         for number, tier in enumerate(self._tiers):
             part = np.flatnonzero(tiers == number)
@@ -275,7 +276,7 @@ class Observations:
                 yield tier.table, self._slot[rows[part]], part
 
     def _make_room(self, rows: Rows, place: Rows, every: Rows | slice) -> None:
-        """Moves those that have no such row to a wider table."""
+        """Moves partitions that have no such row to a wider table."""
         is_full = place >= _WIDTHS_OF_TIERS[self._tier[every]]
         if is_full.any():
             full = rows[is_full]
@@ -294,7 +295,7 @@ class Observations:
         self._tier[rows], self._slot[rows] = number, slots
 
     def _store(self, rows: Rows, lines: ObservationTable, count: NDArray[np.intp]) -> None:
-        """Instead of what there was; what needs less room moves to a narrower table."""
+        """Replaces the lines of partitions; what needs less room moves to a narrower table."""
         tier = np.searchsorted(_WIDTHS, count).astype(np.int8)
         for number, new in enumerate(self._tiers):
             part = np.flatnonzero(tier == number)
@@ -312,7 +313,7 @@ class Observations:
         self._note(rows, lines)
 
     def _note(self, rows: Rows, lines: ObservationTable) -> None:
-        """What is kept of the lines as columns."""
+        """Notes what is kept of the lines as columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
         time = self.times.of
@@ -341,8 +342,8 @@ _COLUMNS: dict[str, Any] = {
 
 
 def _zeros(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
-    """Straight from the system where it is much: what is not touched takes no memory, and what is let go is given back.
-    malloc keeps large blocks once it has seen some come and go, and writes zeros into them."""
+    """Returns zeros, straight from the system where it is much: what is not touched takes no memory, and what is let go
+    is given back. malloc keeps large blocks once it has seen some come and go, and writes zeros into them."""
     size = np.dtype(kind).itemsize * shape[0] * shape[1]
     if size < _LARGE_BYTES:
         return np.zeros(shape, kind)
@@ -350,12 +351,12 @@ def _zeros(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """The same, of as many as there are: all of them as a slice, of which nothing is copied."""
+    """Returns the rows, all of them as a slice, of which nothing is copied."""
     return slice(None) if len(rows) == size else rows
 
 
 def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
-    """How many of the first `ends` of each line are not above its value, as bisect_right finds it."""
+    """Returns how many of the first `ends` of each line are not above its value, as bisect_right finds it."""
     if len(slots) * _FEW > column.shape[1]:
         return _counted(column, slots, ends, values)
     low, high = np.zeros(len(slots), np.intp), ends.copy()
@@ -368,7 +369,7 @@ def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
 
 
 def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
-    """The same, row after row: of many lines that is faster than to go here and there in each."""
+    """Counts as `bisected`, row after row: of many lines that is faster than to go here and there in each."""
     end, value = np.zeros(column.shape[1], np.int8), np.zeros(column.shape[1], values.dtype)
     end[slots], value[slots] = ends, values
     found = np.zeros(column.shape[1], np.int8)
@@ -378,8 +379,8 @@ def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
 
 
 def _worth_keeping(at: Reals, committed: Offsets, count: NDArray[np.intp], share: float) -> Bools:
-    """The rows without which there would be a gap longer than that share of their age; and those that show what a
-    commit has left over, as long as there are others of the same commit."""
+    """Returns the rows without which there would be a gap longer than that share of their age; and those that show what
+    a commit has left over, as long as there are others of the same commit."""
     newest = at[count - 1, np.arange(len(count))]
     is_kept = np.zeros(at.shape, np.bool_)
     is_kept[0] = True

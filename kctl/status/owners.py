@@ -1,4 +1,4 @@
-"""Who reads partitions, as the rules want to know it: one by one, and by the column."""
+"""The readers of partitions, as the rules take them: one by one, and by the column."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Owner:
     """The worker that reads a partition, or why none does."""
 
     name: str | None
-    """None when no worker answers for the partition."""
+    """The worker's name; None when no worker answers for the partition."""
     state: str | None = None
-    """As it reports itself; without an owner, what the fleet is doing: `starting`, `rebalancing`, or None."""
+    """As it reports itself; without an owner, the state of the fleet: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0
-    """None: not known, as of other clients."""
+    """Seconds between batches; None: not known, as of other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
     members: int | None = None
@@ -51,7 +51,7 @@ class Owners:
 
     @property
     def has_no_members(self) -> Bools:
-        """Whether it is known that there are none."""
+        """Whether it is known that a group has no members."""
         return self._flags([each.members == 0 for each in self._owners])
 
     @property

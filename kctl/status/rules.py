@@ -50,30 +50,30 @@ class StatusRules:
     hold_seconds: float = 5.0
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
-    """Offsets that are older, or older than the window, are too old to judge by."""
+    """The age of offsets that are too old to judge by, as are those older than the window."""
     allowed_lag: int = 0
-    """Messages: with so many nothing counts as waiting."""
+    """Messages with which nothing counts as waiting."""
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """By the first of `PATTERN=MESSAGES` whose pattern fits the name of the group; 0 if none does."""
+    """The allowed lag by the first of `PATTERN=MESSAGES` whose pattern fits the name of the group; 0 if none does."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
 
 def cycle_seconds(seen: History, owners: Owners) -> Reals:
-    """From one commit to the next, as things are."""
+    """Returns the time from one commit to the next, as things are."""
     known = np.fmax(np.fmax(seen.cadence_seconds, owners.trigger_seconds), owners.last_batch_seconds)
     return np.fmax(known, 0.0)
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """The window that holds enough commits to judge by."""
+    """Returns the window that holds enough commits to judge by."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """For so long what was seen is to be kept: so that what is but a little too slow shows too."""
+    """Returns how long what was seen is to be kept: so that what is but a little too slow shows too."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
@@ -84,7 +84,7 @@ def is_blind(seen: History, rules: StatusRules, now: float) -> Bools:
 
 
 class _Case(NamedTuple):
-    """What the rules judge by. Columns have a place for each partition."""
+    """The facts that the rules judge by. Columns have a place for each partition."""
 
     seen: History
     owners: Owners
@@ -95,20 +95,20 @@ class _Case(NamedTuple):
     span: Reals
     lag: Ints
     limit: Reals
-    """Normal silence: for so long messages may wait without a commit."""
+    """Normal silence: how long messages may wait without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """As of the newest offsets: that nothing was seen since is no fault of the consumer's."""
+        """Returns the silence as of the newest offsets: that nothing was seen since is no fault of the consumer's."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
 
 _Rule = Callable[[_Case, Rows, Judgements], Bools]
-"""Puts what it finds of these rows; returns those that it fits."""
+"""A rule: puts what it finds of these rows; returns those that it fits."""
 
 
 def judge(seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float) -> Judgements:
-    """The statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
+    """Returns the statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -121,8 +121,8 @@ def judge(seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, 
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """A batch past its limit excuses nothing any more, however long batches are; and of a trigger of an hour nobody
-    wants to learn after three that it does not come."""
+    """How long silence is normal. A batch past its limit excuses nothing any more, however long batches are; and of a
+    trigger of an hour nobody wants to learn after three that it does not come."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.trigger_seconds) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -171,8 +171,8 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """From removal to removal the committed offset comes nearer to the log start. Where more is removed at once than
-    waits, the log is short and the consumer keeps up."""
+    """Finds partitions that retention overtakes soon: from removal to removal the committed offset comes nearer to the
+    log start. Where more is removed at once than waits, the log is short and the consumer keeps up."""
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
     if not fits.any():
@@ -193,7 +193,7 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _owner_is(word: str, status: Status, reason: JudgementReason) -> _Rule:
-    """The rule for what its owner reports of a partition."""
+    """Returns the rule for what a partition's owner reports."""
 
     def rule(case: _Case, rows: Rows, found: Judgements) -> Bools:
         fits: Bools = case.owners.is_in(word)[rows]
@@ -239,8 +239,8 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Over the window, and over longer and longer times, as far as anything is known: what is much too slow shows
-    soon, what is a little too slow later, when the rise is more than from one commit to the next."""
+    """Finds rising lag: over the window, and over longer and longer times, as far as anything is known: what is much
+    too slow shows soon, what is a little too slow later, when the rise is more than from one commit to the next."""
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
     cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
@@ -269,9 +269,9 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """The least lag of the first half and the last one, if it was never gone, has clearly risen from half to half, and
-    rises still. Halves, because one lucky dip must not hide a lag that grows, nor one burst that is being worked off
-    make it seem to; right after commits, because between commits every lag grows. Whether, and from which lag."""
+    """Whether lag rises, and from which lag: the least of the first half and the last one, if it was never gone, has
+    clearly risen from half to half, and rises still. Halves, because one lucky dip must not hide a lag that grows, nor
+    one burst that is being worked off make it seem to; right after commits, because between commits every lag grows."""
     seen, is_rise, low = case.seen, np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
@@ -332,8 +332,8 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Messages by which the lag grows each second: from the first commit in the window to the last, because between
-    commits it always grows; over the whole window while there are not two. NaN before a second observation."""
+    """Returns messages by which the lag grows each second: from the first commit in the window to the last, because
+    between commits it always grows; over the whole window while there are not two. NaN before a second observation."""
     has_two = seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
     [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
@@ -349,8 +349,8 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
 
 
 def _commits(committed: Ints, slots: Rows, first: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """From `first` to `last` of each line, the rows of the first commit and of the last; those two themselves where
-    there is none, or but one."""
+    """Returns the rows of the first commit and of the last, from `first` to `last` of each line; those two themselves
+    where there is none, or but one."""
     begin, end = first.copy(), last.copy()
     oldest, newest = committed[first, slots], committed[last, slots]
     more = np.arange(len(slots))

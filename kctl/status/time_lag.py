@@ -1,4 +1,4 @@
-"""How long what waits has waited: from Kafka's timestamp of the last processed record, and from the log's growth.
+"""The time lag of waiting messages, by Kafka's timestamp of the last processed record, and by the log's growth.
 
 Both are bounds from above, and the smaller is taken. The timestamp alone would give an hour when, after an hour of
 silence, one message arrives; the log alone is not enough at the start over a backlog.
@@ -26,7 +26,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """From now on its partitions are `rows` of those so far, in this order; -1 is a new one."""
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)
@@ -36,8 +36,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """What was reported of the last processed record; where that is nothing (its worker is gone, or new), what was
-        known before stays as long as the committed offset does not contradict it."""
+        """Takes in the last processed record; where nothing was reported (its worker is gone, or new), what was known
+        before stays as long as the committed offset does not contradict it."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -47,7 +47,7 @@ class Processed:
 
 
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
-    """0 when nothing waits, NaN when it is not known. A timestamp of the future counts for nothing."""
+    """The time lag; 0 when nothing waits, NaN when it is not known. A timestamp of the future counts for nothing."""
     of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
     bound = np.fmin(now - caught_up_at, of_record)
     return np.where(lag == 0, 0.0, np.where(lag == ABSENT, np.nan, bound))

@@ -1,4 +1,4 @@
-"""Times of many partitions as numbers of two bytes: those of one collection are mostly one and the same. Pure."""
+"""Times of many partitions as numbers of two bytes: all times of one collection are mostly one and the same. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TimeCodes:
     """
 
     kind: type[np.uint16 | np.float64] = np.uint16
-    """Of a number."""
+    """The type of a number."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -32,7 +32,7 @@ class TimeCodes:
         return len(self._values)
 
     def add(self, at: Reals) -> bool:
-        """Whether each of them has a number now."""
+        """Gives each time a number; returns whether each has one now."""
         if self.kind is np.float64 or not len(at):
             return True
         new = at[:1] if at.min() == at.max() else np.unique(at)
@@ -45,7 +45,7 @@ class TimeCodes:
         return True
 
     def at_or_before(self, at: Reals) -> NDArray[Any]:
-        """The number of the last that is not after each of these."""
+        """Returns the number of the last time that is not after each of these."""
         if self.kind is np.float64:
             return at
         if len(at) and at.min() == at.max():
@@ -57,7 +57,7 @@ class TimeCodes:
         return numbers if self.kind is np.float64 else self._values.take(numbers)
 
     def keep(self, is_used: Bools) -> NDArray[np.uint16]:
-        """Only these, with new numbers: by the old ones."""
+        """Keeps only the times in use, with new numbers; returns these by the old ones."""
         self._values = self._values[is_used]
         return (np.cumsum(is_used) - 1).astype(np.uint16)
 

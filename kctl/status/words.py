@@ -35,19 +35,19 @@ _SEVERITY = {status: number for number, status in enumerate(Status)}
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """How a partition, or a whole group, is doing. What is not known is None."""
+    """The status of a partition, or of a whole group, with its reason. What is not known is None."""
 
     status: Status
     reason: str
-    """In words, with the numbers that led to it."""
+    """The reason in words, with the numbers that led to it."""
     lag_seconds: float | None = None
-    """The oldest message that waits has waited at most so long; 0 when none waits."""
+    """The time lag: the most seconds that the oldest waiting message has waited; 0 when none waits."""
     growth_per_second: float | None = None
     """Messages by which the lag grows each second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
-    """Until the lag is gone at that pace; 0 when it is, None while it does not fall."""
+    """Seconds until the lag is gone at that pace; 0 when it is, None while it does not fall."""
     window_complete: float | None = None
-    """How much of the window was seen, from 0 to 1; of a group, of the partition of which least was."""
+    """The seen share of the window, from 0 to 1; of a group, of the partition of which least was seen."""
 
     def to_json(self) -> JsonObject:
         return {

@@ -1,4 +1,4 @@
-"""Kafka's frames as a broker sees them: requests out of bytes, responses into bytes. No socket here.
+"""Kafka's frames as a broker reads and writes them: requests out of bytes, responses into bytes. No socket here.
 
 The messages are kafka-python's own classes, so a frame that is built here is read by the code that reads a broker's.
 """
@@ -29,7 +29,7 @@ class RequestFrames:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """Requests as kafka-python's objects, each with its `header`.
+        """Returns complete requests as kafka-python's objects, each with its `header`.
 
         Raises:
             ValueError: these are no requests, or of a kind or version that kafka-python does not know.
@@ -55,7 +55,7 @@ class RequestFrames:
 
 
 def response_frame(request: Any, fields: Fields) -> bytes:
-    """The response to `request` in the request's version; fields that are not given have their default.
+    """Returns the response to `request` in the request's version; fields that are not given have their default.
 
     Raises:
         ValueError: a field does not belong to the response.
@@ -76,8 +76,8 @@ class _Address(NamedTuple):
 def metadata_fields(
     brokers: Mapping[int, str], leaders: Mapping[str, Sequence[int]], wanted: Iterable[str] | None = None
 ) -> Fields:
-    """The fields of a Metadata response: brokers as HOST:PORT by number, each topic as the leaders of its partitions
-    (-1: none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for those there are not."""
+    """Returns the fields of a Metadata response: brokers as HOST:PORT by number, each topic as the leaders of its
+    partitions (-1: none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for those there are not."""
     addresses = {node: _address(text) for node, text in brokers.items()}
     names = list(leaders) if wanted is None else list(wanted)
     return {

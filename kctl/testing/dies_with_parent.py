@@ -1,4 +1,4 @@
-"""What the demo starts must not outlive it, however it ends."""
+"""Children of the demo that do not outlive it, however it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["dies_with_parent"]
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """The words before a command that have the kernel send it this signal when the thread that starts it ends
+    """Returns the words before a command that have the kernel send it this signal when the thread that starts it ends
     (PR_SET_PDEATHSIG), by util-linux: a preexec_fn is not safe in a process with threads. Empty where there is none."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []

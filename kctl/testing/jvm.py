@@ -1,4 +1,4 @@
-"""How we start Kafka's programs: the class path, and a JVM tuned to be ready soon and to stay small."""
+"""Command lines of Kafka's programs: the class path, and a JVM tuned to be ready soon and to stay small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """The command line of a Kafka program, from the jars of the lock `broker`; `options` are more for its JVM.
+    """Returns the command line of a Kafka program, from the jars of the lock `broker`; `options` are more for its JVM.
 
     Raises JarsMissing and JavaMissing.
     """

@@ -113,11 +113,11 @@ class KafkaBroker:
 
     @property
     def log_path(self) -> Path:
-        """What the broker printed, all starts one after another."""
+        """The log of the broker's output, all starts one after another."""
         return self._directory / "broker.log"
 
     def start(self) -> None:
-        """Format the data directory if it is new, start, and return when the broker answers (2 to 3 s).
+        """Formats the data directory if it is new, starts, and returns when the broker answers (2 to 3 s).
 
         Raises StartError with the last lines of its log, JarsMissing, JavaMissing.
         """
@@ -144,7 +144,7 @@ class KafkaBroker:
         return self._process.poll() if self._process else None
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Ask the broker to shut down (0.3 s); kill it when the time is over. Does nothing when it is stopped."""
+        """Asks the broker to shut down (0.3 s); kills it when the time is over. Does nothing when it is stopped."""
         if self._process is None:
             return
         self._process.terminate()
@@ -155,7 +155,7 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL, as an operator's worst day: no flush, no goodbye. Does nothing when it is stopped."""
+        """Sends SIGKILL, as an operator's worst day: no flush, no goodbye. Does nothing when it is stopped."""
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -163,7 +163,7 @@ class KafkaBroker:
             self._process = None
 
     def restart(self) -> None:
-        """Stop if it runs, then start on the same ports and data (3 s more after `kill`). Raises as `start`."""
+        """Stops if it runs, then starts on the same ports and data (3 s more after `kill`). Raises as `start`."""
         self.stop()
         self.start()
 
@@ -177,7 +177,7 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Format if that is needed and start the process, without waiting for it; returns what waits until it answers.
+        """Formats if needed and starts the process, without waiting for it; returns what waits until it answers.
 
         For brokers of a cluster, none of which answers before most of them run. Both raise as `start`.
         """
@@ -265,19 +265,19 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """A random id as Kafka makes them, but never with a leading dash, which would be an option."""
+    """Returns a random id as Kafka makes them, but never with a leading dash, which would be an option."""
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def two_free_ports() -> tuple[int, int]:
-    """A broker's and its controller's port, as `free_ports` chooses them."""
+    """Returns a broker's and its controller's port, as `free_ports` chooses them."""
     broker, controller = free_ports(2)
     return broker, controller
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different TCP ports of 127.0.0.1 that nobody listens on just now. Take all that one thing needs at once:
-    a port of another call is free again, and may come a second time.
+    """Returns so many different TCP ports of 127.0.0.1 that nobody listens on just now. Take all that one thing needs
+    at once: a port of another call is free again, and may come a second time.
 
     They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' own outgoing
     connections can take an ephemeral port, even connect to themselves, and the broker could not come back.

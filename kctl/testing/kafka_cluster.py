@@ -15,14 +15,14 @@ _START_TIMEOUT_SECONDS = 120.0
 
 
 class KafkaCluster:
-    """Brokers with the numbers 1, 2, …; most of them must run for the cluster to work. Each dies with the thread that
-    started it, so start all from one that lives long enough."""
+    """A cluster of brokers with the numbers 1, 2, …; most of them must run for it to work. Each dies with the thread
+    that started it, so start all from one that lives long enough."""
 
     def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
         """`properties` are every broker's and win over ours."""
         ports = free_ports(2 * brokers)
         self.ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
-        """Number to the broker's and the controller's port."""
+        """The broker's and the controller's port, by number."""
         replicas = str(min(3, brokers))
         shared = {
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self.ports.items()),
@@ -53,11 +53,11 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers, whether they run or not."""
+        """Returns all brokers, whether they run or not."""
         return ",".join(f"127.0.0.1:{ports[0]}" for ports in self.ports.values())
 
     def start(self) -> None:
-        """Start those that do not run, all at once; returns when every one answers (about 10 s).
+        """Starts brokers that do not run, all at once; returns when every one answers (about 10 s).
 
         Raises StartError with the last lines of the log of a broker that does not, JarsMissing, JavaMissing.
         """
@@ -70,7 +70,7 @@ class KafkaCluster:
             raise
 
     def kill(self) -> None:
-        """SIGKILL to all: a clean stop would wait for the others."""
+        """Sends SIGKILL to all: a clean stop would wait for the others."""
         for broker in self.brokers.values():
             broker.kill()
 

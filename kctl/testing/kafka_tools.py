@@ -1,4 +1,4 @@
-"""Kafka's own tools for groups, run from the locked jars and parsed: the offsets ours are compared with.
+"""Kafka's own tools for groups, run from the locked jars and parsed: kctl's offsets are compared with theirs.
 
 Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and prints so in its output.
 """
@@ -37,8 +37,8 @@ _TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """One row of `--describe`; what the tool prints as `-`, or not at all, is None. Of a share group `current_offset`
-    is the start offset."""
+    """A partition of a group, a row of `--describe`; what the tool prints as `-`, or not at all, is None. Of a share
+    group `current_offset` is the start offset."""
 
     topic: str
     partition: int
@@ -52,8 +52,8 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The row of `--describe --state`; `assignment_strategy` is None when the group has no members, and of groups that
-    have none."""
+    """The state of a group, the row of `--describe --state`; `assignment_strategy` is None when the group has no
+    members, and of groups that have none."""
 
     coordinator: str
     coordinator_id: int
@@ -64,8 +64,8 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One row of `--describe --members --verbose`; `assignment` as (topic, partition), sorted. Of a streams group the
-    active tasks, as (subtopology, partition), and `host` is the process."""
+    """A member of a group, a row of `--describe --members --verbose`; `assignment` as (topic, partition), sorted. Of a
+    streams group the active tasks, as (subtopology, partition), and `host` is the process."""
 
     consumer_id: str
     host: str
@@ -122,8 +122,8 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
 
 
 def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams"], group: str) -> DescribedGroup:
-    """A share or streams group, by the tool for its kind, which is run three times at once. The tool for streams groups
-    prints the partitions of members' tasks alone. Raises KctlError if there is no such group."""
+    """Describes a share or streams group, by the tool for its kind, which is run three times at once. The tool for
+    streams groups prints the partitions of members' tasks alone. Raises KctlError if there is no such group."""
     questions = ("--offsets", "--verbose"), ("--state",), ("--members",)
     with ThreadPoolExecutor(len(questions)) as pool:
         outputs = pool.map(
@@ -148,14 +148,14 @@ def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams
 def _newer_partition(
     kind: str, topic: str, partition: str, first: str, second: str, end: str, lag: str
 ) -> GroupPartition:
-    """The leader epoch comes before a share group's offset and behind a streams group's."""
+    """Builds a partition's row. The leader epoch comes before a share group's offset and behind a streams group's."""
     offset = second if kind == "share" else first
     numbers = _number(offset), _number(end or "-"), _number(lag)
     return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None, client_id=None)
 
 
 def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> dict[int, int]:
-    """Reset a topic's committed offsets to `"earliest"`, `"latest"` or an offset; returns the new ones by partition.
+    """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset; returns the new ones by partition.
 
     `topic` may name partitions as the tool does: `topic:0,1`. The group must have no members.
     Raises KctlError with the tool's own reason.
@@ -170,7 +170,7 @@ def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int)
 
 
 def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
-    """The command line of Kafka's ConsumerGroupCommand. Raises JarsMissing and JavaMissing."""
+    """Returns the command line of Kafka's ConsumerGroupCommand. Raises JarsMissing and JavaMissing."""
     return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
 
 
@@ -197,12 +197,12 @@ def _text(text: str) -> str | None:
 
 
 def _partitions(assignment: str) -> tuple[tuple[str, int], ...]:
-    """`a:0,1;b:2` as pairs; separators differ between Kafka versions, so each topic is found by its colon."""
+    """Parses `a:0,1;b:2` to pairs; separators differ between Kafka versions, so each topic is found by its colon."""
     topics = re.findall(r"([\w.-]+):([\d,]+)", assignment)
     return tuple(sorted((topic, int(number)) for topic, numbers in topics for number in numbers.split(",") if number))
 
 
 def _tasks(assignments: str) -> tuple[tuple[str, int], ...]:
-    """`ACTIVE: 0:[0,1]; ...` as pairs."""
+    """Parses `ACTIVE: 0:[0,1]; ...` to pairs."""
     subtopologies = re.findall(r"(\w+):\[([\d,]+)\]", assignments)
     return tuple(sorted((name, int(number)) for name, numbers in subtopologies for number in numbers.split(",")))

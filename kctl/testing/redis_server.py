@@ -27,8 +27,8 @@ _MAX_SOCKET_PATH_BYTES = 107
 
 
 class RedisServer:
-    """All of it lies in `directory`. A context manager that starts and stops it; `start`, `kill` and `start` again has
-    what its append-only file holds. It ends with the thread that has started it."""
+    """A redis-server with all its files in `directory`. A context manager that starts and stops it; `start`, `kill` and
+    `start` again has what its append-only file holds. It ends with the thread that has started it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         """`options` are words of redis-server's command line, and win over ours."""
@@ -46,7 +46,7 @@ class RedisServer:
         return self._process.pid if self._process else None
 
     def client(self) -> redis.Redis:
-        """To see what it holds; a context manager."""
+        """Returns a client to see what the server holds; a context manager."""
         import redis
 
         return redis.Redis(unix_socket_path=str(self.socket))
@@ -56,7 +56,7 @@ class RedisServer:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Returns when it answers.
+        """Starts the server; returns when it answers.
 
         Raises:
             KctlError: it does not, and where its log is.
@@ -78,7 +78,7 @@ class RedisServer:
             raise
 
     def kill(self) -> None:
-        """SIGKILL. With `appendfsync always` what it has acknowledged is in its append-only file."""
+        """Sends SIGKILL. With `appendfsync always` what it has acknowledged is in its append-only file."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -87,7 +87,7 @@ class RedisServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Connections are accepted, by the kernel, and nothing is answered."""
+        """Freezes the server: connections are accepted, by the kernel, and nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -137,7 +137,8 @@ class RedisServer:
                 raise KctlError(f"redis-server does not start; its log is {self.directory / 'redis.log'}")
 
     def _greeting(self) -> bytes:
-        """What it answers to PING; empty while it does not listen. Without a client library, which a demo may lack."""
+        """The answer to PING; empty while the server does not listen. Without a client library, which a demo may
+        lack."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(1.0)
             try:

@@ -1,4 +1,4 @@
-"""`ScriptedBroker`: a Kafka broker that follows a test's script, well or badly, over a real socket and the real
+"""A Kafka broker for tests, `ScriptedBroker`, that follows a script, well or badly, over a real socket and the real
 protocol.
 
 For what a real broker cannot be made to do at a given moment: a coordinator that loads its offsets for ever, a leader
@@ -48,38 +48,38 @@ _VANISH: Final = b"v"
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswers:
-    """A response with these fields, which may be made from the request; others have their default."""
+    """A step that responds with these fields, which may be made from the request; others have their default."""
 
     fields: Fields | Callable[[Any], Fields] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerBreaksFrame:
-    """The first half of a response, then the end of the connection."""
+    """A step that sends the first half of a response, then ends the connection."""
 
     fields: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSendsBytes:
-    """These bytes instead of a response; the connection stays."""
+    """A step that sends these bytes instead of a response; the connection stays."""
 
     data: bytes = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class HangsUp:
-    """The end of the connection, without a byte."""
+    """A step that ends the connection, without a byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerVanishes:
-    """All connections and the listener end at once, as after a SIGKILL. See `ScriptedBroker.vanish`."""
+    """A step that ends all connections and the listener at once, as after a SIGKILL. See `ScriptedBroker.vanish`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStalls:
-    """Nothing until the event is set, without one for ever; then the next step is taken."""
+    """A step that sends nothing until the event is set, without one for ever; then the next step is taken."""
 
     until: threading.Event | None = None
     then: BrokerAnswers | BrokerBreaksFrame | BrokerSendsBytes | HangsUp | BrokerVanishes = field(
@@ -101,7 +101,7 @@ class _Peer:
 
 
 class ScriptedBroker:
-    """Listens on 127.0.0.1 and follows its script.
+    """A broker on 127.0.0.1 that follows its script.
 
     `topics` are names with their numbers of partitions; a test with several brokers scripts `Metadata` with
     `metadata_fields`. `versions` are the versions a request is announced with, by default all that kafka-python knows.
@@ -144,7 +144,7 @@ class ScriptedBroker:
         return [request.name.removesuffix("Request") for request in list(self.requests)]
 
     def start(self) -> None:
-        """Listen; when it returns, a client is served."""
+        """Listens; when it returns, a client is served."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
@@ -154,12 +154,12 @@ class ScriptedBroker:
         self._thread.start()
 
     def vanish(self) -> None:
-        """Be gone as after a SIGKILL, from the test's side: connections end, the port refuses."""
+        """Vanishes as after a SIGKILL, from the test's side: connections end, the port refuses."""
         self._wake.send(_VANISH)
         self._has_vanished.wait()
 
     def close(self) -> None:
-        """End everything. Idempotent.
+        """Ends everything. Idempotent.
 
         Raises:
             ValueError, TypeError, ...: whatever a callable of the script has raised, or fields that cannot be sent.
@@ -225,7 +225,7 @@ class ScriptedBroker:
         self._answer_waiting(peer)
 
     def _answer_waiting(self, peer: _Peer) -> None:
-        """In their order, as Kafka does: what stalls holds up what was asked after it on this connection."""
+        """Answers in order, as Kafka does: what stalls holds up what was asked after it on this connection."""
         while peer.waiting and peer.stalled is None and peer in self._peers:
             steps = self._script.get(peer.waiting[0].name.removesuffix("Request"))
             if steps is None:
@@ -241,7 +241,7 @@ class ScriptedBroker:
             self._answer_waiting(peer)
 
     def _guarded(self, peer: _Peer, step: Step) -> None:
-        """A mistake in a script must fail its test by itself, not by a time-out of the client."""
+        """Runs a step: a mistake in a script must fail its test by itself, not by a time-out of the client."""
         try:
             self._take(peer, step)
         except Exception as error:
@@ -249,7 +249,7 @@ class ScriptedBroker:
             self._drop(peer)
 
     def _take(self, peer: _Peer, step: Step) -> None:
-        """Do one step for the peer's oldest request."""
+        """Does one step for the peer's oldest request."""
         if isinstance(step, BrokerStalls):
             peer.stalled = step
             return

@@ -31,8 +31,8 @@ _KEYSTORE_PASSWORD = "keystore"
 
 
 class SecuredBroker:
-    """`plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls` as HOST:PORT. Users: `alice`, who may do
-    nothing, and `boss`, who may do everything; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
+    """A broker; `plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls` as HOST:PORT. Users: `alice`, who
+    may do nothing, and `boss`, who may do everything; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -59,7 +59,7 @@ class SecuredBroker:
                 assert set(admin.alter_user_scram_credentials(users).values()) == {None}
 
     def add_user(self, name: str) -> None:
-        """With SCRAM and no rights at all."""
+        """Adds a user with SCRAM and no rights at all."""
         with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
             user = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD)
             assert set(admin.alter_user_scram_credentials([user]).values()) == {None}
@@ -77,7 +77,7 @@ class SecuredBroker:
             assert len(done[1]) == 1, done
 
     def token(self, user: str) -> str:
-        """An unsecured JSON web token, which a broker takes that has no other configured."""
+        """Returns an unsecured JSON web token, which a broker takes that has no other configured."""
         now = int(time.time())
         parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 600})
         return (
@@ -85,7 +85,7 @@ class SecuredBroker:
         )
 
     def write_contexts(self) -> Path:
-        """A configuration file with nothing but contexts, named after listener, mechanism and user."""
+        """Writes a configuration file with nothing but contexts, named after listener, mechanism and user."""
         secrets = {"password": PASSWORD, "wrong": "not " + PASSWORD, "boss-token": self.token("boss")}
         for name, text in secrets.items():
             (self.directory / name).touch(0o600)
@@ -151,7 +151,7 @@ class SecuredBroker:
 
 
 class Right(NamedTuple):
-    """`READ` of the group `billing`."""
+    """A right such as `READ` of the group `billing`."""
 
     resource: str
     name: str

@@ -1,4 +1,4 @@
-"""Topics of the demo broker: each function opens its own admin client and returns when the change is visible.
+"""Topics of a demo or test broker: each function opens its own admin client and returns when the change is visible.
 
 All of them block for 50 ms to some seconds and raise kafka.errors.KafkaError as the broker answers.
 """
@@ -26,7 +26,7 @@ def create_topic(
     *,
     timeout_seconds: float = 30.0,
 ) -> None:
-    """Create a topic with as many replicas as the brokers give by default; on return every leader has answered.
+    """Creates a topic with as many replicas as the brokers give by default; on return every leader has answered.
 
     Raises TopicAlreadyExistsError.
     """
@@ -37,14 +37,14 @@ def create_topic(
 
 
 def add_partitions(bootstrap_servers: str, name: str, total: int, *, timeout_seconds: float = 30.0) -> None:
-    """Raise the number of partitions to `total`; on return all of them answer."""
+    """Increases the number of partitions to `total`; on return all of them answer."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_partitions({name: total})
         _wait_for_leaders(admin, name, total, timeout_seconds)
 
 
 def delete_topic(bootstrap_servers: str, name: str, *, timeout_seconds: float = 30.0) -> None:
-    """Delete a topic; on return the broker does not know it any more. Raises UnknownTopicOrPartitionError."""
+    """Deletes a topic; on return the broker does not know it any more. Raises UnknownTopicOrPartitionError."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_topics([name])
         _wait_until(lambda: not _is_known(admin, name), f"topic {name} is still there", timeout_seconds)
@@ -56,7 +56,7 @@ def has_topic(bootstrap_servers: str, name: str) -> bool:
 
 
 def delete_records(bootstrap_servers: str, name: str, before: Mapping[int, int]) -> None:
-    """Delete the records below an offset, per partition: what retention does, at a moment of our choice."""
+    """Deletes the records below an offset, per partition: what retention does, at a moment of our choice."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(name, partition): offset for partition, offset in before.items()})
 

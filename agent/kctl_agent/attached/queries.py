@@ -26,7 +26,7 @@ Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
 _MISSED: Final = 2
-"""Batches that Spark knows of and the listener was not called for, at which it has been dropped."""
+"""So many batches that Spark knows of and the listener was not called for show that it has been dropped."""
 
 
 @dataclass(slots=True)

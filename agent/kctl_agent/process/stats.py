@@ -159,7 +159,8 @@ class ProcessStats(ABC):
         self._wake.set()
 
     def _run(self) -> None:
-        """Publishes until the end."""
+        """Publishes until the end. A bug, of ours or of a storage, must not end the thread: what was published last
+        would pass for now."""
         was_well = True
         while not self._closed:
             try:

@@ -38,7 +38,7 @@ UNKNOWN = "the handler failed with this message alone, and the sinker died befor
 
 
 class Journal:
-    """A file with the claim in flight, then for each message that it was begun and how it ended."""
+    """A file with the claim in flight, then for each message that it was begun and how it ended. Main thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -37,8 +37,8 @@ IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 MAX_RETRY_SECONDS = 3600.0
 """The longest back-off of a message, which doubles with each try."""
 GIVE_UP_AFTER = 10
-"""Messages in a row that fail alone until the trouble is not in them. The rest of the block waits for its next try,
-unless this is the last."""
+"""Messages in a row that fail alone, from which on the trouble is not in them. The rest of the block waits for its next
+try, unless this is the last."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
 """Operations, which are carried out while nothing is in flight."""
 

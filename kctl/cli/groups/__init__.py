@@ -1,1 +1,1 @@
-"""`kctl groups`, `kctl group` and `kctl top --groups`: what is collected of every consumer group, asked over HTTP."""
+"""`kctl groups`, `kctl group` and `kctl top --groups`: all consumer groups that are collected, asked over HTTP."""

@@ -1,4 +1,4 @@
-"""Asks `/api/v1/groups` of a `kctl exporter`, or of a master that collects all groups; and the options for that."""
+"""A client of `/api/v1/groups` of a `kctl exporter`, or a master that collects all groups; and its options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ERRORS: Mapping[str, type[KctlError]] = {
     UsageError.code: UsageError,
     NotReady.code: IncompleteAnswer,
 }
-"""What was answered, by its code, as this command's own error."""
+"""Classes of this command's errors by the code of an answer."""
 
 UrlOption = Annotated[str, typer.Option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster's.", show_default=False)]
@@ -37,7 +37,7 @@ TokenOption = Annotated[
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The token would be sent wherever they lead to."""
+    """A handler that refuses redirects: the token would be sent wherever they lead to."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -45,13 +45,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class GroupsApi:
-    """One that serves `/api/v1/groups`."""
+    """A server of `/api/v1/groups`."""
 
     url: str
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Those that fit one of the globs; all of them without any.
+        """Requests groups that fit one of the globs; all of them without any.
 
         Raises:
             UsageError, ClusterMissing, ConfigError (the token), NoMaster.
@@ -59,7 +59,7 @@ class GroupsApi:
         return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """One group with its partitions and its members.
+        """Requests one group with its partitions and its members.
 
         Raises:
             GroupMissing; IncompleteAnswer, when it is not known yet whether there is one. Also as `groups`.
@@ -98,7 +98,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """What is not known yet of the clusters, or was not answered; None when all was."""
+    """Returns what is not known yet of the clusters, or was not answered; None when all was."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

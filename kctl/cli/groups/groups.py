@@ -17,7 +17,7 @@ from kctl.cli.times import duration
 __all__ = ["Sort", "growth", "register"]
 
 _MOST = 10_000
-"""That is as many as are answered at once."""
+"""The most rows, as many as are answered at once."""
 _COLUMNS = (
     Column("group"),
     Column("type"),
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 class Sort(StrEnum):
-    """As `/api/v1/groups` has it."""
+    """Orders of groups, as `/api/v1/groups` has them."""
 
     GROUP = "group"
     LAG = "lag"
@@ -91,12 +91,12 @@ def _groups(
 
 
 def growth(per_second: float | None) -> str | None:
-    """`+1.5`, `-3.0`, `0`."""
+    """Formats growth: `+1.5`, `-3.0`, `0`."""
     return None if per_second is None else f"{per_second:+.1f}" if per_second else "0"
 
 
 def _cut(answer: dict[str, Any]) -> str | None:
-    """That these are not all of them; it is no failure, for the limit was asked for."""
+    """Returns a sentence that these are not all groups; it is no failure, for the limit was asked for."""
     shown, total = len(answer["rows"]), answer["total"]
     if shown >= total:
         return None
@@ -105,7 +105,7 @@ def _cut(answer: dict[str, Any]) -> str | None:
 
 
 def _table(answer: dict[str, Any]) -> list[str]:
-    """With a column for the cluster where there are several."""
+    """Returns the table, with a column for the cluster where there are several."""
     has_clusters = len(answer["clusters"]) > 1
     columns = (Column("cluster"), *_COLUMNS) if has_clusters else _COLUMNS
     return render(columns, [[*([row["cluster"]] if has_clusters else []), *_cells(row)] for row in answer["rows"]])

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _ROWS = 500
-"""Asked for each time, also those that do not fit on the screen: their trend is there when they come up."""
+"""Rows of each request, also those that do not fit on the screen: their trend is there when they come up."""
 _FRAME_LINES = 3
-"""Of the screen: summary, headings, keys."""
+"""Lines of the screen for summary, headings, keys."""
 _STYLES = {"losing": "red", "stopped": "red", "stalled": "red", "rewind": "yellow", "warn": "yellow", "unknown": "dim"}
 
 
 def top(api: GroupsApi, cluster: str | None, sort: Sort, every: float) -> None:
-    """Until `q` or Ctrl-C; without a terminal a line each time.
+    """Runs until `q` or Ctrl-C; without a terminal it prints a line each time.
 
     Raises:
         NoMaster: without a terminal, nobody answers when it begins. Also what a later try would not cure.

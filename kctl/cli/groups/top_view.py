@@ -1,4 +1,4 @@
-"""What `kctl top --groups` shows, of what was answered and which keys were pressed. Pure."""
+"""The view of `kctl top --groups`, from what was answered and which keys were pressed. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TREND_POLLS = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST_NAME = 16
 _BESIDE_NAME = 59
-"""Columns that lag, time lag, growth, status and trend take."""
+"""Columns of the screen that lag, time lag, growth, status and trend take."""
 _CLUSTER_COLUMNS = 12
 _WIDE_COLUMNS = 110
-"""From so many on there is room for a reason of which something can be read."""
+"""Columns of a screen from which on there is room for a reason of which something can be read."""
 _REASON_COLUMNS = 40
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
 """The statuses that are counted in the summary, the worst first."""
@@ -33,18 +33,18 @@ _KEYS = {
     "g": (Sort.GROWTH, "growth"),
     "n": (Sort.GROUP, "name"),
 }
-"""Key to what it sorts by, and the word for that."""
+"""Keys of the sort orders, with the word for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which groups are shown, in which order."""
+    """The choice of groups and their order."""
 
     sort: Sort = Sort.STATUS
     filter: str = ""
-    """A glob; or what a name contains."""
+    """A glob; or a part of a name."""
     typed: str | None = None
-    """A filter that is being typed."""
+    """A filter while it is typed."""
     is_ended: bool = False
 
     @property
@@ -54,7 +54,7 @@ class View:
         return [self.filter if set(self.filter) & set("*?[") else f"*{self.filter}*"]
 
     def pressed(self, key: str) -> View:
-        """The view after a key; one that means nothing changes nothing."""
+        """Returns the view after a key; one that means nothing changes nothing."""
         if self.typed is not None:
             return self._typing(key, self.typed)
         if key == "/":
@@ -75,7 +75,7 @@ class View:
         return replace(self, typed=typed + key) if key.isprintable() else self
 
     def help(self) -> str:
-        """The last line of the screen."""
+        """Returns the last line of the screen."""
         if self.typed is not None:
             return f"/{clean(self.typed)}█ · part of a name, or a glob · Enter: show these · Esc: back"
         filtered = f"Esc: all (now: {clean(self.filter)})" if self.filter else "/: filter"
@@ -85,7 +85,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class GroupsTopView:
-    """What was answered to `/api/v1/groups`, or why nothing was."""
+    """The answer of `/api/v1/groups`, or why there was none."""
 
     answer: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
@@ -100,7 +100,7 @@ class GroupsTopView:
 
 
 class Trends:
-    """The lags of the last polls of each group that was among them; forgets those that are not any more."""
+    """The lags of the last polls of each group that was among them; forgets groups that are not any more."""
 
     def __init__(self) -> None:
         self._lags: dict[tuple[str, str], deque[int | None]] = {}
@@ -113,14 +113,14 @@ class Trends:
             lags.append(row["lag"])
 
     def bars(self, row: dict[str, Any]) -> str:
-        """The highest of them is as high as can be; blank where nothing was known."""
+        """Returns the trend as bars. The highest of them is as high as can be; blank where nothing was known."""
         lags = self._lags.get((row["cluster"], row["group"]), ())
         most = max((lag for lag in lags if lag is not None), default=0) or 1
         return "".join(" " if lag is None else _BARS[lag * (len(_BARS) - 1) // most] for lag in lags)
 
 
 def summary(glance: GroupsTopView) -> str:
-    """One line: `2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
+    """Returns one line: `2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
     if glance.problem is not None:
         return clean(glance.problem)
     answer = glance.answer
@@ -131,8 +131,8 @@ def summary(glance: GroupsTopView) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]], trends: Trends, columns: int, has_clusters: bool) -> list[str]:
-    """A line for each, headings first. A long name is cut, and what does not fit is the trend, or the reason, which is
-    there on wide screens alone."""
+    """Returns a line for each group, headings first. A long name is cut, and what does not fit is the trend, or the
+    reason, which is there on wide screens alone."""
     has_reason = columns >= _WIDE_COLUMNS
     taken = _BESIDE_NAME + (_CLUSTER_COLUMNS + 2) * has_clusters + _REASON_COLUMNS * has_reason
     room = max(columns - taken, _LEAST_NAME)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str | None]:
-    """What is to be set, None for what is to be removed."""
+    """Returns what is to be set, None for what is to be removed."""
     settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
     for key in options.unset or ():
         if key in settings:
@@ -60,8 +60,8 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 def _plan(
     connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """What would change, setting by setting, with the value before. Raises UsageError: there is no such setting, or
-    fewer partitions are wanted than there are."""
+    """Returns what would change, setting by setting, with the value before. Raises UsageError: there is no such
+    setting, or fewer partitions are wanted than there are."""
     from kctl.kafka.admin import values_of
 
     rows: list[dict[str, Any]] = []

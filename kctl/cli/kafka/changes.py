@@ -1,4 +1,4 @@
-"""How `kctl kafka` changes a cluster: what would be done is shown, somebody confirms it, and it is audited.
+"""Changes of a cluster by `kctl kafka`: what would be done is shown, somebody confirms it, and it is audited.
 
 As with Kafka's own tools nothing is changed without `--execute`, unless somebody at a terminal answers yes. For
 programs (`-o json`, or no terminal) there is no question: the plan is printed, and that nothing was changed.
@@ -26,13 +26,13 @@ _DECLINED = 1
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other. Raises UsageError when `--execute` and `--dry-run` are both given."""
+    """Refuses options that contradict each other. Raises UsageError when `--execute` and `--dry-run` are both given."""
     if options.execute and options.dry_run:
         raise UsageError("--execute does it and --dry-run does not: give one of them")
 
 
 def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
-    """The exit code when nothing is to be changed, None when the change is to be made.
+    """Returns the exit code when nothing is to be changed, None when the change is to be made.
 
     Without `--execute` the plan is shown; then somebody at a terminal is asked, everybody else is shown how to go on.
     """
@@ -50,7 +50,7 @@ def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question
 
 
 def report(options: argparse.Namespace, text: str) -> None:
-    """What has been done, beside the table, which is that of the plan; JSON and YAML have `executed`."""
+    """Reports what has been done, beside the table, which is that of the plan; JSON and YAML have `executed`."""
     if options.output == "table":
         sys.stderr.write(f"{clean(text)}\n")
 
@@ -58,14 +58,14 @@ def report(options: argparse.Namespace, text: str) -> None:
 def audited(
     options: argparse.Namespace, env: Mapping[str, str], name: str, **params: Any
 ) -> AbstractContextManager[Operation]:
-    """A line in the audit log before and after the change; see `kctl.audit`."""
+    """Writes a line into the audit log before and after the change; see `kctl.audit`."""
     from kctl.audit import operation
 
     return operation(audit_log(options, env), f"kafka {name}", params)
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:
-    """`KEY=VALUE` as they are given.
+    """Parses `KEY=VALUE` as they are given.
 
     Raises:
         UsageError: not of that form, or a key twice.

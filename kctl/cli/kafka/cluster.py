@@ -1,4 +1,4 @@
-"""Which cluster `kctl kafka` is to ask, and the connection to it."""
+"""The choice of the cluster that `kctl kafka` asks, and the connection to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """`-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
+    """Access by `-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
 
     Raises:
         UsageError, ConfigError: none is named, or not as it can be used.
@@ -43,7 +43,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """The consumer group of the fleet that is meant; `named` is how another is named.
+    """Returns the consumer group of the chosen fleet; `named` is how another is named.
 
     Raises:
         UsageError, ConfigError: there is no fleet, or its configuration cannot be used.
@@ -72,7 +72,7 @@ def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:
-    """The cluster that is named apart from a fleet, as it is typed."""
+    """Returns the cluster that is named apart from a fleet, as it is typed."""
     if options.bootstrap is not None:
         return f"-b {options.bootstrap}"
     context = options.context or env.get(_CONTEXT_VARIABLE)
@@ -80,8 +80,8 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """The configuration of the fleet whose cluster is meant. Raises UsageError with the sentence `no_fleet` where none
-    is named and none is running."""
+    """Returns the configuration of the fleet whose cluster is chosen. Raises UsageError with the sentence `no_fleet`
+    where none is named and none is running."""
     from kctl import fleets
     from kctl.config import load
 
@@ -94,7 +94,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 @contextmanager
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    """A connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
+    """Yields a connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
     chosen = access(options, env)
     from kctl.kafka.client import light_imports
 

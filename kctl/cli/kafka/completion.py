@@ -1,4 +1,4 @@
-"""`kctl kafka` as Typer knows it: its help pages and its shell completion, made from the same table.
+"""Typer's view of `kctl kafka`: its help pages and its shell completion, made from the same table.
 
 `entry` passes every other `kctl kafka …` to `kafka`, which parses with argparse, before Typer is imported.
 """

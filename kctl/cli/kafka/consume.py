@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _place(text: str) -> Target:
-    """As everywhere, and `-3`: the last three of each partition."""
+    """Parses a place as everywhere, and `-3`: the last three of each partition."""
     if text.startswith("-") and text[1:].isdecimal():
         return Target("last", int(text[1:]))
     return position(text, "-N for the last N of each partition")
@@ -74,7 +74,7 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Where to begin and where the end is just now, by partition.
+    """Returns where to begin and where the end is just now, by partition.
 
     Raises:
         KctlError: no such topic or partition, or an offset is not known.

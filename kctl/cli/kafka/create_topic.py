@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
-"""As the broker checks it (org.apache.kafka.common.internals.Topic)."""
+"""Matches a topic's name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
 _CREATED = (("topic", False), ("partitions", True), ("replicas", True), ("topic_id", False))
 
 

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _committed(connection: ClusterConnection, name: str) -> list[dict[str, Any]]:
-    """What would be lost; it can be committed again from these rows.
+    """Returns the committed offsets that would be lost; they can be committed again from these rows.
 
     Raises:
         KctlError: the coordinator does not answer it.

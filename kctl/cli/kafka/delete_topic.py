@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _row(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
-    """`messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
+    """A row; `messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
     from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
     keys = [(topic.name, each.partition) for each in topic.partitions]

@@ -1,4 +1,4 @@
-"""Frames of the Kafka protocol as an operator reads them: fields with their bytes, or one document."""
+"""Frames of the Kafka protocol for an operator: fields with their bytes, or one document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages that `kctl kafka produce` is to send: of its words, a file or stdin."""
+"""The source of messages for `kctl kafka produce`: its words, a file or stdin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_file(options: argparse.Namespace) -> bool:
 
 
 def value_of(options: argparse.Namespace) -> bytes | None:
-    """Of the one message that is no file's."""
+    """Returns the value of the one message that is no file's."""
     return None if options.null else options.message.encode("utf-8", "surrogateescape")
 
 
@@ -28,7 +28,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """The messages as (key, value), and how many bytes the file has, where that is known."""
+    """Returns the messages as (key, value), and how many bytes the file has, where that is known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None
@@ -59,7 +59,7 @@ def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterat
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Refuse what names no source of messages, or two. Raises UsageError: there is no source, there are two, or an
+    """Refuses what names no source of messages, or two. Raises UsageError: there is no source, there are two, or an
     option does not fit to it."""
     sources = [options.message is not None, options.file is not None, options.null]
     if sum(sources) != 1:

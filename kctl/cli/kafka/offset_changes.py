@@ -1,4 +1,4 @@
-"""What a group has committed is set: the line in the audit log, and the table of old and new offsets."""
+"""Changes of a group's committed offsets: the line in the audit log, and the table of old and new offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHANGES = (("topic", False), ("partition", True), ("old", True), ("new", True),
 def audited_changes(
     options: argparse.Namespace, env: Mapping[str, str], name: str, connection: ClusterConnection, changes: list[Change]
 ) -> AbstractContextManager[Operation]:
-    """The line holds the old offsets: with them a mistake can be undone."""
+    """Audits changes of offsets; the line holds the old ones: with them a mistake can be undone."""
     offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]
     return audited(options, env, name, cluster=connection.access.named, group=options.group, offsets=offsets)
 

@@ -13,7 +13,7 @@ from kctl.cli.output import OUTPUTS
 __all__ = ["CODECS", "COMMANDS", "Command", "Option"]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""In the order of Kafka's numbers, which may be given instead."""
+"""Compression codecs in the order of Kafka's numbers, which may be given instead."""
 
 
 class Option(NamedTuple):
@@ -39,8 +39,8 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`kctl kafka NAME`: `run` of the module of that name, `_` for `-`, is called with the parsed options. `examples`
-    given as they are typed."""
+    """A command `kctl kafka NAME`: `run` of the module of that name, `_` for `-`, is called with the parsed options.
+    `examples` given as they are typed."""
 
     name: str
     summary: str

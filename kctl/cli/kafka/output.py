@@ -1,4 +1,4 @@
-"""Rows of `kctl kafka` as table, JSON or YAML; what is not known is named after them, with exit code 3."""
+"""Output of `kctl kafka`: rows as table, JSON or YAML; what is not known is named after them, with exit code 3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Print rows; `columns` are (key, whether it is a number), headed by the key with dashes.
+    """Prints rows; `columns` are (key, whether it is a number), headed by the key with dashes.
 
     Raises:
         IncompleteAnswer: once everything is printed, when a row has an error or there are `problems`.
@@ -38,19 +38,19 @@ def show(
 
 
 def table(columns: Sequence[tuple[str, bool]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The lines of a table; a column `error` comes last when a row has one."""
+    """Returns the lines of a table; a column `error` comes last when a row has one."""
     keys = [*columns, *([(_ERROR, False)] if any(row.get(_ERROR) for row in rows) else [])]
     headed = [Column(key.replace("_", "-"), is_number) for key, is_number in keys]
     return render(headed, [[row[key] for key, _ in keys] for row in rows])
 
 
 def show_document(options: argparse.Namespace, document: object) -> None:
-    """Print a document as JSON or YAML."""
+    """Prints a document as JSON or YAML."""
     write(as_text(document, options.output))
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """End a command whose answer lacks something. Raises IncompleteAnswer that names what is missing; the only problem
+    """Ends a command whose answer lacks something. Raises IncompleteAnswer that names what is missing; the only problem
     there is, is raised as it is."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)

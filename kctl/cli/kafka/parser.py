@@ -1,4 +1,4 @@
-"""`kctl kafka <command>`: parsed by argparse from the table in `options`, because it must be fast.
+"""The parser of `kctl kafka <command>`: argparse with the table in `options`, because it must be fast.
 
 Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kctl.toml.
 """
@@ -19,7 +19,7 @@ __all__ = ["parser", "run"]
 
 
 def parser(command: Command) -> argparse.ArgumentParser:
-    """The options of one command."""
+    """Returns the parser of one command's options."""
     made = Parser(prog=f"kctl kafka {command.name}", allow_abbrev=False, add_help=False)
     for option in command.options:
         made.add_argument(*_names(option), **_arguments(option))
@@ -27,7 +27,7 @@ def parser(command: Command) -> argparse.ArgumentParser:
 
 
 def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> int:
-    """Run `kctl kafka` with the words after it; `config` is a `-c` that stood before it.
+    """Runs `kctl kafka` with the words after it; `config` is a `-c` that stood before it.
 
     Raises:
         KctlError: with the exit code of each.

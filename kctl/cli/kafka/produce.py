@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """How the brokers are reached, which have the topic and the partition."""
+    """Returns access to the brokers, which have the topic and the partition."""
     with connected(options, env) as connection:
         from kctl.kafka.client.layout import require, topics_of
 
@@ -96,7 +96,7 @@ def _produce_many(
     headers: list[tuple[str, bytes]],
     codec: str,
 ) -> None:
-    """Send what a file or stdin holds, with progress, and report it. Raises KctlError after the report, when messages
+    """Sends what a file or stdin holds, with progress, and reports it. Raises KctlError after the report, when messages
     were not acknowledged."""
     from kctl.kafka.rate_limit import Pace
 
@@ -134,8 +134,8 @@ def _send_all(
     wait: Callable[[], None],
     show: Callable[[], None],
 ) -> int:
-    """How many bytes of values were handed over. Stops at the first message that has failed for good: what follows
-    would fail like it."""
+    """Sends messages; returns how many bytes of values were handed over. Stops at the first message that has failed for
+    good: what follows would fail like it."""
     send = production.send
     size = 0
     for number, (key, value) in enumerate(messages):

@@ -1,4 +1,4 @@
-"""How far `kctl kafka produce` is: a line on stderr, when that is a terminal, of what the brokers have acknowledged."""
+"""The progress of `kctl kafka produce`: what the brokers have acknowledged, in a line on a terminal's stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINE_ENDS = 1
 
 
 class ProgressLine:
-    """`show` may be called for each message: it reads the clock, and writes five times a second."""
+    """A line of progress. `show` may be called for each message: it reads the clock, and writes five times a second."""
 
     def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:
         self.is_shown = sys.stderr.isatty()
@@ -41,13 +41,13 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Leave the terminal as if nothing had been shown."""
+        """Leaves the terminal as if nothing had been shown."""
         if self.is_shown:
             plain(sys.stderr).write("\r\x1b[K")
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """`[###   ]  12%  40,000 messages  5.1 MB/s  21,000 a second  4 s left`; without a total no bar and no rest."""
+    """Formats `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar and no rest."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:

@@ -1,4 +1,4 @@
-"""The requests that `kctl kafka wire` sends, none of which changes anything, and what each is for."""
+"""Requests of `kctl kafka wire`, none of which changes anything, and what each is for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["READ_ONLY", "request_of"]
 
 
 def request_of(connection: ClusterConnection, options: argparse.Namespace) -> tuple[Any, Node | None]:
-    """The request that `options` describe, and the broker that is to get it; None: any."""
+    """Returns the request that `options` describe, and the broker that is to get it; None: any."""
     from kctl.kafka.protocol.wire import requests
 
     return _BUILDERS[options.request](connection, requests()[options.request], options)
@@ -40,7 +40,7 @@ def _find_coordinator(
 
 
 def _list_offsets(connection: ClusterConnection, kind: Any, options: argparse.Namespace) -> tuple[Any, Node | None]:
-    """The ends of the partitions that one broker leads, by default the leader of the first."""
+    """Requests the ends of the partitions that one broker leads, by default the leader of the first."""
     from kctl.kafka.client.layout import require, topics_of
 
     topics = options.topic or []

@@ -1,4 +1,4 @@
-"""`kctl kafka reset-offsets`: what a group without live members has committed is set."""
+"""`kctl kafka reset-offsets`: sets the committed offsets of a group without live members."""
 
 from __future__ import annotations
 

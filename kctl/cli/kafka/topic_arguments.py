@@ -1,4 +1,4 @@
-"""The topics and partitions that the words of a command line name, which must exist."""
+"""Topics and partitions as words of a command line, which must exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["required_topics", "wanted_partitions"]
 
 
 def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
-    """Opens the connection; the topics that were named, which must exist; None when none was."""
+    """Opens the connection; returns the topics that were named, which must exist; None when none was."""
     from kctl.kafka.client.layout import require, topics_of
 
     if not names:
@@ -25,7 +25,7 @@ def required_topics(connection: ClusterConnection, names: list[str] | None) -> d
 
 
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
-    """Opens the connection; the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
+    """Opens the connection; returns the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
     from kctl.kafka.client.layout import require, topics_of
 
     chosen = [topic_and_partitions(word) for word in words]

@@ -1,4 +1,4 @@
-"""How a cluster is reached: servers, TLS and SASL, from `kctl.toml` or from the command line.
+"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or from the command line.
 
 Standard library only: `kctl kafka` reads it before it imports a Kafka client.
 """
@@ -26,7 +26,7 @@ class ClusterAccess(NamedTuple):
 
     servers: tuple[str, ...]
     setting: str = "-b"
-    """What names the servers, for sentences."""
+    """The option or setting that names the servers, for sentences."""
     security_protocol: str = "PLAINTEXT"
     ca_file: Path | None = None
     certificate_file: Path | None = None
@@ -48,14 +48,14 @@ class ClusterAccess(NamedTuple):
 
     @property
     def named(self) -> str:
-        """The servers, for sentences."""
+        """The servers with what names them, for sentences."""
         return ",".join(self.servers)
 
     def __repr__(self) -> str:
         return f"Access({self.named}, {self.security_protocol})"
 
     def client_settings(self) -> dict[str, Any]:
-        """What kafka-python's clients call these settings."""
+        """Returns the settings as kafka-python's clients call them."""
         servers: dict[str, Any] = {"bootstrap_servers": list(self.servers)}
         if self.security_protocol == "PLAINTEXT":
             return servers | {"security_protocol": self.security_protocol}
@@ -79,12 +79,12 @@ class ClusterAccess(NamedTuple):
 
 
 def plain(servers: str) -> ClusterAccess:
-    """Unencrypted and unauthenticated, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
+    """Unencrypted and unauthenticated access, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
     return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """The context `[contexts.NAME]` of a configuration file, with its secrets read from the files that it names.
+    """Returns access to the context `[contexts.NAME]` of a file, with its secrets read from the files that it names.
 
     Raises:
         ConfigError: the file or a secret cannot be read, or the settings do not fit together.
@@ -102,7 +102,7 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """What `[kafka]` of a configuration sets, with its secrets read from the files that it names.
+    """Returns access as `[kafka]` of a configuration sets it, with its secrets read from the files that it names.
 
     Raises:
         ConfigError: a secret cannot be read, or the settings do not fit together.
@@ -113,7 +113,7 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAcce
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """What `[clusters.NAME]` of the file `path` sets, with its secrets read from the files that it names.
+    """Access as `[clusters.NAME]` of the file `path` sets it, with its secrets read from the files that it names.
 
     Raises:
         ConfigError: a secret cannot be read, or the settings do not fit together.
@@ -125,7 +125,7 @@ def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str,
 def _secured(
     servers: str, security: SecuritySection, folder: Path, where: str, env: Mapping[str, str]
 ) -> ClusterAccess:
-    """Paths are relative to `folder`."""
+    """Returns access with TLS and SASL. Paths are relative to `folder`."""
 
     def path(text: str) -> Path | None:
         return folder / text if text else None
@@ -143,7 +143,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """The key may stand in the certificate's file. Others than us read it."""
+    """Refuses a key that all users can read. It may stand in the certificate's file; OpenSSL reads it, not kctl."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:

@@ -1,4 +1,4 @@
-"""Questions to the brokers of a cluster, to many of them at once, under one deadline.
+"""A connection to a cluster: requests to its brokers, to many of them at once, under one deadline.
 
 kafka-python's admin client is not used here: it asks one broker after the other, raises the first error of a partition
 and drops the answers of the others. `transport` sends, `coordinators` finds the brokers of groups.
@@ -39,8 +39,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """Not thread-safe. Use it with `with`, or `close` it. Without retries nothing is asked again: for callers that poll
-    anyway."""
+    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. Without retries nothing is
+    asked again: for callers that poll anyway."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -71,7 +71,7 @@ class ClusterConnection:
         return self._transport.asked
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
-        """Connect to the first bootstrap server that answers; returns its Metadata of `topics`, or of ALL_TOPICS.
+        """Connects to the first bootstrap server that answers; returns its Metadata of `topics`, or of ALL_TOPICS.
 
         Raises:
             BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why.
@@ -90,7 +90,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Metadata of these topics, or of ALL_TOPICS, as kafka-python's MetadataResponse; brokers are taken note of.
+        """Requests metadata of topics, or of ALL_TOPICS, as kafka-python's MetadataResponse; brokers are taken note of.
 
         Raises:
             KctlError: nobody answered.
@@ -118,7 +118,7 @@ class ClusterConnection:
         return response
 
     def ask(self, request: Any, node: Node | None = None) -> Any:
-        """One response; `node` None asks the broker that answered first.
+        """Returns one response; `node` None asks the broker that answered first.
 
         Raises:
             KctlError: no answer in time, or none at all.
@@ -129,7 +129,7 @@ class ClusterConnection:
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """One response, of the broker that answered first or, if that one is gone, of any other.
+        """Returns one response, of the broker that answered first or, if that one is gone, of any other.
 
         Raises:
             KctlError: of the last one that was tried.
@@ -143,30 +143,30 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """All at once: the responses in the order of the questions, a KctlError in place of each that has none."""
+        """Asks all at once: the responses in the order of the questions, a KctlError in place of each that has none."""
         return self._transport.send_each(
             [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
 
     def coordinators(self, keys: Iterable[str], kind: Any = CoordinatorType.GROUP) -> dict[str, int | KctlError]:
-        """Which broker coordinates each group; a coordinator that is only just starting is waited for."""
+        """Returns which broker coordinates each group; a coordinator that is only just starting is waited for."""
         return self._coordinators.find(self, keys, kind)
 
     def forget_coordinators(self, keys: Iterable[str]) -> None:
-        """Of groups that are gone."""
+        """Forgets the coordinators of groups that are gone."""
         self._coordinators.drop(keys, CoordinatorType.GROUP)
 
     def pause(self) -> None:
-        """Before the same is asked again; coordinators are found anew then."""
+        """Waits before a request is repeated; coordinators are found anew then."""
         self._coordinators.forget()
         self._transport.pause()
 
     def connections(self, nodes: Iterable[Node]) -> dict[Node, Any]:
-        """kafka-python's connection to each broker, opened; a KctlError in its place where that fails."""
+        """Returns kafka-python's connection to each broker, opened; a KctlError in its place where that fails."""
         return {node: self._transport.opened(self._as_first(node), self._named(node)) for node in nodes}
 
     def _as_first(self, node: Node) -> Node:
-        """The connection that is open already, where it leads to the same broker."""
+        """Returns the connection that is open already, where it leads to the same broker."""
         return self.first if node == self._same_as_first else node
 
     def _named(self, node: Node) -> str:

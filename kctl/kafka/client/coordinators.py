@@ -1,4 +1,4 @@
-"""Which broker coordinates a group: found once, and again when it has moved."""
+"""The coordinators of groups: which broker, found once, and again when it has moved."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _NOT_NOW = {
 
 
 class Coordinators:
-    """What one connection knows of them."""
+    """The known coordinators, for one connection."""
 
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: of a cluster with one broker nothing is asked before the first `forget`."""
+        """`takes_only_broker`: in a cluster with one broker nothing is asked before the first `forget`."""
         self._known: dict[tuple[int, str], int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """From now on also the only broker is asked whether it is the coordinator: the topic of the offsets, which may
-        not exist yet, is created by that question."""
+        """Forgets all coordinators. From now on also the only broker is asked whether it is the coordinator: the topic
+        of the offsets, which may not exist yet, is created by that question."""
         self._takes_only_broker = False
         self._known.clear()
 
     def drop(self, keys: Iterable[str], kind: Any) -> None:
-        """They are asked for again when they are needed; of those that never come back nothing is kept."""
+        """Forgets these coordinators until they are needed; of groups that never come back nothing is kept."""
         for key in keys:
             self._known.pop((kind, key), None)
 
     def find(self, connection: ClusterConnection, keys: Iterable[str], kind: Any) -> dict[str, int | KctlError]:
-        """The broker for each key; a coordinator that is only just starting is waited for."""
+        """Returns the broker for each key; a coordinator that is only just starting is waited for."""
         keys = list(dict.fromkeys(keys))
         if len(connection.brokers) == 1 and kind == CoordinatorType.GROUP and self._takes_only_broker:
             return dict.fromkeys(keys, next(iter(connection.brokers)))
@@ -65,7 +65,7 @@ class Coordinators:
 
 
 def _asked(connection: ClusterConnection, names: list[str], kind: Any) -> dict[str, tuple[int, int, str | None]]:
-    """Error code, broker and remark for each; one request for all where the broker can (Kafka 3.0, KIP-699)."""
+    """Error code, broker and remark for each name; one request for all where the broker can (Kafka 3.0, KIP-699)."""
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names, min_version=4)
     try:
         response = connection.ask_anybody(request)

@@ -1,4 +1,4 @@
-"""How long a question to brokers may take, and until when trying again still makes sense."""
+"""The deadline of a question to brokers, and until when trying again still makes sense."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 __all__ = ["PAUSE_SECONDS", "Deadline"]
 
 PAUSE_SECONDS = 0.1
-"""Before the same is asked again."""
+"""The pause before a request is repeated."""
 _RESERVE = 0.2
 
 
 class Deadline:
-    """Everything ends before `timeout_seconds` after the making, or the last `renew`, have passed. Without retries
-    nothing is asked again: for callers that poll anyway."""
+    """A deadline `timeout_seconds` after the making, or the last `renew`. Without retries nothing is asked again: for
+    callers that poll anyway."""
 
     def __init__(
         self, timeout_seconds: float, *, has_retries: bool, clock: Callable[[], float] = time.monotonic
@@ -25,7 +25,7 @@ class Deadline:
         self.renew()
 
     def renew(self) -> None:
-        """From now on there is the whole time again."""
+        """Begins the whole time again."""
         self._at = self._clock() + self.timeout_seconds
 
     @property
@@ -34,7 +34,7 @@ class Deadline:
 
     @property
     def left_milliseconds(self) -> float:
-        """As kafka-python takes it; at least 1, for 0 would be no limit."""
+        """The time left as kafka-python takes it; at least 1, for 0 would be no limit."""
         return max(self.left_seconds * 1000, 1)
 
     @property

@@ -1,4 +1,4 @@
-"""Why a connection to a bootstrap server failed: found out by asking it in the other ways it might be meant.
+"""The diagnosis of a failed connection to a bootstrap server: it is asked in the other ways it might be meant.
 
 A Kafka listener that gets the wrong protocol answers nothing: it closes. So a plain listener, one with TLS
 and something else are distinguished by trying; only after a failure, and each try is one connection.
@@ -25,7 +25,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """The sentence for `problem`, which is what connecting ended with; takes a few times `seconds` at the most."""
+    """Returns the error for `problem`, which is what connecting ended with; takes a few times `seconds` at the most."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):

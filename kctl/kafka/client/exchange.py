@@ -15,7 +15,7 @@ __all__ = ["exchange"]
 def exchange(
     connection: ClusterConnection, request: Any, node: Node | None = None
 ) -> tuple[bytes, bytes, KctlError | None]:
-    """Send a request and return the bytes that went out and came back, and what went wrong, if anything did; `node`
+    """Sends a request and returns the bytes that went out and came back, and what went wrong, if anything did; `node`
     None asks the broker that answered first.
 
     Raises:

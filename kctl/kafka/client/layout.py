@@ -1,4 +1,4 @@
-"""Which topics there are, how they are spread over the brokers, and what is configured otherwise than by default."""
+"""The layout of topics: which there are, how they are spread over brokers, and what is not configured by default."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logge
 
 
 class PartitionLayout(NamedTuple):
-    """`leader` is None while there is none; `error` is the broker's name for what is wrong with the partition."""
+    """A partition; `leader` is None while there is none; `error` is the broker's name for what is wrong with it."""
 
     partition: int
     leader: int | None
@@ -45,7 +45,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`error_code` is not 0 when the brokers do not describe the topic; then it has no partitions."""
+    """A topic. `error_code` is not 0 when the brokers do not describe the topic; then it has no partitions."""
 
     name: str
     topic_id: str | None
@@ -63,7 +63,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads, holds, and holds without being in sync."""
+    """The load of a broker: how many partitions it leads, holds, and holds without being in sync."""
 
     leaders: int
     replicas: int
@@ -71,12 +71,12 @@ class BrokerLoad(NamedTuple):
 
 
 def topics_of(metadata: Any) -> dict[str, Topic]:
-    """The topics of a MetadataResponse by name, partitions in order."""
+    """Returns the topics of a MetadataResponse by name, partitions in order."""
     return {topic.name: _topic(topic) for topic in sorted(metadata.topics, key=lambda each: each.name or "")}
 
 
 def require(topics: dict[str, Topic], name: str, partition: int | None = None) -> Topic:
-    """The topic of that name, which must exist; so must the partition, if one is named.
+    """Returns the topic of that name, which must exist; so must the partition, if one is named.
 
     Raises:
         TopicMissing, PartitionMissing, NotAuthorised.
@@ -94,7 +94,7 @@ def require(topics: dict[str, Topic], name: str, partition: int | None = None) -
 
 
 def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
-    """Per broker, over these topics."""
+    """Counts partitions per broker, over these topics."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     behind: Counter[int] = Counter()
@@ -108,7 +108,7 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """What is configured for the topic and is not the default, by name.
+    """Returns what is configured for the topic and is not the default, by name.
 
     Raises:
         KctlError: no answer, or not permitted.

@@ -1,4 +1,4 @@
-"""kafka-python without what a question to a broker does not need, which is a third of its 120 ms of import.
+"""A lighter import of kafka-python, without what a question to a broker does not need, a third of its 120 ms.
 
 `import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
 packages stand unexecuted: their submodules can be imported one by one, and a module that asks for one of their names
@@ -21,12 +21,12 @@ __all__ = ["complete", "install"]
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
 _RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")
-"""For TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module as soon as it is
-imported a second time.)"""
+"""Modules that are needed for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a
+module as soon as it is imported a second time.)"""
 
 
 def install() -> None:
-    """Call it before anything of kafka-python is imported; afterwards it does nothing."""
+    """Installs stand-ins, before anything of kafka-python is imported; afterwards it does nothing."""
     if "kafka" in sys.modules:
         return
     known = set(sys.modules)
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Execute what stands in for a module of the standard library: before there are other threads, for two that use it
+    """Executes what stands in for a module of the standard library: before there are other threads, for two that use it
     for the first time in the same moment would execute it twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
@@ -103,7 +103,7 @@ class _StandIn(ModuleType):
 
 
 def _executed(module: ModuleType) -> ModuleType:
-    """The module; from here on it is one like any other."""
+    """Executes a module and returns it; from here on it is one like any other."""
     if isinstance(module, _StandIn):
         execute = module.__dict__["_execute"]
         module.__class__ = ModuleType  # type: ignore[assignment]

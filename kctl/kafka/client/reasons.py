@@ -1,4 +1,4 @@
-"""What a client's exception means to `kctl kafka`: our own error with its exit code, and what to do.
+"""Errors of `kctl kafka` from a client's exceptions: our own class with its exit code, and what to do.
 
 The words for it are `kctl_agent.kafka.errors`'.
 """
@@ -59,12 +59,12 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
 
 
 def name_of_code(code: int) -> str | None:
-    """The name of an error code as a broker sends it; None for 0."""
+    """Returns the name of an error code as a broker sends it; None for 0."""
     return None if code == 0 else name_of(errors.for_code(code)())
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """`what` could not be done because of `error`: the sentence and the exit code.
+    """Returns the error that `what` could not be done because of `error`: the sentence and the exit code.
 
     An error that is ours already comes back as it is.
     """
@@ -77,6 +77,6 @@ def failure(error: BaseException, what: str) -> KctlError:
 
 
 def code_failure(code: int, what: str, message: str | None = None) -> KctlError:
-    """The same for an error code of a response; `message` is the broker's own text."""
+    """Returns the error for an error code of a response; `message` is the broker's own text."""
     kind = errors.for_code(code)
     return failure(kind(message) if message else kind(), what)

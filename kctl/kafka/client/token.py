@@ -1,4 +1,4 @@
-"""OAUTHBEARER's token from a file, read at each authentication: a renewed token is written there."""
+"""The token of OAUTHBEARER from a file, read at each authentication: a renewed token is written there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["read_token"]
 
 
 def read_token(path: Path) -> str:
-    """The token that a file holds. Raises ConfigError when the file cannot be read or is empty."""
+    """Reads the token of a file. Raises ConfigError when the file cannot be read or is empty."""
     try:
         token = read_private(path).strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -26,12 +26,12 @@ Node = int | str
 """A broker by its number, or the bootstrap server that answered first by kafka-python's name for it."""
 _CLIENT_ID = "kctl"
 _FRAME_BYTES = 512 * 1024 * 1024
-"""The metadata of a hundred thousand partitions is tens of megabytes."""
+"""The largest frame: the metadata of a hundred thousand partitions is tens of megabytes."""
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Receives the last bytes of a broker. kafka-python 3.0 throws away what arrives together with the end of a
-    connection, and that is just how a broker reports a wrong password."""
+    """A connection manager that keeps a broker's last bytes. kafka-python 3.0 throws away what arrives together with
+    the end of a connection, and that is just how a broker reports a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -46,7 +46,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
 
 class Transport:
-    """Not thread-safe; `close` it. Brokers are named by the caller, for sentences."""
+    """Connections to brokers. Not thread-safe; `close` it. Brokers are named by the caller, for sentences."""
 
     def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -66,7 +66,7 @@ class Transport:
             self._net.close()
             raise
         self.asked: Counter[str] = Counter()
-        """How many requests were sent, by name; what opening a connection takes is not counted."""
+        """Number of requests sent, by name; what opening a connection takes is not counted."""
 
     def close(self) -> None:
         self._manager.close()
@@ -74,20 +74,20 @@ class Transport:
 
     @property
     def bootstrap_servers(self) -> list[Any]:
-        """Each with `node_id`, `host` and `port`."""
+        """Returns the bootstrap servers, each with `node_id`, `host` and `port`."""
         servers: list[Any] = self._manager.cluster.bootstrap_brokers()
         return servers
 
     def update_metadata(self, response: Any) -> None:
-        """From now on brokers are known by their numbers."""
+        """Takes in brokers, which are known by their numbers from now on."""
         self._manager.cluster.update_metadata(response)
 
     def connect(self, node: Node, seconds: float) -> None:
-        """Connect to a broker, within so many seconds. Raises kafka-python's error, or OSError."""
+        """Connects to a broker, within so many seconds. Raises kafka-python's error, or OSError."""
         self._net.run(self._connect, node, seconds)
 
     def opened(self, node: Node, name: str) -> Any:
-        """kafka-python's connection to a broker, opened; a KctlError in its place where that fails."""
+        """Returns kafka-python's connection to a broker, opened; a KctlError in its place where that fails."""
         return self._net.run(self._opened, node, name)
 
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
@@ -127,7 +127,7 @@ class Transport:
         ]
 
     def _sent(self, node: Node, request: Any) -> Any:
-        """The response to come, or why nothing could be sent."""
+        """Sends a request; returns the response to come, or why nothing could be sent."""
         self.asked[request.name.removesuffix("Request")] += 1
         try:
             # Made here, lest a broken connection start kafka-python's own metadata loop beside ours.

@@ -1,4 +1,4 @@
-"""All groups of a cluster: ListGroups to each broker, which is how coordinators are known, and Describe for members."""
+"""All groups of a cluster: ListGroups to each broker, so that coordinators are known, and Describe for members."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _NO_MEMBERS = frozenset({"Empty", "Dead"})
 
 
 class AllGroups:
-    """For one `ClusterReader`, on its thread."""
+    """The groups of a cluster by discovery. For one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
-        """`wants` is asked for the name of each group."""
+        """`wants` returns whether the group of a name is wanted."""
         self._wants = wants
         self._missing = MissingGroups()
         self._members = MemberCounts()
 
     def reconnect(self) -> None:
-        """From now on a broker with the same number may be one that has been started anew."""
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
         self._missing.reconnect()
         self._members = MemberCounts()
 
@@ -57,7 +57,7 @@ class AllGroups:
         return silent
 
     def _find_unclear(self, connection: ClusterConnection, reading: ClusterReading) -> None:
-        """Blocks for those that are on no list any more."""
+        """Finds out which groups that are on no list any more are gone. Blocks."""
         missing = self._missing.of(reading.groups)
         connection.deadline.renew()
         unclear = self._missing.unclear(reading.groups, describe_groups(connection, missing))

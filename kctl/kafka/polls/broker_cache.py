@@ -34,7 +34,7 @@ _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 5.0
 _STALE_INTERVALS = 3
 _SHORTEST_STALE_SECONDS = 5.0
-"""Below that a busy machine alone makes offsets "older than three intervals"."""
+"""The shortest age of stale offsets: a busy machine alone makes some "older than three intervals" below it."""
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(
@@ -44,7 +44,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownOffsets:
-    """One partition's offsets and when (monotonic seconds) each pair was reported; None if never."""
+    """Offsets of one partition, and when (monotonic seconds) each pair was reported; None if never."""
 
     start: int | None = None
     end: int | None = None
@@ -60,8 +60,8 @@ _NOTHING = KnownOffsets()
 def merge(
     known: dict[Partition, KnownOffsets], reading: ClusterReading, group: str, now: float
 ) -> dict[Partition, KnownOffsets]:
-    """What is known after `reading`, which was taken at `now`. A partition that no longer exists is dropped; of a topic
-    that was recreated nothing is kept."""
+    """Merges `reading`, which was taken at `now`, into what was known. A partition that no longer exists is dropped; of
+    a topic that was recreated nothing is kept."""
     merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
     committed = _committed(reading, group)
     for topic, count in reading.partitions.items():
@@ -80,7 +80,7 @@ def merge(
 
 
 def _committed(reading: ClusterReading, group: str) -> dict[Partition, int] | None:
-    """Where there is nothing for a partition, nothing is committed; None: that was not answered."""
+    """A group's committed offsets; None: not answered. Where there is nothing for a partition, nothing is committed."""
     committed = reading.committed.get(group)
     return None if committed is None else dict(committed.items())
 
@@ -91,7 +91,8 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """Of our parts. An error of a single partition that may pass is none: the others, and the broker, may be well."""
+    """A poll's errors by part. An error of a single partition that may pass is none: the others, and the broker, may be
+    well."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
@@ -102,7 +103,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
 
 
 class OwnGroupReader(Protocol):
-    """What `BrokerCache` needs of `ClusterReader`; every method blocks and is called on one thread."""
+    """The part of `ClusterReader` that `BrokerCache` needs; every method blocks and is called on one thread."""
 
     def missing_topics(self) -> list[str]: ...
     def read(self) -> ClusterReading: ...
@@ -110,7 +111,8 @@ class OwnGroupReader(Protocol):
 
 
 class BrokerCache:
-    """Owned by one event loop, which never works through all partitions itself. Call `close()` at the end."""
+    """A cache of a group's offsets. Owned by one event loop, which never works through all partitions itself. Call
+    `close()` at the end."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class BrokerCache:
     ) -> None:
         """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
         self.nothing_known = BrokerSnapshot(reset=reset)
-        """What is known of no partition and of no group."""
+        """The snapshot while nothing is known of any partition or of the group."""
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
@@ -139,7 +141,7 @@ class BrokerCache:
         self._failures = 0
         self._not_before = 0.0
         self.last_success: dict[str, float] = {}
-        """Part (`committed`, `offsets`, `group`) to Unix seconds."""
+        """For each part (`committed`, `offsets`, `group`) the Unix seconds of its last success."""
         self.error: str | None = None
         """Why the last poll failed, in whole or in part."""
 
@@ -151,7 +153,7 @@ class BrokerCache:
         timeout_seconds: float,
         interval_seconds: float = 1.0,
     ) -> BrokerCache:
-        """The cluster that the configuration names; a request may take `timeout_seconds`."""
+        """Makes the cache of the cluster that the configuration names; a request may take `timeout_seconds`."""
         reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
@@ -182,8 +184,8 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Every partition with the age of its oldest part; none before the brokers have been reached. May be asked on
-        any thread: of thousands of partitions it holds one for a while."""
+        """Returns every partition with the age of its oldest part; none before the brokers have been reached. May be
+        asked on any thread: of thousands of partitions it holds one for a while."""
         known, reset = self._known, self.nothing_known.reset
         if known is None:
             return self.nothing_known
@@ -202,7 +204,7 @@ class BrokerCache:
         )
 
     def freshness(self) -> Freshness:
-        """May be asked on any thread."""
+        """Returns how old the brokers' answers are. On any thread."""
         now, answered_at, complete_at = self._clock(), self._answered_at, self._complete_at
         return Freshness(
             None if answered_at is None else now - answered_at,
@@ -245,8 +247,8 @@ class BrokerCache:
         self._complete_at = now
 
     def _answered(self, at: float) -> None:
-        """The interval between two polls without a failure is the one that is kept to. Bounded: a broker that hung
-        and went on has failed nothing, and its pause is no interval."""
+        """Takes the interval between two polls without a failure for the one that is kept to. Bounded: a broker that
+        hung and went on has failed nothing, and its pause is no interval."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

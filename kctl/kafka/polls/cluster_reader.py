@@ -1,4 +1,4 @@
-"""Polls groups of a cluster again and again: their state and members, what they committed, where logs end and begin.
+"""The poller of a cluster's groups: their state and members, what they committed, where logs end and begin.
 
 One thread owns a `ClusterReader`, for all groups of a cluster (`all_groups`) or for a fleet's own (`named_groups`).
 The requests of a poll: those that find groups and their members; OffsetFetch to each coordinator; ListOffsets to each
@@ -27,19 +27,19 @@ from kctl.kafka.share import share_starts_on
 __all__ = ["ClusterReader", "GroupSource"]
 
 _TOPICS_SECONDS = 5.0
-"""How old partitions and leaders of a fleet's topics are at most: a partition that was added is to be read soon."""
+"""The greatest age of partitions and leaders of a fleet's topics: a partition that was added is to be read soon."""
 
 
 class GroupSource(Protocol):
-    """Which groups there are: `AllGroups` or `NamedGroups`."""
+    """A source of groups: `AllGroups` or `NamedGroups`."""
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]: ...
     def reconnect(self) -> None: ...
 
 
 class ClusterReader:
-    """Not thread-safe: one thread asks and closes. Every poll ends within a few times `timeout_seconds`. It connects
-    when first asked, and lets the connection go when a broker did not answer: the next poll begins afresh."""
+    """Polls groups. Not thread-safe: one thread asks and closes. Polls end within a few times `timeout_seconds`. It
+    connects when first asked, and lets the connection go when a broker did not answer: the next poll begins afresh."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class ClusterReader:
         self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
-        """How many requests of each name the last poll has sent."""
+        """Number of requests of each name that the last poll has sent."""
 
     @classmethod
     def of_group(
         cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
-        """For one group and all partitions of these topics, whether it has committed in them or not."""
+        """Makes the reader of one group and all partitions of these topics, whether it has committed in them or not."""
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,
@@ -77,7 +77,7 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def missing_topics(self) -> list[str]:
-        """The topics that are wanted in any case, and do not exist.
+        """Returns the topics that are wanted in any case, and do not exist.
 
         Raises:
             KctlError: no broker answered, and why.
@@ -94,7 +94,8 @@ class ClusterReader:
         return self._logs.missing_topics()
 
     def read(self) -> ClusterReading:
-        """Committed offsets first, end offsets last, so that a lag may be too large by a moment but never too small.
+        """Polls: committed offsets first, end offsets last, so that a lag may be too large by a moment but never too
+        small.
 
         Raises:
             KctlError: no broker answered, nothing is known.
@@ -155,7 +156,7 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Thousands of groups have committed in a few topics, and mostly all are wanted."""
+        """Filters by topic. Thousands of groups have committed in a few topics, and mostly all are wanted."""
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed

@@ -1,4 +1,4 @@
-"""`ClusterReading`: what one poll of groups has brought, typed. No I/O."""
+"""The typed result of one poll of groups, `ClusterReading`. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll. What is missing from a part was not answered this time, but for what `is_listed_in_full` reports.
+    """One poll's answers. What is missing from a part was not answered this time, but for what `is_listed_in_full`
+    reports.
 
     `errors` names the parts that failed in whole or for one broker, with the reason.
     """
@@ -29,22 +30,22 @@ class ClusterReading:
     """Groups that no broker has just now, and that may be there all the same: their coordinator is just moving."""
     members: dict[str, int] = field(default_factory=dict)
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    """Of a share group, the offset below which all is done. What is left out is not committed."""
+    """By group; of a share group, the offset below which all is done. What is left out is not committed."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
-    """Of share groups the broker itself counts what is not done yet."""
+    """Lag of share groups: the broker itself counts what is not done yet."""
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
-    """Last stable offsets, of what groups read that read committed records alone."""
+    """Last stable offsets of partitions that are read by groups that read committed records alone."""
     start: dict[Partition, int] = field(default_factory=dict)
-    """Not in each poll, unless that is asked for."""
+    """Log start offsets; not in each poll, unless that is asked for."""
     unknown: set[Partition] = field(default_factory=set)
     """Partitions that do not exist, or not any more."""
     unanswered: dict[Partition, str] = field(default_factory=dict)
     """Partitions with an error of their own, such as one without a leader, by the broker's name for it."""
     topic_ids: dict[str, str] = field(default_factory=dict)
-    """By topic (KIP-516); one that is deleted and recreated has another. Old brokers have none."""
+    """Topic ids (KIP-516); a topic that is deleted and recreated has another. Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
-    """How many each of the topics has that groups read."""
+    """Number of partitions of each topic that groups read."""
     unclear_topics: set[str] = field(default_factory=set)
     """Topics that brokers could not describe just now; they exist nevertheless."""
     errors: dict[str, str] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class ClusterReading:
         self.errors.setdefault(part, str(why))
 
     def doubt(self, unclear: Mapping[str, KctlError | None]) -> None:
-        """These groups are `unclear`, each with the error of its coordinator."""
+        """Marks these groups as `unclear`, each with the error of its coordinator."""
         for name, error in unclear.items():
             self.unclear.add(name)
             if error is not None:
@@ -61,7 +62,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """`errors`, with those of single partitions among the `offsets`."""
+        """Returns `errors`, with those of single partitions among the `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

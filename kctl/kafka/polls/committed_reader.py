@@ -1,4 +1,4 @@
-"""What groups have committed, asked of their coordinators poll after poll."""
+"""The reader of groups' committed offsets, asked of their coordinators poll after poll."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CommittedReader"]
 
 
 class CommittedReader:
-    """Over one connection, on its thread."""
+    """Reads over one connection, on its thread."""
 
     def __init__(self) -> None:
         self._requests = KeptRequests()
@@ -26,7 +26,7 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """All that each group has committed, partitions without an offset left out; the groups are given by
+        """Requests all that each group has committed, partitions without an offset left out; the groups are given by
         coordinator. All is asked at once, once."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}

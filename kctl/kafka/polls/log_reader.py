@@ -1,4 +1,4 @@
-"""Where the logs end and begin that groups read: ListOffsets to each leader; Metadata when leaders may be others."""
+"""The reader of ends and starts of groups' logs: ListOffsets to each leader; Metadata when leaders may be others."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from kctl.kafka.protocol.raw import Raw
 __all__ = ["LogReader", "WantedLogs"]
 
 _NO_SUCH_TOPIC = (0, 3)
-"""UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
+"""Of a missing partition: UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
-    """Which logs are read besides those of partitions that groups have committed, and how."""
+    """The logs that are read besides those of partitions that groups have committed, and how."""
 
     topics: Collection[str] = ()
-    """All their partitions are read, whether groups have committed in them or not."""
+    """Topics of which all partitions are read, whether groups have committed in them or not."""
     reads_committed: Callable[[str], bool] = lambda _: False
     """Whether the lag of a group is counted to the last stable offset, by its name."""
     ends_stable: bool = False
-    """The last stable offset is taken for the end of every log."""
+    """Whether the last stable offset is taken for the end of every log."""
     topics_seconds: float = 60.0
-    """For so long partitions and their leaders are taken for what they were, unless something shows otherwise."""
+    """How long partitions and their leaders are taken for what they were, unless something shows otherwise."""
     starts_each_time: bool = True
-    """Otherwise it is asked where logs begin when it is asked for leaders."""
+    """Whether each poll asks where logs begin; otherwise it is asked when leaders are."""
 
 
 class LogReader:
-    """For one `ClusterReader`, on its thread."""
+    """Reads ends and starts of logs. For one `ClusterReader`, on its thread."""
 
     def __init__(self, wanted: WantedLogs) -> None:
         self._wanted = wanted
@@ -48,23 +48,23 @@ class LogReader:
         self._asked: set[str] = set()
         """Topics that were asked for since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
-        """The topics for which it was asked where logs begin."""
+        """The topics whose log starts were asked for."""
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()
 
     @property
     def names(self) -> list[str]:
-        """The topics that are known, or wanted in any case."""
+        """Returns the topics that are known, or wanted in any case."""
         return sorted({*self._topics, *self._wanted.topics})
 
     def learn(self, metadata: Any) -> None:
-        """What a broker has just answered about all of these topics."""
+        """Takes in a broker's answer about all of these topics."""
         self._topics, self._topics_at = topics_of(metadata), time.monotonic()
         self._asked = {*self._topics}
         self._keys = PartitionKeys()  # without those of topics that are gone
 
     def missing_topics(self) -> list[str]:
-        """Those of the wanted topics that do not exist."""
+        """Returns the wanted topics that do not exist."""
         return [
             name
             for name in sorted(self._wanted.topics)
@@ -72,7 +72,7 @@ class LogReader:
         ]
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds what is known of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
+        """Adds the offsets of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
         not asked; those that do not answer are from then on.
 
         The topics of a partition that has no leader, or is not there, are asked for in each poll; after an error of a
@@ -99,7 +99,7 @@ class LogReader:
         self._report_topics(reading)
 
     def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
-        """Asks for those of these topics that were not asked for in this poll; whether anything is otherwise now."""
+        """Asks for those of these topics that were not asked for in this poll; returns whether anything has changed."""
         if names <= self._asked:
             return False
         connection.deadline.renew()
@@ -111,7 +111,7 @@ class LogReader:
         return True
 
     def _lead(self, reading: ClusterReading) -> None:
-        """Finds the leaders of what is wanted."""
+        """Finds the leaders of the wanted partitions."""
         wanted = self._partitions(reading.committed.values())
         if self._wanted.topics:
             wanted = wanted.union(
@@ -121,7 +121,7 @@ class LogReader:
             self._led = _led(self._topics, wanted)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
-        """Many groups read the same partitions."""
+        """Returns the partitions of these groups, many of which read the same ones."""
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
@@ -182,16 +182,16 @@ class _Asking(NamedTuple):
 
 
 class _Led(NamedTuple):
-    """Which broker leads each of the partitions that are wanted."""
+    """Leaders of the wanted partitions."""
 
     topics: Mapping[str, Topic]
     wanted: set[Partition]
     leaders: dict[int, dict[str, list[int]]]
     absent: set[Partition]
     leaderless: list[Partition]
-    """Those that have no leader just now, or whose topic cannot be described."""
+    """Partitions that have no leader just now, or whose topic cannot be described."""
     requests: dict[tuple[int, int], Raw]
-    """To list offsets, by leader and time; to be sent again as long as all of this is true."""
+    """Requests to list offsets, by leader and time; sent again as long as all of this is true."""
 
 
 def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:

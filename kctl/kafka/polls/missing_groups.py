@@ -1,4 +1,4 @@
-"""Which of the groups that brokers have had are gone, and which only seem so while their coordinator moves.
+"""Missing groups: which of those that brokers have had are gone, and which only seem so while their coordinator moves.
 
 A broker lists what it coordinates now, and reports no error for what nobody does. A new coordinator has read its log to
 the end, but knows only of what is below the high watermark until its followers have fetched once more: on a cluster of
@@ -21,35 +21,35 @@ _GONE_AFTER_SECONDS = 30.0
 
 
 class MissingGroups:
-    """Not thread-safe; what it remembers outlives connections."""
+    """Remembers groups and their coordinators, longer than a connection lasts. Not thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
-        """Of each group that is not gone, the broker that has it poll after poll, over one connection; None: it has
-        been missing, or was never seen, or the connection is new."""
+        """Coordinators of groups that are not gone: the broker that has a group poll after poll, over one connection;
+        None: it has been missing, or was never seen, or the connection is new."""
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """These may be there, although no broker has had them yet: what denies them may have just taken over."""
+        """Groups may be there, although no broker has had them yet: what denies them may have just taken over."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """From now on a broker with the same number may be one that has been started anew."""
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, found: Mapping[str, ListedGroup]) -> None:
-        """What some of the brokers have, when others have not answered."""
+        """Remembers the groups of some brokers, when others have not answered."""
         self._coordinators |= {name: group.coordinator for name, group in found.items()}
 
     def of(self, found: Mapping[str, ListedGroup]) -> list[str]:
-        """The groups that were there, and are not among those that all brokers have now."""
+        """Returns the groups that were there, and are not among those that all brokers have now."""
         return sorted(self._coordinators.keys() - found.keys())
 
     def unclear(self, found: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Of the `missing`, as their coordinators have just described them, those that may be there all the same, each
-        with its error; None where its coordinator denies it. The others are gone: denied by the broker that has had
-        them until now, or for 30 s, or neither there before nor expected."""
+        """Returns those of the `missing`, as their coordinators have just described them, that may be there all the
+        same, each with its error; None where its coordinator denies it. The others are gone: denied by the broker that
+        has had them until now, or for 30 s, or neither there before nor expected."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):

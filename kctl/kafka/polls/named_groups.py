@@ -1,4 +1,4 @@
-"""Groups that are known by name, as a fleet's own: FindCoordinator once, and Describe; nothing is listed."""
+"""Groups by name, such as a fleet's own: FindCoordinator once, and Describe; nothing is listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kctl.kafka.polls.missing_groups import MissingGroups
 __all__ = ["NamedGroups"]
 
 _ABSENT_SECONDS = 5.0
-"""For so long a group that does not exist is taken for what it was: to be sure takes five requests."""
+"""Seconds for which a missing group is taken for what it was: to be sure takes five requests."""
 
 
 class _Absent(NamedTuple):
@@ -24,7 +24,7 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """For one `ClusterReader`, on its thread. One that does not exist is `Dead`, without members."""
+    """Groups by name. For one `ClusterReader`, on its thread. One that does not exist is `Dead`, without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))
@@ -34,7 +34,7 @@ class NamedGroups:
         self._absent: dict[str, _Absent] = {}
 
     def reconnect(self) -> None:
-        """From now on a broker with the same number may be one that has been started anew."""
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
         self._missing.reconnect()
         self._absent.clear()
 
@@ -64,7 +64,7 @@ class NamedGroups:
         }
 
     def _judge(self, reading: ClusterReading, missing: list[Group], now: float) -> None:
-        """Which of those that could not be described are gone."""
+        """Decides which of the groups that could not be described are gone."""
         unclear = self._missing.unclear(reading.groups, missing)
         reading.doubt(unclear)
         for group in missing:

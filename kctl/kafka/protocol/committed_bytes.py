@@ -1,4 +1,4 @@
-"""Committed offsets out of the bytes of responses to OffsetFetch. Pure.
+"""A decoder of committed offsets from the bytes of responses to OffsetFetch. Pure.
 
 Groups may have committed a hundred thousand offsets. kafka-python makes an object of each, which takes ten times as
 long as all else; here it is learned where in a response they stand, and all are read at once. From poll to poll, a
@@ -22,27 +22,27 @@ from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of, varint
 __all__ = ["FETCH_VERSIONS", "CommittedResponses", "FetchedGroup", "GroupOffsets", "TopicPartitions", "by_topic"]
 
 FETCH_VERSIONS = range(8, 10)
-"""Of OffsetFetch: with many groups, topics by name."""
+"""Versions of OffsetFetch with many groups, and topics by name."""
 
 TopicPartitions = tuple[str, tuple[int, ...]]
 
 _THROTTLE_BYTES = 4
 _OFFSET_BYTES = 8
 _BEFORE_OFFSET = 4
-"""The partition, an int32."""
+"""Bytes of the partition, an int32, before the offset."""
 _PLAIN_BYTES = 20
-"""partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags"""
+"""Bytes of a plain entry: partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags."""
 _INT16 = Struct(">h")
 _HEAD = Struct(">iqi")
 
 
 class GroupOffsets(NamedTuple):
-    """What a group has committed."""
+    """The committed offsets of a group."""
 
     topics: tuple[TopicPartitions, ...]
-    """Each once, in the order in which they came; the same object in the next poll while they are the same."""
+    """Topics, each once, in the order in which they came; the same object in the next poll while they are the same."""
     offsets: NDArray[np.int64]
-    """Of one topic after the other."""
+    """The offsets of one topic after the other."""
 
     def without(self, topics: Set[str]) -> GroupOffsets:
         is_left = [topic not in topics for topic, _ in self.topics]
@@ -57,14 +57,14 @@ class GroupOffsets(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """Nothing is known of it where there is an `error_code`."""
+    """A group of a response. Nothing is known of it where there is an `error_code`."""
 
     error_code: int
     committed: GroupOffsets
 
 
 def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
-    """The same, sorted."""
+    """Returns committed offsets by topic, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(offsets):
         topics.setdefault(topic, []).append(partition)
@@ -73,14 +73,14 @@ def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
 
 
 class CommittedResponses:
-    """Those of one coordinator, poll by poll."""
+    """A decoder of one coordinator's responses, poll by poll."""
 
     def __init__(self) -> None:
         self._layout: _Layout | None = None
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """The groups of a response of one of `FETCH_VERSIONS`; partitions with an error or without an offset are left
-        out.
+        """Decodes the groups of a response of one of `FETCH_VERSIONS`; partitions with an error or without an offset
+        are left out.
 
         Raises:
             one of `UNREADABLE`: it is none.
@@ -92,13 +92,13 @@ class CommittedResponses:
 
 
 class _Layout:
-    """Where the offsets of a response stand, and what else it has."""
+    """The places of offsets in a response, and what else it has."""
 
     def __init__(self, body: bytes) -> None:
         self._groups: list[tuple[str, int, tuple[TopicPartitions, ...]]] = []
         places: list[NDArray[np.intp]] = []
         self._ends = [0]
-        """Of the groups, among all offsets."""
+        """Indices of the groups' ends among all offsets."""
         count, at = count_of(body, _THROTTLE_BYTES)
         for _ in range(count):
             name, at = text_of(body, at)
@@ -136,7 +136,7 @@ class _Layout:
 
 
 def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDArray[np.intp]]], int]:
-    """Of a group, each with its partitions and where their offsets are; and where the topics end."""
+    """Decodes the topics of a group, each with its partitions and where their offsets are; and where the topics end."""
     count, at = count_of(body, at)
     found = []
     for _ in range(count):
@@ -150,8 +150,8 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Partitions, where their offsets are, and where the topic ends, if all entries are of the same length, as they are
-    without metadata and tagged fields."""
+    """Decodes partitions, where their offsets are, and where the topic ends, if all entries are of the same length, as
+    they are without metadata and tagged fields."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

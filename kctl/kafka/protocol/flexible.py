@@ -1,4 +1,4 @@
-"""The flexible encoding of Kafka's responses (KIP-482), piece by piece, each with where the next one begins. Pure.
+"""A decoder of Kafka's flexible encoding (KIP-482), piece by piece, each with where the next one begins. Pure.
 
 What is cut off, or no such response, raises one of `UNREADABLE`.
 """
@@ -10,7 +10,7 @@ import struct
 __all__ = ["UNREADABLE", "behind", "behind_tags", "count_of", "nullable_text_of", "text_of", "varint"]
 
 UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
-"""What is raised for bytes that are no such response."""
+"""Errors that are raised for bytes that are no such response."""
 
 
 def varint(body: bytes, at: int) -> tuple[int, int]:
@@ -25,7 +25,7 @@ def varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def count_of(body: bytes, at: int) -> tuple[int, int]:
-    """Of an array; none where it is null."""
+    """Decodes the length of an array; 0 where it is null."""
     number = body[at]
     if number < 0x80:
         return number and number - 1, at + 1
@@ -46,13 +46,13 @@ def nullable_text_of(body: bytes, at: int) -> tuple[str | None, int]:
 
 
 def behind(body: bytes, at: int) -> int:
-    """Behind a text, or bytes."""
+    """Returns the place behind a text, or bytes."""
     size, at = count_of(body, at)
     return at + size
 
 
 def behind_tags(body: bytes, at: int) -> int:
-    """Behind tagged fields, whatever they hold."""
+    """Returns the place behind tagged fields, whatever they hold."""
     if body[at] == 0:
         return at + 1
     count, at = varint(body, at)

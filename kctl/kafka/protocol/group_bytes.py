@@ -1,4 +1,4 @@
-"""How many members groups have, out of the bytes of responses. Pure.
+"""A decoder that counts the members of groups in the bytes of responses. Pure.
 
 kafka-python makes objects of all members with all that they hold, of which nothing is wanted here.
 """
@@ -14,17 +14,17 @@ from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable
 __all__ = ["DESCRIBE_VERSIONS", "CountedGroup", "CountedResponses"]
 
 DESCRIBE_VERSIONS = range(5, 7)
-"""Of DescribeGroups: in the flexible encoding."""
+"""Versions of DescribeGroups in the flexible encoding."""
 _WITH_MESSAGE = 6
 _INT16 = Struct(">h")
 _THROTTLE_BYTES = 4
 _OPERATIONS_BYTES = 4
 _FIELDS_OF_MEMBER = 6
-"""Its id, instance id, client id, host, metadata and assignment, each with its length before it."""
+"""Fields of a member: its id, instance id, client id, host, metadata and assignment, each with its length before it."""
 
 
 class CountedGroup(NamedTuple):
-    """A classic group; where there is an `error_code` nothing is known of its members."""
+    """A classic group and its number of members; where there is an `error_code` nothing is known of them."""
 
     group: str
     error_code: int
@@ -36,17 +36,17 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Those of one coordinator, poll by poll: a group of which nothing has changed is not gone through again, for there
-    may be tens of thousands, each with all that its members hold."""
+    """A decoder of one coordinator's responses, poll by poll: a group of which nothing has changed is not gone through
+    again, for there may be tens of thousands, each with all that its members hold."""
 
     def __init__(self) -> None:
         self._body = b""
         self._groups: list[CountedGroup] = []
         self._bounds: list[int] = [0]
-        """Where each of them begins, and where the last one ends."""
+        """Places where each group begins, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """The groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
+        """Counts the groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
 
         Raises:
             one of `flexible.UNREADABLE`: it is none.

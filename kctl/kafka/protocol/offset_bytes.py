@@ -1,4 +1,4 @@
-"""Offsets of logs out of the bytes of responses to ListOffsets, by the block. Pure.
+"""A decoder of log offsets from the bytes of responses to ListOffsets, by the block. Pure.
 
 kafka-python makes an object of each, which takes ten times as long as all else; here the partitions of a topic are
 unpacked at once where all entries have the same length, as they have without tagged fields, and one by one where not.
@@ -17,15 +17,15 @@ from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of
 __all__ = ["LIST_VERSIONS", "PartitionKeys", "listed"]
 
 LIST_VERSIONS = range(6, 12)
-"""Of ListOffsets: in the flexible encoding."""
+"""Versions of ListOffsets in the flexible encoding."""
 
 _LISTED_BYTES = 27
-"""partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags"""
+"""Bytes of an entry: partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags."""
 _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """The same partitions come with each response: their keys are made once, and shared."""
+    """Shared keys of partitions: the same partitions come with each response, so their keys are made once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}
@@ -38,7 +38,7 @@ class PartitionKeys:
 
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
-    """Of each topic of a response to ListOffsets, of one of `LIST_VERSIONS`: partitions, offsets (-1: none), error
+    """Decodes each topic of a response to ListOffsets, of one of `LIST_VERSIONS`: partitions, offsets (-1: none), error
     codes.
 
     Raises:

@@ -50,8 +50,8 @@ class Raw:
 
 
 class KeptRequests:
-    """The requests of the poll before, over the same connection: to make and encode one for thousands of groups takes
-    as long as to read the answer."""
+    """Requests of the poll before, over the same connection: to make and encode one for thousands of groups takes as
+    long as to read the answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}

@@ -1,4 +1,4 @@
-"""The bytes of Kafka's protocol, field by field, as kafka-python's own schemas read them.
+"""A decoder of Kafka's protocol for people: bytes field by field, as kafka-python's own schemas read them.
 
 No socket here, and no second protocol: each field is decoded by the object that kafka-python made of Kafka's JSON; all
 that is added is where it began and ended.
@@ -44,7 +44,7 @@ _DUMP_LINE = re.compile(r"[0-9a-fA-F]{4,8}(?::|  )\s*((?:[0-9a-fA-F]{2,4} ?)+)(?
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`offset` and `length` in bytes of the frame; `depth` is how deep it is nested in the fields before it."""
+    """A field; `offset` and `length` in bytes of the frame; `depth` is how deep it is nested in the ones before it."""
 
     offset: int
     length: int
@@ -69,7 +69,7 @@ class Frame:
 
 @cache
 def requests() -> dict[str, Any]:
-    """kafka-python's request classes, and ours, by the name that Kafka's documentation has for them."""
+    """Returns kafka-python's request classes, and ours, by the name that Kafka's documentation has for them."""
     found: dict[str, Any] = {}
     for module in map(import_module, _MODULES):
         for name, kind in vars(module).items():
@@ -79,7 +79,7 @@ def requests() -> dict[str, Any]:
 
 
 def message_class(api_key: int, *, is_request: bool) -> tuple[str, Any] | None:
-    """The class for a number of the protocol; None where this client does not know it."""
+    """Returns the class for a number of the protocol; None where this client does not know it."""
     for name, kind in requests().items():
         if api_key == kind.API_KEY:
             return name, kind if is_request else response_class(kind)
@@ -87,7 +87,7 @@ def message_class(api_key: int, *, is_request: bool) -> tuple[str, Any] | None:
 
 
 def request_frame(data: bytes) -> Frame:
-    """A frame that begins with its length, as a request.
+    """Decodes a frame that begins with its length, as a request.
 
     Raises:
         ValueError: it is none that this client knows.
@@ -105,7 +105,7 @@ def request_frame(data: bytes) -> Frame:
 
 
 def response_frame(data: bytes, name: str, version: int) -> Frame:
-    """A frame that begins with its length, as the response to a request of that name and version."""
+    """Decodes a frame that begins with its length, as the response to a request of that name and version."""
     kind = response_class(requests()[name])
     reader = _Reader(data, kind.flexible_version_q(version))
     reader.size()
@@ -115,7 +115,7 @@ def response_frame(data: bytes, name: str, version: int) -> Frame:
 
 
 def frames(data: bytes, answered: str | None = None, version: int | None = None) -> Iterator[Frame]:
-    """The frames in a stream of captured bytes, in their order.
+    """Yields the frames in a stream of captured bytes, in their order.
 
     A frame whose first number is the correlation id of a request before it is its response. With `answered` all are
     responses to that request.
@@ -154,7 +154,7 @@ def frames(data: bytes, answered: str | None = None, version: int | None = None)
 
 
 def bytes_of_text(text: str) -> bytes:
-    """Hex in the forms that tools print: plain, with colons or blanks, with offsets and characters beside it.
+    """Parses hex in the forms that tools print: plain, with colons or blanks, with offsets and characters beside it.
 
     Raises:
         UsageError: a line is none of these.
@@ -202,7 +202,7 @@ class _Reader:
         return correlation_id
 
     def body(self, kind: Any, version: int) -> str | None:
-        """Reads the rest; what is wrong with it, if something is."""
+        """Reads the rest; returns what is wrong with it, if something is."""
         try:
             self._struct(_layout(kind), version, 0)
         except Exception as error:  # bytes from anywhere: whatever a decoder makes of them, the fields before are good

@@ -1,4 +1,4 @@
-"""Where `master.sock` is answered: operations go to the operation log, questions to the service. No socket in here."""
+"""The router of `master.sock`: operations go to the operation log, questions to the service. No socket in here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
-"""Of the caller's deadline the part that is kept for sending the answer."""
+"""Seconds of the caller's deadline that are kept for sending the answer."""
 _QUESTIONS = {
     wire_method("operation"): ("operation", "How far an operation has come."),
     wire_method("operations"): ("operations", "The last operations, the newest first."),
@@ -24,7 +24,7 @@ _QUESTIONS = {
 
 
 class Router:
-    """Belongs to one event loop."""
+    """Routes requests. Belongs to one event loop."""
 
     def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
         """`service` answers whatever is no operation."""

@@ -1,4 +1,4 @@
-"""`master.sock`: accepts, reads frames, writes replies, and bounds everything a caller can make it spend.
+"""The server of `master.sock`: accepts, reads frames, writes replies, and bounds everything a caller can make it spend.
 
 Each connection is one task that answers one request after the other; while it answers it does not read, so a caller
 that pipelines without reading fills the kernel's buffers, not ours. What the requests mean is `service`'s business.
@@ -41,19 +41,19 @@ _BACKLOG = 256
 
 @dataclass(frozen=True, slots=True)
 class SocketLimits:
-    """What one caller, and all together, may take."""
+    """Limits of what one caller, and all together, may take."""
 
     max_connections: int = 256
     frame_timeout_seconds: float = 5.0
-    """From the first byte of a frame to its last."""
+    """Most seconds from the first byte of a frame to its last."""
     idle_timeout_seconds: float = 300.0
     write_timeout_seconds: float = 5.0
-    """A caller that does not read its reply for so long is closed."""
+    """Seconds after which a caller that does not read its reply is closed."""
 
 
 class ControlServer:
-    """Belongs to one event loop. `answer` gets every well-formed request, with the sender as the kernel reports it, and
-    may raise an AgentError or a KctlError."""
+    """Serves the socket. Belongs to one event loop. `answer` gets every well-formed request, with the sender as the
+    kernel reports it, and may raise an AgentError or a KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

@@ -1,4 +1,4 @@
-"""What the master answers: a live question to the fleet, reduced; and what it knows itself. No socket in here."""
+"""The answers of the master: a live question to the fleet, reduced; and what it knows itself. No socket in here."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
-"""Of the caller's deadline the part, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
+"""Share of the caller's deadline, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
 missing is worth more than a complete one that nobody waits for any more."""
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
-"""What of a process's status is no measurement."""
+"""The parts of a process's status that are no measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ _METHODS = {
     },
     **_OWN,
 }
-"""Method on the wire to what it means; nothing else is served."""
+"""Served methods by their name on the wire; nothing else is served."""
 
 
 class MasterService:
-    """Belongs to one event loop."""
+    """Answers questions. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MasterService:
         self._feed = feed
 
     async def answer(self, request: Request) -> JsonObject:
-        """The reply to one request, before its deadline.
+        """Returns the reply to one request, before its deadline.
 
         Raises:
             UnknownMethod, BadParams.
@@ -111,7 +111,7 @@ class MasterService:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        """The verdict and the rows of one collection."""
+        """Returns the verdict and the rows of one collection."""
         snapshot, verdict = await self._collected(_seconds(request)), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
@@ -123,7 +123,7 @@ class MasterService:
         return reply_ok(request.id, encoded(result), _NAME, age, **completeness)
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """The last collection; the next one, where the supervisor has seen a process change since."""
+        """Returns the last collection; the next one, where the supervisor has seen a process change since."""
         latest = self._verdicts.latest()
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
@@ -132,7 +132,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """What the fleet answers to one of `COMMANDS`, before the request's deadline.
+        """Returns what the fleet answers to one of `COMMANDS`, before the request's deadline.
 
         Raises:
             BadParams.
@@ -146,7 +146,7 @@ class MasterService:
         return reply_ok(request.id, result, _NAME, whole.age_seconds, **completeness)
 
     async def _replies(self, request: Request) -> tuple[Command[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
-        """The command, the agents' replies, whether all were asked, and the statuses of those that were."""
+        """Returns the command, the agents' replies, whether all were asked, and the statuses of those that were."""
         deadline = asyncio.get_running_loop().time() + _seconds(request)
         only = _only_worker(request)
         sockets = await self._members.sockets()
@@ -164,14 +164,14 @@ class MasterService:
     def _encoded(
         self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> tuple[JsonObject, Reduced[Any]]:
-        """The encoded result and what it is encoded from, in one thread: see `_reduced`."""
+        """Returns the encoded result and what it is encoded from, in one thread: see `_reduced`."""
         whole = self._reduced(command, outcome, is_of_all, statuses)
         return command.encoded(whole.result), whole
 
     def _reduced(
         self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> Reduced[Any]:
-        """Safe in any thread; of thousands of partitions it takes a while."""
+        """Reduces replies to a result. Safe in any thread; of thousands of partitions it takes a while."""
         # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
@@ -179,14 +179,14 @@ class MasterService:
 
 
 def _seconds(request: Request) -> float:
-    """To find out what is asked for."""
+    """Returns the time for a question, out of the request's deadline."""
     wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
     seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
     return seconds - min(seconds * _OWN_SHARE, 0.1)
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """A process that is stopped and asked by name does not answer; the error names that as the reason."""
+    """Counts stopped processes as missing: one asked by name does not answer; the error names that as the reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]

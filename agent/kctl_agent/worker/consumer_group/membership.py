@@ -211,7 +211,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Whether the rebalance protocol is eager. Cooperative: what stays goes on."""
+        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: what stays goes on."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -304,7 +304,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
 
 class _EndedJoin:
-    """A future that is done with this value, as `BaseCoordinator.join_group_async` awaits it."""
+    """A future with this value for `BaseCoordinator.join_group_async`, which awaits none that is done."""
 
     is_done = False
 

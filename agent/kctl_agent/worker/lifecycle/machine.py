@@ -55,7 +55,8 @@ __all__ = ["Lifecycle"]
 
 
 class Lifecycle:
-    """The state of one worker and of its queries."""
+    """The state of a worker and its queries. For one thread at a time: the main thread, or that of a revocation while
+    the main thread waits for it."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -305,7 +306,7 @@ class Lifecycle:
         return [StopQuery(group)]
 
     def _stop_reading(self, polled: Polled, *, is_waited_for: bool = False) -> list[Action]:
-        """Ends all queries and forgets the assignment, which is not known before the next poll and tick."""
+        """Ends all queries: what is assigned, and which there should be, is not known before the next poll and tick."""
         self._polled, self._plan = polled, []
         return self._stop_all(is_waited_for=is_waited_for)
 

@@ -17,7 +17,8 @@ __all__ = ["ReadProgress"]
 
 
 class ReadProgress:
-    """Positions, committed offsets and logs of the assigned partitions."""
+    """Positions, committed offsets and logs of a worker. Changed by the main thread, or by that of a revocation while
+    the main thread waits for it; read by any."""
 
     def __init__(self) -> None:
         self.commits = Commits()

@@ -59,7 +59,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans the seek of one partition. `offset_at` asks the broker.
+    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older
+    than it, the end of the log when there is none. `offset_at` asks the broker.
 
     Raises:
         BadParams: none of these, or an offset outside the log, which Kafka would answer with a reset.

@@ -215,8 +215,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Returns the rows; writing fails by a sentence where one has a value that is too long for the folder of its
-    partition, `COLUMN=VALUE`."""
+    """Returns the rows; to write them fails by a sentence where one has a value by which the folder of its partition,
+    `COLUMN=VALUE`, cannot be named."""
     from pyspark.sql import functions as f
 
     types = dict(rows.dtypes)

@@ -77,7 +77,7 @@ def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of a task with one partition."""
+    """The progress of a task with one partition: `planned` is where its next chunk begins."""
 
     planned: int
     last: int = -1
