@@ -43,10 +43,10 @@ def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
 def _is_own_folder(path: str) -> bool:
     try:
         refuse_others(Path(path))
-        found = os.stat(path)
+        status = os.stat(path)
     except (ConfigError, OSError):
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
@@ -60,8 +60,8 @@ def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os
     prepare_run_dir(folder)
     own = process_identity()
     entry = folder / f"{own.pid}.json"
-    beside = entry.with_suffix(".new")
-    beside.write_text(
+    temporary = entry.with_suffix(".new")
+    temporary.write_text(
         json.dumps(
             {
                 "name": name,
@@ -73,7 +73,7 @@ def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os
         ),
         encoding="utf-8",
     )
-    beside.replace(entry)
+    temporary.replace(entry)
     return entry
 
 
@@ -155,12 +155,12 @@ def _from_config(path: Path, env: Mapping[str, str]) -> Fleet:
 
 def _read(entry: Path) -> Fleet | None:
     try:
-        found = json.loads(entry.read_text(encoding="utf-8"))
+        record = json.loads(entry.read_text(encoding="utf-8"))
         return Fleet(
-            name=str(found["name"]),
-            run_dir=Path(found["run_dir"]),
-            config=Path(found["config"]),
-            master=ProcessIdentity(int(found["pid"]), int(found["start_ticks"])),
+            name=str(record["name"]),
+            run_dir=Path(record["run_dir"]),
+            config=Path(record["config"]),
+            master=ProcessIdentity(int(record["pid"]), int(record["start_ticks"])),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

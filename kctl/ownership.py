@@ -33,11 +33,11 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
         return
     try:
         for step in _steps(path.absolute()):
-            found = step.lstat()
-            is_open = stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_ISVTX
-            _judge(step, found, _others(found) if is_open else 0)  # in one such as /tmp nobody can move what is ours
-        found = os.stat(path if descriptor is None else descriptor)
-        _judge(path, found, _others(found))
+            status = step.lstat()
+            is_open = stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_ISVTX
+            _judge(step, status, _others(status) if is_open else 0)  # in one such as /tmp nobody can move what is ours
+        status = os.stat(path if descriptor is None else descriptor)
+        _judge(path, status, _others(status))
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise ConfigError(f"{path} cannot be used: {error.strerror}") from None
@@ -73,20 +73,20 @@ def _steps(path: Path) -> Iterator[Path]:
             left += reversed(target.parts[target.is_absolute() :])
 
 
-def _others(found: os.stat_result) -> int:
+def _others(status: os.stat_result) -> int:
     """Returns the bits by which others than root may write."""
-    return stat.S_IWOTH | (stat.S_IWGRP if found.st_gid else 0)
+    return stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0)
 
 
-def _judge(path: Path, found: os.stat_result, forbidden: int) -> None:
-    if found.st_uid:
+def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
+    if status.st_uid:
         try:
-            user = pwd.getpwuid(found.st_uid).pw_name
+            user = pwd.getpwuid(status.st_uid).pw_name
         except KeyError:  # a container's user without a name
-            user = f"'#{found.st_uid}'"
+            user = f"'#{status.st_uid}'"
         raise ConfigError(f"{path} belongs to {user}, and root acts for no other user: sudo -u {user} kctl …")
-    if others_can_write(path, found.st_mode & forbidden):
-        mode = stat.S_IMODE(found.st_mode)
+    if others_can_write(path, status.st_mode & forbidden):
+        mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(
             f"{path} has mode {mode:04o}, other users can write to it, and root acts on nothing that they can change: "
             f"chmod go-w {path}, or sudo -u USER kctl …"

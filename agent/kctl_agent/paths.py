@@ -68,14 +68,14 @@ def prepare_run_dir(path: Path) -> None:
 
 def check_run_dir(path: Path) -> None:
     """Checks a run_dir as `prepare_run_dir` does, without making it. Raises PathError, OSError."""
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise PathError(
-            f"run_dir {path} belongs to uid {found.st_uid}, this process is uid {os.geteuid()}: choose one of your own"
+            f"run_dir {path} belongs to uid {status.st_uid}, this process is uid {os.geteuid()}: choose one of your own"
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise PathError(f"run_dir {path} has mode {mode:04o}, others could reach its sockets: chmod 700 {path}")
     if mode & 0o700 != 0o700:
@@ -175,8 +175,8 @@ class BoundSocket:
         # The file goes first: as long as the socket is open its inode number cannot be given to another file.
         if self.owner.pid == os.getpid():
             with suppress(OSError), _locked(self.path.parent):
-                found = self.path.lstat()
-                if (found.st_dev, found.st_ino) == self.inode:
+                status = self.path.lstat()
+                if (status.st_dev, status.st_ino) == self.inode:
                     self.path.unlink()
                     _pid_file(self.path).unlink(missing_ok=True)
         self.socket.close()
@@ -214,14 +214,14 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
         # chmod before listen, and not umask before bind: the umask belongs to the whole process, whose other threads
         # are somebody else's and create files of their own. Until listen() nobody can connect.
         temporary.chmod(0o600)
-        found = temporary.lstat()
+        status = temporary.lstat()
         listener.listen(backlog)
         _record(_pid_file(path), owner)
         temporary.rename(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return BoundSocket(listener, path, owner, (found.st_dev, found.st_ino))
+    return BoundSocket(listener, path, owner, (status.st_dev, status.st_ino))
 
 
 def _remove_stale(path: Path) -> None:

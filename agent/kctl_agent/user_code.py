@@ -25,10 +25,10 @@ __all__ = ["main"]
 def main() -> None:
     """Imports and reports. Does not return: threads that the code has started do not hold the process."""
     faulthandler.enable()  # a caller that waits in vain sends SIGABRT, and the place where it hangs is on stderr
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     stdout = os.dup(1)
     os.dup2(2, 1)
-    error, trace = _wrong_with(_loader(asked["kind"]), asked["name"], Path(asked["import_dir"]))
+    error, trace = _wrong_with(_loader(request["kind"]), request["name"], Path(request["import_dir"]))
     sys.stdout.flush()
     os.write(stdout, json.dumps({"error": error, "traceback": trace}).encode())
     os._exit(0)

@@ -69,8 +69,8 @@ def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: fl
         )
         try:
             with suppress(BrokenPipeError):
-                asked = {"kind": kind, "name": name, "import_dir": str(folder)}
-                process.communicate(json.dumps(asked).encode(), timeout_seconds)
+                request = {"kind": kind, "name": name, "import_dir": str(folder)}
+                process.communicate(json.dumps(request).encode(), timeout_seconds)
             code = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             with suppress(subprocess.TimeoutExpired):

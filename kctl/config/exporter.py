@@ -43,19 +43,21 @@ def load_exporter(
         ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those of the file.
     """
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
-    found = read(where, {} if path is None else read_document(where), env, overrides)
-    found.refuse()
-    found.values.setdefault("http.port", PORT)
-    clusters, own = found.named("clusters", ClusterSection), found.values.get("kafka.cluster", "default")
+    findings = read(where, {} if path is None else read_document(where), env, overrides)
+    findings.refuse()
+    findings.values.setdefault("http.port", PORT)
+    clusters, own = findings.named("clusters", ClusterSection), findings.values.get("kafka.cluster", "default")
     if servers is not None:
         if clusters:
             raise ConfigError(
                 f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: leave one of the two out"
             )
         clusters = {own: ClusterSection(bootstrap_servers=servers)}
-    elif not clusters and "kafka.bootstrap_servers" in found.values:
-        clusters = {own: found.built("kafka", ClusterSection)}
+    elif not clusters and "kafka.bootstrap_servers" in findings.values:
+        clusters = {own: findings.built("kafka", ClusterSection)}
     if not clusters:
         raise ConfigError(f"{where} names no cluster: add [clusters.NAME] with bootstrap_servers, or [kafka]")
-    parts: dict[str, Any] = {each: found.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")}
+    parts: dict[str, Any] = {
+        each: findings.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")
+    }
     return ExporterConfig(path=where, clusters=clusters, **parts)

@@ -73,8 +73,8 @@ class Findings:
             name = f"{section}.{setting.name}"
             if default_of(setting) is None and name not in self.values and name not in self.wrong:
                 self.wrong.add(name)
-                beside = f", or {variable(name)}" if name in SETTINGS else ""
-                sentences.append(f"{self.path}: {name} is missing: set `{setting.name}` in [{section}]{beside}")
+                or_variable = f", or {variable(name)}" if name in SETTINGS else ""
+                sentences.append(f"{self.path}: {name} is missing: set `{setting.name}` in [{section}]{or_variable}")
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:

@@ -31,15 +31,15 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """
     path = path.absolute()
     document = read_document(path)
-    found = read(path, document, env, overrides)
-    found.mistakes += _missing(found, document)
-    if "fleet.data_dir" in found.values:
-        found.values.setdefault("storage.path", found.values["fleet.data_dir"] / "storage.sqlite")
-    sections: dict[str, Any] = {section: found.built(section, kind) for section, kind in SECTIONS.items()}
-    sources = {name: found.sources.get(name, "default") for name in SETTINGS}
+    findings = read(path, document, env, overrides)
+    findings.mistakes += _missing(findings, document)
+    if "fleet.data_dir" in findings.values:
+        findings.values.setdefault("storage.path", findings.values["fleet.data_dir"] / "storage.sqlite")
+    sections: dict[str, Any] = {section: findings.built(section, kind) for section, kind in SECTIONS.items()}
+    sources = {name: findings.sources.get(name, "default") for name in SETTINGS}
     config = Config(path=path, sources=sources, **sections)
-    found.mistakes += [each for each in mistakes(config) if not any(name in each for name in found.wrong)]
-    found.refuse()
+    findings.mistakes += [each for each in mistakes(config) if not any(name in each for name in findings.wrong)]
+    findings.refuse()
     fleet = config.fleet
     for place in (fleet.run_dir, fleet.data_dir, fleet.log_dir, config.storage.path, table_folder(config)):
         if place is not None:
@@ -51,20 +51,20 @@ def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
     """Collects what the `document` at `path`, variables and flags set; nothing is refused yet."""
-    found = Findings(path)
-    found.take_document(document)
+    findings = Findings(path)
+    findings.take_document(document)
     for origin, text in env.items():
         if origin in _BY_VARIABLE:
-            found.take_text(_BY_VARIABLE[origin], text, origin, origin)
+            findings.take_text(_BY_VARIABLE[origin], text, origin, origin)
         elif is_setting_variable(origin):
             known = {variable: [name] for variable, name in _BY_VARIABLE.items()}
-            found.take_unknown(f"the variable {origin} is not a setting", origin, known)
+            findings.take_unknown(f"the variable {origin} is not a setting", origin, known)
     for name, text in (overrides or {}).items():
         if name in SETTINGS:
-            found.take_text(name, text, "the command line", "flag")
+            findings.take_text(name, text, "the command line", "flag")
         else:
-            found.take_unknown(f"there is no setting `{name}`", name, {each: [each] for each in SETTINGS})
-    return found
+            findings.take_unknown(f"there is no setting `{name}`", name, {each: [each] for each in SETTINGS})
+    return findings
 
 
 def is_setting_variable(name: str) -> bool:
@@ -72,10 +72,10 @@ def is_setting_variable(name: str) -> bool:
     return name.startswith(_SECTION_PREFIXES)
 
 
-def _missing(found: Findings, document: Mapping[str, Any]) -> list[str]:
-    sentences = [each for section, kind in SECTIONS.items() for each in found.missing(section, kind)]
-    contexts = found.names["contexts"]
+def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
+    sentences = [each for section, kind in SECTIONS.items() for each in findings.missing(section, kind)]
+    contexts = findings.names["contexts"]
     if sentences and contexts and len(document) == 1:
         hint = f"`kctl kafka COMMAND --context {contexts[0]}`"
-        return [f"{found.path} has no [kafka]; its contexts are {', '.join(contexts)}: {hint}"]
+        return [f"{findings.path} has no [kafka]; its contexts are {', '.join(contexts)}: {hint}"]
     return sentences

@@ -94,14 +94,14 @@ def main(
     """
     bring_parts(storage)
     os.umask(PRIVATE)
-    wanted = DemoOptions(
+    options = DemoOptions(
         workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers
     )
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
         try:
-            summary = _demo(place, wanted, interrupts, screen, stack)
+            summary = _demo(place, options, interrupts, screen, stack)
         except KeyboardInterrupt:
             screen.print_line("interrupted before anything was produced")
             if directory is None:
@@ -110,8 +110,8 @@ def main(
         except BaseException:
             screen.print_line(f"all of the demo is kept in {place}")
             raise
-    passed = has_passed(summary, wanted)
-    show(summary, output, place, is_handled=wanted.is_handled, passed=passed)
+    passed = has_passed(summary, options)
+    show(summary, output, place, is_handled=options.is_handled, passed=passed)
     if passed and directory is None:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if passed else 1
@@ -136,10 +136,12 @@ def broker_only(directory: Path | None) -> int:
     return 0
 
 
-def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Screen, stack: ExitStack) -> dict[str, Any]:
+def _demo(
+    place: Path, options: DemoOptions, interrupts: Interrupts, screen: Screen, stack: ExitStack
+) -> dict[str, Any]:
     screen.print_line(f"demo in {place}")
     fleet, progress = DemoFleet(place), DemoProgress()
-    redis = stack.enter_context(RedisServer(place / "redis")) if wanted.storage == "redis" else None
+    redis = stack.enter_context(RedisServer(place / "redis")) if options.storage == "redis" else None
     broker = stack.enter_context(KafkaBroker(place / "broker"))
     parts = DemoParts(broker=broker, redis=redis, master=fleet)
     screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
@@ -147,17 +149,17 @@ def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Scre
         fleet.configure(
             bootstrap_servers=broker.bootstrap_servers,
             topic=TOPIC,
-            workers=wanted.workers,
-            storage=wanted.storage,
+            workers=options.workers,
+            storage=options.storage,
             redis_url=redis.url if redis else None,
-            sinkers=wanted.sinkers,
+            sinkers=options.sinkers,
         )
         interrupts.is_something_to_end = True
         stack.callback(fleet.stop)
         fleet.start()  # its processes take seconds, in which the topic is made
-        create_topic(broker.bootstrap_servers, TOPIC, wanted.partitions)
-        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if KINDS[wanted.storage].is_table else None
-        producer = Producer(broker.bootstrap_servers, TOPIC, wanted.partitions, wanted.rate)
+        create_topic(broker.bootstrap_servers, TOPIC, options.partitions)
+        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if KINDS[options.storage].is_table else None
+        producer = Producer(broker.bootstrap_servers, TOPIC, options.partitions, options.rate)
     except KafkaError as error:
         if (ended := parts.ended()) is not None:
             raise KctlError(ended) from error
@@ -165,7 +167,7 @@ def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Scre
     ended_by_itself = None
     try:
         with Recorder() as recorder:
-            _load(_Run(fleet, producer, progress, wanted, interrupts, screen, parts, recorder))
+            _load(_Run(fleet, producer, progress, options, interrupts, screen, parts, recorder))
     except PartEnded as error:
         ended_by_itself = str(error)
         screen.print_line(f"{ended_by_itself}; the demo ends")
@@ -173,7 +175,7 @@ def _demo(place: Path, wanted: DemoOptions, interrupts: Interrupts, screen: Scre
         producer.stop(0 if parts.ended() else 30)
         fleet.stop()
     found = _audit(fleet, producer, owner, ended_by_itself)
-    return summary(found, progress, producer.total, producer.not_acknowledged, wanted, ended_by_itself)
+    return summary(found, progress, producer.total, producer.not_acknowledged, options, ended_by_itself)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class _Run:
     fleet: DemoFleet
     producer: Producer
     progress: DemoProgress
-    wanted: DemoOptions
+    options: DemoOptions
     interrupts: Interrupts
     screen: Screen
     parts: DemoParts
@@ -192,24 +194,24 @@ class _Run:
 
 def _load(run: _Run) -> None:
     """Runs from the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
-    wanted, screen = run.wanted, run.screen
+    options, screen = run.options, run.screen
     run.producer.start()
-    sinkers = f" and {number_of(wanted.sinkers, 'sinker')}" if wanted.sinkers else ""
-    started = number_of(wanted.workers, "worker") + sinkers
+    sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
+    started = number_of(options.workers, "worker") + sinkers
     screen.print_line(
         f"{started} start; ask them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag"
     )
     _watch(run)
     run.parts.check()
-    screen.print_line("the producer stops; what it has produced is still being stored" + _and_handled(wanted))
+    screen.print_line("the producer stops; what it has produced is still being stored" + _and_handled(options))
     run.producer.stop()
     _drain(run)
-    if wanted.sinkers:
+    if options.sinkers:
         _empty(run)
 
 
-def _and_handled(wanted: DemoOptions) -> str:
-    return " and handled" if wanted.is_handled else ""
+def _and_handled(options: DemoOptions) -> str:
+    return " and handled" if options.is_handled else ""
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
@@ -231,7 +233,7 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
 def _watch(run: _Run) -> None:
     """Waits out the time; the clock of `--for` begins with the first batch, so that start-up does not count."""
     began: float | None = None
-    progress, seconds = run.progress, run.wanted.seconds
+    progress, seconds = run.progress, run.options.seconds
     while not run.interrupts.count:
         _refresh(run)
         if began is None and progress.seconds_to_first_batch is not None:

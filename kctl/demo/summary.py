@@ -67,13 +67,13 @@ def summary(
     progress: DemoProgress,
     produced: int,
     not_acknowledged: int,
-    wanted: DemoOptions,
+    options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
     """Returns what `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended`
     is which part of the demo has ended by itself."""
     first = progress.seconds_to_first_batch
-    is_retried_known = not KINDS[wanted.storage].is_handled_inside and (bool(progress.sinkers) or not wanted.sinkers)
+    is_retried_known = not KINDS[options.storage].is_handled_inside and (bool(progress.sinkers) or not options.sinkers)
     return {
         "produced": produced,
         "stored": found and found.stored,
@@ -84,29 +84,29 @@ def summary(
         "handled_again": found and found.handled_again,
         "retried": progress.settled("retried") if is_retried_known else None,
         "dead": found and found.dead,
-        "sinkers_restarted": max(len(progress.sinkers) - wanted.sinkers, 0),
+        "sinkers_restarted": max(len(progress.sinkers) - options.sinkers, 0),
         "largest_lag": progress.largest_lag,
         "seconds_to_first_batch": None if first is None else round(first, 2),
         "seconds": round(time.monotonic() - progress.started_at, 1),
-        "workers": wanted.workers,
-        "sinkers": wanted.sinkers,
-        "partitions": wanted.partitions,
-        "storage": wanted.storage,
+        "workers": options.workers,
+        "sinkers": options.sinkers,
+        "partitions": options.partitions,
+        "storage": options.storage,
         "not_acknowledged": not_acknowledged,
         "ended_by_itself": ended,
     }
 
 
-def has_passed(summary: Mapping[str, Any], wanted: DemoOptions) -> bool:
+def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
     """Whether all was stored once. If it is handled, then all of it, for the demo's handler refuses nothing; and only
     the death of a sinker, or a batch that was run again, excuses a second time."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
-    if not wanted.is_handled:
+    if not options.is_handled:
         return bool(is_stored)
     is_handled = summary["handled"] == summary["produced"] and summary["dead"] == 0
-    is_excused = summary["sinkers_restarted"] > 0 or KINDS[wanted.storage].is_handled_inside
+    is_excused = summary["sinkers_restarted"] > 0 or KINDS[options.storage].is_handled_inside
     return bool(is_stored and is_handled and (summary["handled_again"] == 0 or is_excused))
 
 

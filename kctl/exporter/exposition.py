@@ -51,44 +51,44 @@ class Exposition:
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """Returns the page of the last snapshot, in a format that the scraper accepts."""
-        wanted = accepted(accept, accept_encoding)
-        self._asked[wanted] = _READY_COLLECTIONS
+        page_format = accepted(accept, accept_encoding)
+        self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
             snapshot = self._latest()
             if self._is_cached and snapshot is self._ready.snapshot:
                 self._pages = self._ready
             elif not self._is_cached or snapshot is not self._pages.snapshot:
                 self._pages = _Pages(snapshot)
-            return wanted.page(self._made(self._pages, wanted))
+            return page_format.page(self._made(self._pages, page_format))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
         """Returns the page as `render` does, if it need not be made first; never waits."""
-        wanted, snapshot = accepted(accept, accept_encoding), self._latest()
+        page_format, snapshot = accepted(accept, accept_encoding), self._latest()
         for pages in (self._ready, self._pages):
-            body = pages.bodies.get(wanted)
+            body = pages.bodies.get(page_format)
             if pages.snapshot is snapshot and body is not None and self._is_cached:
-                self._asked[wanted] = _READY_COLLECTIONS
-                return wanted.page(body)
+                self._asked[page_format] = _READY_COLLECTIONS
+                return page_format.page(body)
         return None
 
     def prepare(self, snapshot: Exposed) -> None:
         """Makes the pages ready that were asked for of late, before `snapshot` becomes the last one: no scrape waits
         for that. On any thread."""
         ready = _Pages(snapshot)
-        for wanted in list(self._asked):
-            self._asked[wanted] -= 1
-            if self._asked[wanted] <= 0:
-                self._asked.pop(wanted, None)
+        for page_format in list(self._asked):
+            self._asked[page_format] -= 1
+            if self._asked[page_format] <= 0:
+                self._asked.pop(page_format, None)
             elif self._is_cached:
                 with self._lock:
-                    self._made(ready, wanted)
+                    self._made(ready, page_format)
         with self._lock:
             if self._ready.snapshot is self._latest():
                 self._pages = self._ready
             self._ready = ready
 
-    def _made(self, pages: _Pages, wanted: Format) -> bytes:
+    def _made(self, pages: _Pages, page_format: Format) -> bytes:
         bodies = pages.bodies
-        if wanted not in bodies:
-            bodies[wanted] = self._renderer.body(pages.snapshot, wanted)
-        return bodies[wanted]
+        if page_format not in bodies:
+            bodies[page_format] = self._renderer.body(pages.snapshot, page_format)
+        return bodies[page_format]

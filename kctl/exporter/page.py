@@ -49,13 +49,13 @@ class PageRenderer:
         self._text = TextRenderer(METRICS)
         self._beside = beside
 
-    def body(self, snapshot: Exposed | None, wanted: Format) -> bytes:
+    def body(self, snapshot: Exposed | None, page_format: Format) -> bytes:
         """Returns the body of a page."""
-        is_openmetrics = wanted.is_openmetrics
+        is_openmetrics = page_format.is_openmetrics
         page = [] if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
         end = _EOF if is_openmetrics else b""
         if self._beside is not None:
             generate = generate_openmetrics if is_openmetrics else generate_latest
             end = generate(self._beside).removesuffix(_EOF) + end
         page.append(TextBlock(lambda: end))
-        return gzipped(page) if wanted.is_gzipped else plain(page)
+        return gzipped(page) if page_format.is_gzipped else plain(page)

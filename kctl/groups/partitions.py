@@ -131,14 +131,14 @@ class PartitionColumns:
         of_topics = [total if count else None for total, count in zip(sums, counts, strict=True)]
         unknown = np.flatnonzero(~is_known)
         gaps = np.searchsorted(unknown, names.begins).tolist() if len(unknown) else [0] * len(names.begins)
-        found = []
+        totals = []
         for (first, last), (gap, next_gap) in zip(pairwise(names.topic_bounds), pairwise(gaps), strict=True):
             topics = dict(zip(names.topics[first:last], of_topics[first:last], strict=True))
             known = [total for total in topics.values() if total is not None]
             missing = unknown[gap:next_gap].tolist() if gap < next_gap else ()
             of_group = tuple(TopicPartition(*names.keys[row]) for row in missing)
-            found.append(LagTotals(sum(known) if known else None, of_group, topics))
-        return found
+            totals.append(LagTotals(sum(known) if known else None, of_group, topics))
+        return totals
 
     def row(self, number: int) -> PartitionRow:
         reported = self.reported
@@ -188,8 +188,8 @@ class PartitionRows(Sequence[PartitionRow]):
 
     @property
     def share_lag(self) -> Ints | None:
-        found = self._columns.share_lag
-        return None if found is None else found[self._begin : self._end]
+        share_lag = self._columns.share_lag
+        return None if share_lag is None else share_lag[self._begin : self._end]
 
     @property
     def columns(self) -> Reported:

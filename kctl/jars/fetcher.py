@@ -50,14 +50,14 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None =
     Raises JarsMissing (not to be had, wrong sha256, cache not writable; jars verified until then are kept) and
     JavaMissing.
     """
-    wanted = tuple(dict.fromkeys(jars))
-    if not missing_jars(wanted, verify):
+    locked = tuple(dict.fromkeys(jars))
+    if not missing_jars(locked, verify):
         return 0
     directory = jars_dir()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_fetcher(directory):
-            missing = missing_jars(wanted, verify)  # again: another fetcher may have done it meanwhile
+            missing = missing_jars(locked, verify)  # again: another fetcher may have done it meanwhile
             if missing:
                 _fetch_missing(missing, directory, progress or (lambda _: None))
             return len(missing)
@@ -71,9 +71,9 @@ def _fetch_missing(missing: list[Jar], directory: Path, progress: Callable[[Fetc
     total_bytes = sum(jar.size_bytes for jar in missing)
     progress(Fetched(None, 0, len(missing), 0, total_bytes))
     done_bytes = 0
-    with TemporaryDirectory(prefix=".fetch-", dir=directory) as beside:
-        for done, jar in enumerate(ivy.download(missing, Path(beside)), 1):
-            _keep_verified(Path(beside, jar.file_name), jar, directory)
+    with TemporaryDirectory(prefix=".fetch-", dir=directory) as temporary:
+        for done, jar in enumerate(ivy.download(missing, Path(temporary)), 1):
+            _keep_verified(Path(temporary, jar.file_name), jar, directory)
             done_bytes += jar.size_bytes
             progress(Fetched(jar, done, len(missing), done_bytes, total_bytes))
 

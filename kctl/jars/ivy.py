@@ -83,8 +83,8 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
     settings.write_text(
         _SETTINGS.format(directory=quoteattr(str(directory)), root=f" root={quoteattr(root)}" if root else "")
     )
-    wanted = directory / "ivy.xml"
-    wanted.write_text(
+    ivy_file = directory / "ivy.xml"
+    ivy_file.write_text(
         '<ivy-module version="2.0"><info organisation="kctl" module="jars"/><dependencies>\n'
         + "".join(
             f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false"/>\n'
@@ -92,7 +92,7 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
         )
         + "</dependencies></ivy-module>\n"
     )
-    return [str(java_command()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(wanted)]
+    return [str(java_command()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(ivy_file)]
 
 
 def _ivy_jar() -> Path:

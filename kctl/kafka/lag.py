@@ -66,10 +66,10 @@ def read_lag(
             continue
         nothing = Committed(None)
         shown[name] = dict.fromkeys(_held(group, topics), nothing) | known
-    wanted = sorted({key for known in shown.values() for key in known})
-    if topics is None and wanted:
-        topics = topics_of(connection.metadata(sorted({topic for topic, _ in wanted})))
-    ends = log_offsets(connection, topics or {}, wanted, is_read_committed=is_read_committed)
+    partitions = sorted({key for known in shown.values() for key in known})
+    if topics is None and partitions:
+        topics = topics_of(connection.metadata(sorted({topic for topic, _ in partitions})))
+    ends = log_offsets(connection, topics or {}, partitions, is_read_committed=is_read_committed)
     rows = [row for name, known in shown.items() for row in _rows(described[name], known, ends)]
     return rows, problems
 

@@ -77,16 +77,19 @@ def log_offsets(
     A partition without a leader, of a dead broker or unknown has its error. A leader that has moved is looked for, and
     while the cluster has not noticed that a leader is dead, it is waited for: up to half of the connection's time.
     """
-    found: dict[Partition, LogOffset] = {}
+    offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
-        leaders = _leaders(topics, missing, found)
-        unreachable = _ask_leaders(connection, leaders, at, is_read_committed, found)
+        leaders = _leaders(topics, missing, offsets)
+        unreachable = _ask_leaders(connection, leaders, at, is_read_committed, offsets)
         missing = [
-            key for each in leaders.values() for key in each if key in unreachable or found[key].error in _LEADER_MOVED
+            key
+            for each in leaders.values()
+            for key in each
+            if key in unreachable or offsets[key].error in _LEADER_MOVED
         ]
         if not missing or not connection.deadline.may_retry:
-            return found
+            return offsets
         connection.pause()
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in missing})))
 
@@ -95,9 +98,9 @@ def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """What each group has committed: for these partitions, or with None for all it has committed anything for."""
-    wanted = {name: None if keys is None else list(keys) for name, keys in groups.items()}
+    partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
-    open_names = list(wanted)
+    open_names = list(partitions)
     while open_names:
         by_node: dict[int, list[str]] = defaultdict(list)
         for name, node in connection.coordinators(open_names).items():
@@ -105,7 +108,7 @@ def committed(
                 done[name] = node
             else:
                 by_node[node].append(name)
-        answers = connection.ask_each([(node, _fetch(wanted, names)) for node, names in by_node.items()])
+        answers = connection.ask_each([(node, _fetch(partitions, names)) for node, names in by_node.items()])
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry:
@@ -148,30 +151,30 @@ def log_offsets_on(
     """Returns the offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at
     once, once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll
     before by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
-    found, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
+    logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
             kept[node, at] = Raw(_list_of(topics, at, is_read_committed))
     requests = [(node, kept[node, at]) for node in leaders]
     for node, answer in zip(leaders, connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
-            found.failed[node] = str(answer)
+            logs.failed[node] = str(answer)
             continue
         try:
             rows = list(listed(answer.body, keys))
         except UNREADABLE as error:
-            found.failed[node] = f"a response to ListOffsets cannot be read: {error}"
+            logs.failed[node] = f"a response to ListOffsets cannot be read: {error}"
             continue
         for partitions, offsets, codes in rows:
             if not any(codes) and min(offsets, default=0) >= 0:
-                found.offsets.update(zip(partitions, offsets, strict=True))
+                logs.offsets.update(zip(partitions, offsets, strict=True))
                 continue
             for key, offset, code in zip(partitions, offsets, codes, strict=True):
                 if code:
-                    found.errors[key] = name_of_code(code) or "UNKNOWN"
+                    logs.errors[key] = name_of_code(code) or "UNKNOWN"
                 elif offset >= 0:
-                    found.offsets[key] = offset
-    return found
+                    logs.offsets[key] = offset
+    return logs
 
 
 def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
@@ -227,11 +230,11 @@ def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition
 
 
 def _leaders(
-    topics: Mapping[str, Topic], wanted: list[Partition], found: dict[Partition, LogOffset]
+    topics: Mapping[str, Topic], partitions: list[Partition], offsets: dict[Partition, LogOffset]
 ) -> dict[int, list[Partition]]:
     known: dict[str, dict[int, Any]] = {}
     leaders: dict[int, list[Partition]] = defaultdict(list)
-    for key in wanted:
+    for key in partitions:
         name, number = key
         topic = topics.get(name)
         if name not in known:
@@ -239,9 +242,9 @@ def _leaders(
         partition = known[name].get(number)
         if partition is None:
             code = topic.error_code if topic is not None and topic.error_code else 3
-            found[key] = LogOffset(None, error=name_of_code(code))
+            offsets[key] = LogOffset(None, error=name_of_code(code))
         elif partition.leader is None:
-            found[key] = LogOffset(None, error=partition.error or "LEADER_NOT_AVAILABLE")
+            offsets[key] = LogOffset(None, error=partition.error or "LEADER_NOT_AVAILABLE")
         else:
             leaders[partition.leader].append(key)
     return leaders
@@ -252,20 +255,20 @@ def _ask_leaders(
     leaders: dict[int, list[Partition]],
     at: int | Mapping[Partition, int],
     is_read_committed: bool,
-    found: dict[Partition, LogOffset],
+    offsets: dict[Partition, LogOffset],
 ) -> set[Partition]:
-    """Asks leaders and writes into `found`; returns the partitions whose leader did not answer."""
+    """Asks leaders and writes into `offsets`; returns the partitions whose leader did not answer."""
     unreachable: set[Partition] = set()
     requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
-            found.update(dict.fromkeys(keys, LogOffset(None, error=str(answer))))
+            offsets.update(dict.fromkeys(keys, LogOffset(None, error=str(answer))))
             if isinstance(answer, BrokerUnreachable):
                 unreachable.update(keys)
             continue
         for topic in answer.topics:
             for each in topic.partitions:
-                found[topic.name, each.partition_index] = LogOffset(
+                offsets[topic.name, each.partition_index] = LogOffset(
                     each.offset if each.offset >= 0 else None,
                     each.timestamp if each.timestamp >= 0 else None,
                     name_of_code(each.error_code),

@@ -41,26 +41,26 @@ class Memory:
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
         """Returns the bytes in memory per session, all its processes together; those of which nothing lives are absent.
         `scan_all` where something is starting: its JVM must be in its first size."""
-        wanted = set(sessions)
+        session_ids = set(sessions)
         now = self._clock()
-        if scan_all or now - self._scanned_at >= SCAN_SECONDS or not wanted <= self._members.keys():
+        if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
             self._scanned_at = now
-            self._scan(wanted, now)
+            self._scan(session_ids, now)
         sizes = {
             session: [
                 max(process.resident_pages * _PAGE_BYTES - self._shared.get(process.pid, 0), 0)
                 for process in processes(self._members[session])
                 if process.session == session  # a pid may be somebody else's by now
             ]
-            for session in wanted
+            for session in session_ids
         }
         return {session: sum(found) for session, found in sizes.items() if found}
 
-    def _scan(self, wanted: set[int], now: float) -> None:
-        self._members = {session: [] for session in wanted}
+    def _scan(self, session_ids: set[int], now: float) -> None:
+        self._members = {session: [] for session in session_ids}
         relatives: dict[tuple[int, int], list[int]] = defaultdict(list)
         for process in processes():
-            if process.session in wanted:
+            if process.session in session_ids:
                 self._members[process.session].append(process.pid)
                 relatives[process.session, process.stack_start].append(process.pid)
         shared: dict[int, int] = {}

@@ -140,14 +140,14 @@ class Pauses:
 
     def replace(self, pauses: Iterable[Pause]) -> None:
         """Replaces all pauses. Raises OperationRefused: they cannot be kept; nothing was changed."""
-        wanted = {pause.key: pause for pause in pauses}
-        beside = self._path.with_suffix(".new")
+        by_key = {pause.key: pause for pause in pauses}
+        temporary = self._path.with_suffix(".new")
         try:
-            if wanted:
-                beside.write_text(json.dumps([asdict(pause) for pause in wanted.values()]), encoding="utf-8")
-                beside.replace(self._path)
+            if by_key:
+                temporary.write_text(json.dumps([asdict(pause) for pause in by_key.values()]), encoding="utf-8")
+                temporary.replace(self._path)
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             raise OperationRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
-        self._pauses = wanted
+        self._pauses = by_key

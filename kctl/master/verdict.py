@@ -85,7 +85,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     """Judges a snapshot; `before` is the verdict of the collection before, whose findings go on."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
-    found = [
+    findings = [
         *outside,
         *_waiting(snapshot, {each.about for each in outside}),
         *_processes(snapshot, "worker"),
@@ -95,12 +95,12 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_beside(snapshot),
         *_replicas(snapshot),
     ]
-    if not found:
+    if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
         return Verdict(Level.OK, "fleet", f"all runs; {snapshot.group_assessment.reason}", since)
-    found.sort(key=lambda each: -each.level.severity)
+    findings.sort(key=lambda each: -each.level.severity)
     main, *also = (
-        _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in found
+        _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in findings
     )
     return Verdict.of(main, tuple(also))
 
@@ -157,18 +157,18 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
     """Yields outages that only those who wait for their end know of."""
-    wanted = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
+    processes = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
-    for status, row in wanted:
+    for status, row in processes:
         if (each := _waits_for(snapshot, row)) is not None:
             waiting.setdefault(each.what, []).append((status.kind, each.reason))
-    in_all = Counter(status.kind for status, _ in wanted)
-    for what, those in waiting.items():
+    in_all = Counter(status.kind for status, _ in processes)
+    for what, waiters in waiting.items():
         if what not in known:
-            counts = Counter(kind for kind, _ in those)
+            counts = Counter(kind for kind, _ in waiters)
             level = Level.FAILING if any(counts[kind] == in_all[kind] for kind in counts) else Level.DEGRADED
-            share = _share(len(those), len(wanted), "process", "processes")
-            yield _Found(level, what, f"{share} waited for the {what}", those[0][1])
+            share = _share(len(waiters), len(processes), "process", "processes")
+            yield _Found(level, what, f"{share} waited for the {what}", waiters[0][1])
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:

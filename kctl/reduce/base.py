@@ -103,12 +103,12 @@ Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
 
 def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
     """Returns the newest answer of each sender, sorted by sender."""
-    found: dict[str, Answer[R]] = {}
+    newest: dict[str, Answer[R]] = {}
     for answer in answers:
-        known = found.get(answer.sender)
+        known = newest.get(answer.sender)
         if known is None or _is_newer(answer, known):
-            found[answer.sender] = answer
-    return [answer for _, answer in sorted(found.items(), key=lambda each: each[0])]
+            newest[answer.sender] = answer
+    return [answer for _, answer in sorted(newest.items(), key=lambda each: each[0])]
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
@@ -120,8 +120,8 @@ def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
     """Returns the rows of all answers by `key`; of rows with one key, the newest answer's."""
-    found: dict[K, R] = {}
+    newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:
-            found.setdefault(key(row), row)
-    return found
+            newest.setdefault(key(row), row)
+    return newest

@@ -33,12 +33,12 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
         "config": str(config_path.absolute()),
         "fleet": config.fleet.name,
     }
-    beside = path.with_suffix(".new")
+    temporary = path.with_suffix(".new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(about, file)
-        beside.replace(path)
+        temporary.replace(path)
     except OSError as error:
         raise RunDirUnusable(f"{path} cannot be written ({error.strerror}): correct fleet.run_dir") from error
     entry = _listed(config, config_path)

@@ -109,10 +109,10 @@ class _Exporter:
     def _notify_ready(self) -> None:
         notify("READY=1", f"STATUS={self._clusters}, {self._http.url}")
 
-    async def _reload_when(self, asked: asyncio.Event) -> None:
+    async def _reload_when(self, hangup: asyncio.Event) -> None:
         while True:
-            await asked.wait()
-            asked.clear()
+            await hangup.wait()
+            hangup.clear()
             notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
             try:
                 await self._reload()
@@ -123,15 +123,15 @@ class _Exporter:
     async def _reload(self) -> None:
         """Reads the configuration again and uses what can be changed. Raises ConfigError, and then nothing has
         changed."""
-        wanted = await asyncio.to_thread(self._reread)
-        prepared = self._collectors.prepared(_wanted(wanted))
-        renewed = self._http.use(access_of(wanted.http, wanted.path.parent, others_may_read=True))
-        logging.getLogger().setLevel(wanted.log.level)
-        added, removed = _difference(wanted, self._config), _difference(self._config, wanted)
+        config = await asyncio.to_thread(self._reread)
+        prepared = self._collectors.prepared(_wanted(config))
+        renewed = self._http.use(access_of(config.http, config.path.parent, others_may_read=True))
+        logging.getLogger().setLevel(config.log.level)
+        added, removed = _difference(config, self._config), _difference(self._config, config)
         changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)
-        for setting in _left_for_a_restart(self._config, wanted):
+        for setting in _left_for_a_restart(self._config, config):
             log.warning("action=reload setting=%s: it takes effect when the exporter is started again", setting)
-        self._config = wanted
+        self._config = config
         await self._collectors.use(prepared)
         log.info(
             "action=reloaded clusters=%s added=%s removed=%s changed=%s http=%s",

@@ -88,10 +88,10 @@ class Master:
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
         """Waits for a stop; returns whether a task ended before it, which none ever should."""
-        asked, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
-        done, _ = await asyncio.wait([*tasks, asked, given_up], return_when=asyncio.FIRST_COMPLETED)
+        signalled, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
+        done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in tasks if task in done]
-        await _end([asked, given_up])
+        await _end([signalled, given_up])
         for task in failed:
             log.critical("action=failed task=%s: the master stops", task.get_name(), exc_info=task.exception())
         if not failed:
@@ -106,11 +106,11 @@ class Master:
                 log.critical("action=exit worker=%s: it is fatal, and workers.on_fatal is exit", name)
                 return
 
-    async def _reload(self, asked: asyncio.Event) -> None:
+    async def _reload(self, hangup: asyncio.Event) -> None:
         """Reloads on SIGHUP, as an operation like any other, requested by the owner of this process."""
         while True:
-            await asked.wait()
-            asked.clear()
+            await hangup.wait()
+            hangup.clear()
             with contextlib.suppress(OperationRefused):  # logged: another one is under way
                 notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
                 caller = Caller(os.getuid(), os.getpid(), "signal")

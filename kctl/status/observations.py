@@ -66,12 +66,12 @@ class ObservationTable(NamedTuple):
 
     def kept(self, is_kept: Bools) -> ObservationTable:
         """Returns the table without the rows that are not kept; those behind move up."""
-        found = ObservationTable._make(np.zeros_like(column) for column in self)
+        table = ObservationTable._make(np.zeros_like(column) for column in self)
         _, lines = np.nonzero(is_kept)
         places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
-        for column, old in zip(found, self, strict=True):
+        for column, old in zip(table, self, strict=True):
             column[places, lines] = old[is_kept]
-        return found
+        return table
 
 
 class _Tier:
@@ -249,19 +249,19 @@ class Observations:
 
     def held(self, rows: Rows, since: Reals) -> Rows:
         """Returns the row that held at `since`, before that of the newest; or the first."""
-        found = np.zeros(len(rows), np.intp)
+        numbers = np.zeros(len(rows), np.intp)
         for table, slots, part in self.tables(rows):
-            found[part] = self._held_in(table, slots, rows[part], since[part])
-        return found
+            numbers[part] = self._held_in(table, slots, rows[part], since[part])
+        return numbers
 
     def of(self, rows: Rows, numbers: Rows) -> tuple[Reals, Ints, Ints]:
         """Returns time, committed and end of each of `rows` in its row of that number."""
-        found = ObservationTable(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
+        values = ObservationTable(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
             where = numbers[part], slots
-            found.at[part] = self.times.of(table.at[where])
-            found.committed[part], found.end[part] = table.committed[where], table.end[where]
-        return found
+            values.at[part] = self.times.of(table.at[where])
+            values.committed[part], values.end[part] = table.committed[where], table.end[where]
+        return values
 
     def _held_in(self, table: ObservationTable, slots: Rows, rows: Rows, since: Reals) -> Rows:
         number = self.times.at_or_before(since)
@@ -372,10 +372,10 @@ def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
     """Counts as `bisected`, row after row: of many lines that is faster than to go here and there in each."""
     end, value = np.zeros(column.shape[1], np.int8), np.zeros(column.shape[1], values.dtype)
     end[slots], value[slots] = ends, values
-    found = np.zeros(column.shape[1], np.int8)
+    counts = np.zeros(column.shape[1], np.int8)
     for number in range(int(ends.max(initial=0))):
-        found += (column[number] <= value) & (end > number)
-    return found[slots].astype(np.intp)
+        counts += (column[number] <= value) & (end > number)
+    return counts[slots].astype(np.intp)
 
 
 def _worth_keeping(at: Reals, committed: Offsets, count: NDArray[np.intp], share: float) -> Bools:

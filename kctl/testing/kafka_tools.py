@@ -86,14 +86,14 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
     """The partitions with a committed offset or a member, sorted. Raises KctlError if there is no such group."""
     # Consumer and client ids may hold spaces; a topic never does, and a host begins with a slash.
     row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+(.+)")
-    found = []
+    partitions = []
     for line in _run(bootstrap_servers, "--group", group, "--describe", "--offsets").splitlines():
         if match := row.fullmatch(line.rstrip()):
             topic, partition, *offsets, consumer_id, host, client_id = match.groups()
             current, end, lag = map(_number, offsets)
             member = _text(consumer_id), _text(host), _text(client_id)
-            found.append(GroupPartition(topic, int(partition), current, end, lag, *member))
-    return sorted(found, key=lambda it: (it.topic, it.partition))
+            partitions.append(GroupPartition(topic, int(partition), current, end, lag, *member))
+    return sorted(partitions, key=lambda it: (it.topic, it.partition))
 
 
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
@@ -113,12 +113,12 @@ def _state(group: str, output: str) -> GroupState:
 def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
     """The members with their partitions, sorted by id; may be empty. Raises KctlError if there is no such group."""
     row = _row_pattern(group, r"(.+?)\s+(/\S*)\s+(.+?)\s+(\d+)\s+(?:-|\d+)\s+(\S+)\s+(?:-|\d+)\s+\S+")
-    found = []
+    members = []
     for line in _run(bootstrap_servers, "--group", group, "--describe", "--members", "--verbose").splitlines():
         if match := row.fullmatch(line.rstrip()):
             consumer_id, host, client_id, _, assignment = match.groups()
-            found.append(GroupMember(consumer_id, host, client_id, _partitions(assignment)))
-    return sorted(found, key=lambda it: it.consumer_id)
+            members.append(GroupMember(consumer_id, host, client_id, _partitions(assignment)))
+    return sorted(members, key=lambda it: it.consumer_id)
 
 
 def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams"], group: str) -> DescribedGroup:

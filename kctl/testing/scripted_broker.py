@@ -299,8 +299,8 @@ class ScriptedBroker:
 
     def _metadata(self, request: Any) -> Fields:
         leaders = {name: [self.node_id] * count for name, count in self._topics.items()}
-        wanted = None if request.topics is None else [topic.name for topic in request.topics]
-        return metadata_fields({self.node_id: self.address}, leaders, wanted)
+        names = None if request.topics is None else [topic.name for topic in request.topics]
+        return metadata_fields({self.node_id: self.address}, leaders, names)
 
     def _coordinators(self, request: Any) -> Fields:
         place = {"node_id": self.node_id, "host": "127.0.0.1", "port": self._port}

@@ -36,33 +36,33 @@ def answered_offsets(
         return _offsets(admin, partitions, spec, isolation_level), {}
     except KafkaError as error:
         first = error
-    found, unanswered = dict[Any, Any](), dict[Any, str]()
+    offsets, unanswered = dict[Any, Any](), dict[Any, str]()
     for leader, led in _by_leader(admin, partitions).items():
         if leader is None:
             unanswered |= dict.fromkeys(led, "it has no leader")
             continue
         for group in (led, *([tp] for tp in led)):
             if not deadline.allows(QUESTION_SECONDS):
-                unanswered |= {tp: "no time was left to ask for it" for tp in group if tp not in found}
+                unanswered |= {tp: "no time was left to ask for it" for tp in group if tp not in offsets}
                 break
-            if set(group) & (found.keys() | unanswered.keys()):
+            if set(group) & (offsets.keys() | unanswered.keys()):
                 continue
             try:
-                found |= _offsets(admin, group, spec, isolation_level)
+                offsets |= _offsets(admin, group, spec, isolation_level)
             except KafkaError as error:
                 if len(group) == 1 or not _has_answered(error):
                     why = f"its leader, broker {leader}, does not answer for it ({reason(error)})"
                     unanswered |= dict.fromkeys(group, why)
-    if not found:
+    if not offsets:
         raise first
-    return found, unanswered
+    return offsets, unanswered
 
 
 def _offsets(admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str) -> dict[Any, Any]:
-    found: dict[Any, Any] = admin.list_partition_offsets(
+    offsets: dict[Any, Any] = admin.list_partition_offsets(
         dict.fromkeys(partitions, spec), isolation_level=isolation_level
     )
-    return found
+    return offsets
 
 
 def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int | None, list[TopicPartition]]:

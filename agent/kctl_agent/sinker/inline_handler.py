@@ -121,7 +121,7 @@ class Calls:
 
 def _serve(
     handler: Handler,
-    asked: queue.SimpleQueue[list[Message] | None],
+    inbox: queue.SimpleQueue[list[Message] | None],
     answers: queue.SimpleQueue[list[Ack] | BaseException],
 ) -> None:
     try:
@@ -130,7 +130,7 @@ def _serve(
         answers.put(error)
         return
     answers.put([])
-    while (messages := asked.get()) is not None:
+    while (messages := inbox.get()) is not None:
         try:
             answers.put(handler(messages))
         except HandlerError as error:

@@ -23,7 +23,7 @@ _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CO
 def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a JVM with this environment takes names of files for UTF-8. As it does, all categories are set at once:
     where one of them is not there, all stay those of `C`. In a process of its own, for this one has other threads."""
-    asked = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-S", "-c", _ASK],
         env={**environment, "PYTHONCOERCECLOCALE": "0"},  # which a JVM does not do either
         stdout=subprocess.PIPE,
@@ -31,7 +31,7 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
         encoding="ascii",
         check=False,
     )
-    return asked.stdout.strip().upper() in ("UTF-8", "UTF8")
+    return process.stdout.strip().upper() in ("UTF-8", "UTF8")
 
 
 def of_utf8() -> AbstractContextManager[None]:

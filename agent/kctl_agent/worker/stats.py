@@ -191,9 +191,9 @@ class WorkerStats(StoringStats):
         return before != self._stored_offsets
 
 
-def _end(asked: int | None, read: int | None) -> int | None:
+def _end(known: int | None, read: int | None) -> int | None:
     """A log end, moved by what a batch has read since it was asked for; one that is behind otherwise was cut."""
-    return None if asked is None else max(asked, read or 0)
+    return None if known is None else max(known, read or 0)
 
 
 def _unread(reasons: Mapping[TopicPartition, str]) -> tuple[UnreadPartition, ...]:

@@ -65,8 +65,8 @@ def _on_screen(api: GroupsApi, cluster: str | None, view: View, every: float) ->
         while not view.is_ended:
             glance = _poll(api, cluster, view)
             trends.add(glance.rows)
-            deadline, asked = time.monotonic() + every, (view.sort, view.filter)
-            while (view.sort, view.filter) == asked and not view.is_ended:
+            deadline, requested = time.monotonic() + every, (view.sort, view.filter)
+            while (view.sort, view.filter) == requested and not view.is_ended:
                 lines = _screen(glance, trends, view, console.width, console.height)
                 live.update(Group(*lines), refresh=True)
                 pressed = key(deadline - time.monotonic())

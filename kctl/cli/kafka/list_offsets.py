@@ -26,17 +26,17 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kctl.kafka.offsets import log_offsets
 
-        topics, wanted = wanted_partitions(connection, options.topic)
-        found = log_offsets(connection, topics, wanted, at, is_read_committed=options.read_committed)
+        topics, partitions = wanted_partitions(connection, options.topic)
+        offsets = log_offsets(connection, topics, partitions, at, is_read_committed=options.read_committed)
     rows = [
         {
             "topic": topic,
             "partition": partition,
-            "offset": found[topic, partition].offset,
-            "timestamp": found[topic, partition].timestamp,
-            "error": found[topic, partition].error,
+            "offset": offsets[topic, partition].offset,
+            "timestamp": offsets[topic, partition].timestamp,
+            "error": offsets[topic, partition].error,
         }
-        for topic, partition in sorted(wanted)
+        for topic, partition in sorted(partitions)
     ]
     show(options, _OFFSETS, rows)
     return 0

@@ -95,9 +95,9 @@ class ClusterConnection:
         Raises:
             KctlError: nobody answered.
         """
-        wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
-            topics=wanted,
+            topics=requested,
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,

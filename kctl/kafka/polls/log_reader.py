@@ -103,22 +103,22 @@ class LogReader:
         if names <= self._asked:
             return False
         connection.deadline.renew()
-        found = topics_of(connection.metadata(sorted(names - self._asked)))
+        topics = topics_of(connection.metadata(sorted(names - self._asked)))
         self._asked |= names
-        if all(self._topics.get(name) == topic for name, topic in found.items()):
+        if all(self._topics.get(name) == topic for name, topic in topics.items()):
             return False
-        self._topics = self._topics | found
+        self._topics = self._topics | topics
         return True
 
     def _lead(self, reading: ClusterReading) -> None:
         """Finds the leaders of the wanted partitions."""
-        wanted = self._partitions(reading.committed.values())
+        partitions = self._partitions(reading.committed.values())
         if self._wanted.topics:
-            wanted = wanted.union(
+            partitions = partitions.union(
                 *({(name, each.partition) for each in topic.partitions} for name, topic in self._topics.items())
             )
-        if self._led.topics is not self._topics or self._led.wanted != wanted:
-            self._led = _led(self._topics, wanted)
+        if self._led.topics is not self._topics or self._led.partitions != partitions:
+            self._led = _led(self._topics, partitions)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
         """Returns the partitions of these groups, many of which read the same ones."""
@@ -167,14 +167,14 @@ class _Asking(NamedTuple):
         *,
         is_stable: bool = False,
     ) -> None:
-        asked = {node: topics for node, topics in leaders.items() if node not in self.silent}
+        reachable = {node: topics for node, topics in leaders.items() if node not in self.silent}
         self.connection.deadline.renew()
-        found = log_offsets_on(self.connection, asked, at, self.keys, is_read_committed=is_stable, kept=kept)
-        into.update(found.offsets)
-        for node, why in found.failed.items():
+        answers = log_offsets_on(self.connection, reachable, at, self.keys, is_read_committed=is_stable, kept=kept)
+        into.update(answers.offsets)
+        for node, why in answers.failed.items():
             self.reading.failed("offsets", why)
             self.silent.add(node)
-        for key, error in found.errors.items():
+        for key, error in answers.errors.items():
             if error in _UNKNOWN:
                 self.reading.unknown.add(key)
             else:
@@ -185,7 +185,7 @@ class _Led(NamedTuple):
     """Leaders of the wanted partitions."""
 
     topics: Mapping[str, Topic]
-    wanted: set[Partition]
+    partitions: set[Partition]
     leaders: dict[int, dict[str, list[int]]]
     absent: set[Partition]
     leaderless: list[Partition]
@@ -194,27 +194,31 @@ class _Led(NamedTuple):
     """Requests to list offsets, by leader and time; sent again as long as all of this is true."""
 
 
-def _led(topics: Mapping[str, Topic], wanted: set[Partition]) -> _Led:
+def _led(topics: Mapping[str, Topic], partitions: set[Partition]) -> _Led:
     leaders: dict[int, dict[str, list[int]]] = {}
-    found, leaderless = set[Partition](), list[Partition]()
+    present, leaderless = set[Partition](), list[Partition]()
     for topic in topics.values():
         for each in topic.partitions:
             key = topic.name, each.partition
-            if key not in wanted:
+            if key not in partitions:
                 continue
-            found.add(key)
+            present.add(key)
             if each.leader is None:
                 leaderless.append(key)
             else:
                 leaders.setdefault(each.leader, {}).setdefault(topic.name, []).append(each.partition)
-    unclear = {key for key in wanted - found if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC}
-    return _Led(topics, wanted, leaders, wanted - found - unclear, [*leaderless, *unclear], {})
+    unclear = {
+        key for key in partitions - present if topics.get(key[0]) and topics[key[0]].error_code not in _NO_SUCH_TOPIC
+    }
+    return _Led(topics, partitions, leaders, partitions - present - unclear, [*leaderless, *unclear], {})
 
 
 def _topics(partitions: Iterable[Partition]) -> set[str]:
     return {topic for topic, _ in partitions}
 
 
-def _only(topics: Mapping[str, Sequence[int]], wanted: set[Partition]) -> dict[str, list[int]]:
-    chosen = {topic: [number for number in numbers if (topic, number) in wanted] for topic, numbers in topics.items()}
+def _only(topics: Mapping[str, Sequence[int]], partitions: set[Partition]) -> dict[str, list[int]]:
+    chosen = {
+        topic: [number for number in numbers if (topic, number) in partitions] for topic, numbers in topics.items()
+    }
     return {topic: numbers for topic, numbers in chosen.items() if numbers}

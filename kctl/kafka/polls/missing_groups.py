@@ -38,15 +38,15 @@ class MissingGroups:
         """Notes a new connection: a broker with the same number may be one that has been started anew."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
-    def remember(self, found: Mapping[str, ListedGroup]) -> None:
+    def remember(self, listed: Mapping[str, ListedGroup]) -> None:
         """Remembers the groups of some brokers, when others have not answered."""
-        self._coordinators |= {name: group.coordinator for name, group in found.items()}
+        self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
-    def of(self, found: Mapping[str, ListedGroup]) -> list[str]:
+    def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
         """Returns the groups that were there, and are not among those that all brokers have now."""
-        return sorted(self._coordinators.keys() - found.keys())
+        return sorted(self._coordinators.keys() - listed.keys())
 
-    def unclear(self, found: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
+    def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
         """Returns those of the `missing`, as their coordinators have just described them, that may be there all the
         same, each with its error; None where its coordinator denies it. The others are gone: denied by the broker that
         has had them until now, or for 30 s, or neither there before nor expected."""
@@ -59,7 +59,7 @@ class MissingGroups:
                 unclear[group.group] = None
         self._denied_since = {name: at for name, at in self._denied_since.items() if name in unclear}
         self._coordinators = {name: None for name in unclear if name in self._coordinators}
-        self.remember(found)
+        self.remember(listed)
         return unclear
 
     def _is_gone(self, group: Group) -> bool:

@@ -102,12 +102,12 @@ class _Layout:
         count, at = count_of(body, _THROTTLE_BYTES)
         for _ in range(count):
             name, at = text_of(body, at)
-            found, at = _topics(body, at)
+            topics, at = _topics(body, at)
             [error_code] = _INT16.unpack_from(body, at)
             at = behind_tags(body, at + _INT16.size)
-            self._groups.append((name, error_code, tuple((topic, numbers) for topic, numbers, _ in found)))
-            places += (each for _, _, each in found)
-            self._ends.append(self._ends[-1] + sum(len(numbers) for _, numbers, _ in found))
+            self._groups.append((name, error_code, tuple((topic, numbers) for topic, numbers, _ in topics)))
+            places += (each for _, _, each in topics)
+            self._ends.append(self._ends[-1] + sum(len(numbers) for _, numbers, _ in topics))
         self._places = np.concatenate([np.empty(0, np.intp), *places])
         self._body = np.frombuffer(body, np.uint8)
         self._is_fixed = np.full(len(body), 0xFF, np.uint8)
@@ -138,15 +138,15 @@ class _Layout:
 def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDArray[np.intp]]], int]:
     """Decodes the topics of a group, each with its partitions and where their offsets are; and where the topics end."""
     count, at = count_of(body, at)
-    found = []
+    topics = []
     for _ in range(count):
         topic, at = text_of(body, at)
         partitions, at = count_of(body, at)
         numbers, places, at = _plain(body, at, partitions) or _one_by_one(body, at, partitions)
         if numbers:
-            found.append((topic, numbers, places))
+            topics.append((topic, numbers, places))
         at = behind_tags(body, at)
-    return found, at
+    return topics, at
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:

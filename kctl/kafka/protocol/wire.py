@@ -70,12 +70,12 @@ class Frame:
 @cache
 def requests() -> dict[str, Any]:
     """Returns kafka-python's request classes, and ours, by the name that Kafka's documentation has for them."""
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for module in map(import_module, _MODULES):
         for name, kind in vars(module).items():
             if name.endswith("Request") and isinstance(kind, type) and hasattr(kind, "API_KEY"):
-                found[name.removesuffix("Request")] = kind
-    return dict(sorted(found.items()))
+                classes[name.removesuffix("Request")] = kind
+    return dict(sorted(classes.items()))
 
 
 def message_class(api_key: int, *, is_request: bool) -> tuple[str, Any] | None:
@@ -123,7 +123,7 @@ def frames(data: bytes, answered: str | None = None, version: int | None = None)
     Raises:
         UsageError: at the first that is neither, or is cut off.
     """
-    asked: dict[int, tuple[str, int]] = {}
+    pending: dict[int, tuple[str, int]] = {}
     position = 0
     while position < len(data):
         if len(data) - position < 12 and answered is None:
@@ -138,8 +138,8 @@ def frames(data: bytes, answered: str | None = None, version: int | None = None)
         if answered is not None:
             known = requests()[answered]
             yield response_frame(frame, answered, known.max_version if version is None else version)
-        elif correlation_id in asked:
-            yield response_frame(frame, *asked.pop(correlation_id))
+        elif correlation_id in pending:
+            yield response_frame(frame, *pending.pop(correlation_id))
         else:
             try:
                 request = request_frame(frame)
@@ -148,7 +148,7 @@ def frames(data: bytes, answered: str | None = None, version: int | None = None)
                     f"at byte {position}: neither a known request ({error}) nor the response to one before it; name it "
                     "with --response and --version"
                 ) from None
-            asked[request.correlation_id] = (request.name, request.version)
+            pending[request.correlation_id] = (request.name, request.version)
             yield request
         position += 4 + size
 
@@ -159,15 +159,15 @@ def bytes_of_text(text: str) -> bytes:
     Raises:
         UsageError: a line is none of these.
     """
-    found = bytearray()
+    data = bytearray()
     for number, line in enumerate(text.splitlines(), 1):
         dump = _DUMP_LINE.fullmatch(line.strip())
         digits = re.sub(r"[\s:]", "", dump[1] if dump else line)
         try:
-            found += bytes.fromhex(digits)
+            data += bytes.fromhex(digits)
         except ValueError:
             raise UsageError(f"line {number} is not hex: `{line[:60]}`") from None
-    return bytes(found)
+    return bytes(data)
 
 
 class _Reader:

@@ -180,8 +180,8 @@ class MasterService:
 
 def _seconds(request: Request) -> float:
     """Returns the time for a question, out of the request's deadline."""
-    wanted = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
-    seconds = min(wanted, _LONGEST_DEADLINE_SECONDS)
+    requested = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
+    seconds = min(requested, _LONGEST_DEADLINE_SECONDS)
     return seconds - min(seconds * _OWN_SHARE, 0.1)
 
 

@@ -49,14 +49,14 @@ class QueryGroups:
         self._rest = _State()
         """State of the query with all partitions that are in no group apart."""
 
-    def plan(self, wanted: Collection[TopicPartition], now: float) -> list[Group]:
-        """Returns the partitions of each query; together they are `wanted`."""
-        wanted = frozenset(wanted)
-        if wanted:
-            self._apart = {group: state for group, state in self._apart.items() if group & wanted}
+    def plan(self, partitions: Collection[TopicPartition], now: float) -> list[Group]:
+        """Returns the partitions of each query; together they are `partitions`."""
+        partitions = frozenset(partitions)
+        if partitions:
+            self._apart = {group: state for group, state in self._apart.items() if group & partitions}
             self._join(now)
-        apart = [group & wanted for group in self._apart]
-        rest = wanted.difference(*apart)
+        apart = [group & partitions for group in self._apart]
+        rest = partitions.difference(*apart)
         return [group for group in (rest, *apart) if group]
 
     def is_due(self, group: Group, now: float) -> bool:

@@ -66,14 +66,14 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 def parse(metadata: str | None) -> CommitNote | None:
     """Parses the metadata of a commit; None: another client has committed the offset."""
     try:
-        found = json.loads(metadata or "null")
+        document = json.loads(metadata or "null")
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    epoch, end = found.get("leader_epoch"), found.get("log_end")
+    epoch, end = document.get("leader_epoch"), document.get("log_end")
     seen = LogSeen(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else None
-    if not isinstance(found.get("kctl"), int):
+    if not isinstance(document.get("kctl"), int):
         return CommitNote(ANY_STORAGE, None, seen) if seen else None
-    storage = StorageId(str(found.get("storage", "")), str(found.get("at", "")))
-    return CommitNote(storage, found.get("topic"), seen)
+    storage = StorageId(str(document.get("storage", "")), str(document.get("at", "")))
+    return CommitNote(storage, document.get("topic"), seen)

@@ -66,7 +66,7 @@ class StartOffsets:
         self._brokers = brokers
         self.identity = StorageId("", "")
 
-    def decide(self, wanted: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
+    def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decides where these partitions begin; their logs are compared with what is `known` of them.
 
         Stored offsets are read before the committed offsets, and once more where something has moved: what another
@@ -78,13 +78,13 @@ class StartOffsets:
         """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
-        every = self._brokers.partitions_of({tp.topic for tp in wanted})
-        if missing := {tp.topic for tp in wanted} - {tp.topic for tp in every}:
+        every = self._brokers.partitions_of({tp.topic for tp in partitions})
+        if missing := {tp.topic for tp in partitions} - {tp.topic for tp in every}:
             raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
         stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
         read = {topic for topic, _ in stored_offsets}
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
-        found, unanswered = self._found(wanted, new, known)
+        found, unanswered = self._found(partitions, new, known)
         if not found:
             raise LeaderNotAvailableError(unanswered[min(unanswered)])
         starts = {
@@ -116,14 +116,14 @@ class StartOffsets:
         return self._store
 
     def _found(
-        self, wanted: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
+        self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
         """Returns the brokers' answers about partitions; of those that no leader answers for, the reasons.
 
         All of a topic that is `new` to the group are placed at once, also those that others read: so a partition
         without a stored offset beside others that have one was added later, and what it got meanwhile is read.
         """
-        found, unanswered = self._brokers.found(wanted | new, known)
+        found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
             del found[tp]
@@ -156,9 +156,9 @@ class StartOffsets:
             ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"]),
             ("storage.on_other_storage", "other_storage", storage["on_other_storage"]),
         ):
-            found = [(tp, moved) for tp, moved in moves if moved.kind == kind]
-            if found and choice == "stop":
-                (tp, moved), more = found[0], len(found) - 1
+            matching = [(tp, moved) for tp, moved in moves if moved.kind == kind]
+            if matching and choice == "stop":
+                (tp, moved), more = matching[0], len(matching) - 1
                 others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
                 raise BootstrapError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
 

@@ -21,16 +21,16 @@ VARIABLE = "KCTL_CODE_VERSION"
 def code_version(import_dir: Path) -> dict[str, str]:
     """Returns the environment that stands for what this process has imported from `import_dir`: nothing if it has
     imported nothing. Files are known by path, size and time of change."""
-    found = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
-    if not found:
+    versions = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
+    if not versions:
         return {}
-    return {VARIABLE: hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]}
+    return {VARIABLE: hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]}
 
 
 def forget_code(name: str, import_dir: Path) -> None:
     """Makes the module of `module:function`, and all that lies in `import_dir`, be imported anew."""
     module = name.partition(":")[0]
-    for known in [each for each, found in sys.modules.items() if each == module or _described(found, import_dir)]:
+    for known in [each for each, loaded in sys.modules.items() if each == module or _described(loaded, import_dir)]:
         del sys.modules[known]
     importlib.invalidate_caches()
 
@@ -40,7 +40,7 @@ def _described(module: object, import_dir: Path) -> str:
     if not isinstance(path, str) or not path.startswith(f"{import_dir}{os.sep}"):
         return ""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ""
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
