@@ -121,6 +121,17 @@ class DeadLetters(Dead[Storage]):
                 change(Selection(topic="t"), progress=stop)
             assert total(storage) == left
 
+    def test_messages_that_die_together_of_several_causes_are_counted_apart(self, storage: Storage) -> None:
+        for _ in range(2):
+            messages = [Message("t", 0, n, None, None, 0) for n in range(6)]
+            storage.dead_letter(messages, [f"Error{n % 3}: no" for n in range(6)])
+
+            assert [(group.cause, group.count) for group in storage.dead_groups()] == [
+                ((f"Error{n}", ""), 2) for n in range(3)
+            ]
+            assert self.offsets(storage, Selection(error_class="Error1")) == [1, 4]
+            storage.remove_dead()
+
     def test_a_key_and_a_number_of_tries_choose_dead_letters(self, storage: Storage) -> None:
         storage.dead_letter([Message("t", 0, n, f"k{n}".encode(), None, 0, (), n) for n in range(5)], "no")
 

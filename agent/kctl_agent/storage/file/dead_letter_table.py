@@ -38,6 +38,8 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),
     )
+    if db.execute("select 1 from dead limit 1").fetchone() is None:
+        db.execute("delete from cause")
     numbers = {cause: _number(db, cause) for cause in {x.cause for x in dead_letters}}
     db.executemany(
         "insert into dead(topic, topic_id, partition, first, last, count, bytes, tries, error, at, damaged, body,"
@@ -52,11 +54,9 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
 
 
 def _number(db: sqlite3.Connection, cause: Cause) -> int:
-    """Of a cause. Those of dead letters that are gone stay until none is left."""
-    wanted = "select id from cause where error_class=? and line=?"
-    if (known := db.execute(wanted, cause).fetchone()) is None:
-        if db.execute("select 1 from dead limit 1").fetchone() is None:
-            db.execute("delete from cause")
+    """Of a cause. One whose dead letters are gone stays until no dead letter is left."""
+    known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
+    if known is None:
         known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()
     return int(known[0])
 
