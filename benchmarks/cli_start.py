@@ -2,7 +2,7 @@
 
 Start-up is nearly all of it: the master is a ScriptedAgent in this process, found through the list of running fleets as
 an operator's would be. All are run in turns, so that whatever else the machine does falls on each. `modules` is how
-many are imported; `kctl status`, which asks twice and starts without Typer too, stands beside it. PYTHON* variables
+many are imported; `kctl status`, which asks twice, stands beside it. PYTHON* variables
 are left out: one of them forbids compiled files, and then every run would compile all of it anew.
 
     python -m benchmarks.cli_start [--runs 60]

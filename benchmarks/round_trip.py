@@ -33,7 +33,7 @@ from timeit import Timer
 
 from kctl.rpc.reply import reply_of
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.server import AgentServer
@@ -69,7 +69,7 @@ def _block_size(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonOb
     }
 
 
-COMMANDS = {"block_size": Command("block_size", _block_size, "messages and bytes in the storage")}
+COMMANDS = {"block_size": AgentCommand("block_size", _block_size, "messages and bytes in the storage")}
 
 Ask = Callable[[], int]
 """One round trip; returns its nanoseconds."""

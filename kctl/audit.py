@@ -23,7 +23,7 @@ from kctl.regular_files import open_regular
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["Operation", "append", "fleet_log", "operation", "user_log"]
+__all__ = ["AuditedOperation", "append", "fleet_log", "operation", "user_log"]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
         os.close(descriptor)
 
 
-class Operation:
+class AuditedOperation:
     """A change under way; `text` is its outcome, one sentence."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Operation:
 @contextmanager
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
-) -> Iterator[Operation]:
+) -> Iterator[AuditedOperation]:
     """Writes a line before the change and one after it, so one that was killed half way has left its first line.
 
     Of one that came over HTTP `by` is the name of its token.
@@ -91,7 +91,7 @@ def operation(
         "ended_at": None,
     }
     _append_or_log(path, line)
-    running = Operation()
+    running = AuditedOperation()
     state = "failed"
     try:
         yield running

@@ -1,4 +1,4 @@
-"""The command line: `entry` runs it, `rpc` is a path of its own because it must be fast, all else is Typer in `app`."""
+"""The command line: `entry` runs it, `app` has the tree of commands, `command` is how one is declared."""
 
 from __future__ import annotations
 

@@ -1,39 +1,32 @@
-"""The Typer application: all commands but `rpc`, which it only lists and completes. One module per command."""
+"""The tree of commands, each imported when it is meant: all of them together take longer than most commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any
 
-import typer
-
-from kctl.cli.options import ConfigOption
+from kctl.cli.command import CONFIG, Command, CommandGroup, Option
+from kctl.cli.help import page
+from kctl.cli.output import echo
+from kctl.cli.parsing import nearest, parsed
 from kctl.cli.table import clean
 from kctl.errors import UsageError
+from kctl.operations import COMMANDS as OPERATIONS
 
-__all__ = ["COMMANDS", "build", "run"]
+__all__ = ["COMMANDS", "run", "tree"]
 
 _MODULES = {
     "start": "fleet.start",
     "stop": "fleet.stop",
-    "status": "fleet.status_completion",
+    "status": "fleet.status",
     "top": "fleet.top",
     "logs": "fleet.logs",
-    "rpc": "fleet.rpc_completion",
-    "pause": "fleet.pause",
-    "resume": "fleet.resume",
-    "seek": "fleet.seek",
-    "restart": "fleet.restart",
-    "drain": "fleet.drain",
-    "scale": "fleet.scale",
-    "reload": "fleet.reload",
-    "log-level": "fleet.log_level",
-    "stack": "fleet.stack",
+    "rpc": "fleet.rpc",
+    **dict.fromkeys(OPERATIONS, "fleet.operate"),
     "operation": "fleet.operation",
     "operations": "fleet.operations",
     "storage": "storage.commands",
-    "kafka": "kafka.completion",
+    "kafka": "kafka.commands",
     "exporter": "exporter",
     "groups": "groups.groups",
     "group": "groups.group",
@@ -42,10 +35,21 @@ _MODULES = {
     "jars": "jars",
     "version": "version",
 }
-"""Commands with their modules under kctl.cli, in the order of the help page; each has `register(app)`. It is imported
-when its command is run: all of them together take longer than most commands."""
+"""Command to its module under kctl.cli, with `COMMAND`, in the order of the help page."""
 COMMANDS = tuple(_MODULES)
 
+_OPTIONS = (
+    CONFIG,
+    Option(("--version",), "print the version of kctl", "flag"),
+    Option(("--debug",), "show the traceback of an error; KCTL_DEBUG=1 too", "flag"),
+    Option(("--install-completion",), "install completion for the current shell", "flag"),
+    Option(("--show-completion",), "show completion for the current shell, to copy it", "flag"),
+)
+_EXAMPLES = (
+    ("kctl demo", "see all of it at work"),
+    ("kctl start -c kctl.toml", "run a fleet"),
+    ("kctl rpc kafka_lag", "ask it"),
+)
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
 130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,
@@ -55,88 +59,100 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer,
 """
 
 
-def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Builds the application with these commands; only with all of them does it install shell completion."""
-    app = typer.Typer(
-        name="kctl",
-        no_args_is_help=True,
-        add_completion=len(commands) > 1,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+def tree() -> CommandGroup:
+    """All commands, imported."""
+    commands = tuple(_found(name) for name in COMMANDS)
+    return CommandGroup(
+        "kctl",
+        "Run and watch a fleet of Spark workers that read Kafka.",
+        commands,
+        _EXIT_CODES,
+        _OPTIONS,
+        examples=_EXAMPLES,
     )
-    app.callback(epilog=_EXIT_CODES)(_root)
-    for command in commands:
-        import_module(f"kctl.cli.{_MODULES[command]}").register(app)
-    return app
 
 
-def run(words: list[str], command: str | None, env: Mapping[str, str]) -> int:
-    """Runs a command line whose command is `command`; others are not even imported.
+def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run the command that the `words` begin with; the `options` stood before it.
 
     Raises:
-        KctlError, AgentError: with the exit code of each; UsageError for what Typer refuses.
+        KctlError, AgentError: with the exit code of each.
     """
-    if command is not None and command not in COMMANDS and "_KCTL_COMPLETE" not in env:
-        _check_place(command, words)
-    app = build((command,) if command in COMMANDS and "_KCTL_COMPLETE" not in env else COMMANDS)
-    if "_KCTL_COMPLETE" in env:
-        app(args=words, prog_name="kctl")
-    try:
-        # Not `app(words)`: Typer itself would end the process on a broken pipe and on Ctrl-C, and print errors its way.
-        root = typer.main.get_command(app)
-        with root.make_context("kctl", list(words)) as context:
-            outcome = root.invoke(context)
-    except typer.Exit as end:
-        return end.exit_code
-    except typer.TyperException as error:
-        where = getattr(error, "ctx", None)
-        if where is not None and error.format_message() == where.get_help():  # a group without a command
-            typer.echo(error.format_message(), err=bool(words))
-            return 2 if words else 0
-        if error.exit_code != 2:
-            typer.echo(error.format_message())
-            return error.exit_code
-        page = "kctl" if where is None else where.command_path
-        text = error.format_message().rstrip(".").replace("Value error, ", "")  # pydantic's
-        raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} `{page} --help`") from None
-    return outcome if isinstance(outcome, int) else 0
+    known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
+    if unknown := [option for option in options if option not in known]:
+        raise UsageError(f"kctl takes no {clean(unknown[0])} before a command; see `kctl --help`")
+    if options.get("--config") == "":
+        raise UsageError("-c takes a FILE; see `kctl --help`")
+    if not options.keys().isdisjoint(("--install-completion", "--show-completion")):
+        return _completion(options, words, env)
+    if not words or not options.keys().isdisjoint(("-h", "--help")):
+        return _show(tree(), "kctl", is_asked=not words and options.keys().isdisjoint(("--config", "--debug")))
+    node, path, rest = _walked(words)
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if isinstance(node, CommandGroup) or not {"-h", "--help"}.isdisjoint(own):
+        return _show(node, path, is_asked=not {"-h", "--help"}.isdisjoint(own))
+    return _carried_out(node, path, rest, options.get("--config"), env)
 
 
-def _check_place(command: str, words: list[str]) -> None:
-    """Refuses words that mean something at another place of a command line. Raises UsageError for a word that is a
-    command elsewhere, or a shell behind an option that takes none."""
-    for option in ("--install-completion", "--show-completion"):
-        if option in words:
-            raise UsageError(f"{option} takes no `{clean(command)}`: it is for the shell that kctl is called from")
+def _carried_out(node: Command, path: str, words: Sequence[str], config: str | None, env: Mapping[str, str]) -> int:
+    given = [*words] if config is None else ["--config", config, *words]
+    takes_config = any("--config" in option.names for option in node.options)
+    options = parsed(node, given if takes_config else words, path)
+    if node.run is None:
+        raise NotImplementedError(path)
+    return node.run(options, env) or 0
+
+
+def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
+    """Its page: where nobody has asked for it, a command was left out."""
+    echo(page(node, path), is_error=not is_asked)
+    return 0 if is_asked else 2
+
+
+def _walked(words: Sequence[str]) -> tuple[Command | CommandGroup, str, Sequence[str]]:
+    """What is meant, how it is typed, and the words after that. Raises UsageError: there is none of such a name."""
+    name, *rest = words
+    if name not in _MODULES:
+        raise _unknown(name)
+    node, path = _found(name), f"kctl {name}"
+    while isinstance(node, CommandGroup) and rest and not rest[0].startswith("-"):
+        found = {each.name: each for each in node.commands}
+        if rest[0] not in found:
+            raise UsageError(f"there is no command `{path} {clean(rest[0])}`; {nearest(rest[0], found)}")
+        node, path, rest = found[rest[0]], f"{path} {rest[0]}", rest[1:]
+    return node, path, rest
+
+
+def _found(name: str) -> Command | CommandGroup:
+    module = import_module(f"kctl.cli.{_MODULES[name]}")
+    found: Command | CommandGroup = module.command(OPERATIONS[name]) if name in OPERATIONS else module.COMMAND
+    return found
+
+
+def _unknown(name: str) -> UsageError:
+    """Where it is a command, or what it may have been meant for."""
     from kctl.cli.fleet.tables import TABLES
 
-    places = [*_places(typer.main.get_command(build()), "kctl"), *(f"kctl rpc {name}" for name in TABLES)]
-    found = [place for place in places if place.rpartition(" ")[2] == command]
-    if found:
-        listed = " or ".join(f"`{place}`" for place in found)
-        raise UsageError(f"there is no command `kctl {command}`; it is {listed}")
+    places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in TABLES)]
+    found = " or ".join(f"`{place}`" for place in places if place.rpartition(" ")[2] == name)
+    return UsageError(
+        f"there is no command `kctl {clean(name)}`; {f'it is {found}' if found else nearest(name, COMMANDS)}"
+    )
 
 
-def _places(group: Any, path: str) -> Iterator[str]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _places(command, f"{path} {name}")
+def _places(group: CommandGroup, path: str) -> Iterator[str]:
+    for each in group.commands:
+        if isinstance(each, CommandGroup):
+            yield from _places(each, f"{path} {each.name}")
         else:
-            yield f"{path} {name}"
+            yield f"{path} {each.name}"
 
 
-def _root(
-    context: typer.Context,
-    config: ConfigOption = None,
-    _version: Annotated[bool, typer.Option("--version", help="Print the version of kctl.")] = False,
-    _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; KCTL_DEBUG=1 too.")] = False,
-) -> None:
-    """Run and watch a fleet of Spark workers that read Kafka.
+def _completion(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
+    from kctl.cli import completion
 
-    \b
-    kctl demo                          see all of it at work
-    kctl start -c kctl.toml            run a fleet
-    kctl rpc kafka_lag                 ask it
-    """
-    context.obj = config
+    [option] = [each for each in options if each.endswith("-completion")][:1]
+    if words:
+        raise UsageError(f"{option} takes no `{clean(words[0])}`: it is for the shell that kctl is called from")
+    echo(completion.install(env) if option.startswith("--install") else completion.script(env))
+    return 0

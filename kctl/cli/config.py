@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Annotated, Any
 
-import typer
-
-from kctl.cli.options import FileOption, Output, OutputOption, SetOption, config_file, overrides
+from kctl.cli.command import CommandGroup, option
+from kctl.cli.options import FileOption, OutputOption, SetOption, config_file, overrides
 from kctl.cli.output import as_json as json_text
-from kctl.cli.output import as_text
+from kctl.cli.output import as_text, echo
+from kctl.cli.signature import command
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, contexts, load
@@ -21,25 +21,15 @@ from kctl.config.storage import storage_settings
 from kctl.config.values import as_json, shown
 from kctl.errors import ConfigError
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 
-def register(app: typer.Typer) -> None:
-    config = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or check a configuration.")
-    config.command("show")(_show)
-    config.command("check")(_check)
-    config.command("schema")(_schema)
-    app.add_typer(config, name="config")
-
-
-def _show(
-    context: typer.Context, config: FileOption = None, set_: SetOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def _show(config: FileOption = None, set_: SetOption = None, output: OutputOption = "table") -> None:
     """Print every setting and where it came from.
 
     That is: default, file, the name of a variable, or flag.
     """
-    loaded = load(config_file(context, config), os.environ, overrides(set_))
+    loaded = load(config_file(config), os.environ, overrides(set_))
     values = {
         section: {
             setting.name: as_json(shown(setting, getattr(getattr(loaded, section), setting.name)))
@@ -47,18 +37,17 @@ def _show(
         }
         for section, kind in SECTIONS.items()
     }
-    if output is Output.TABLE:
-        typer.echo("\n".join(_table(loaded, values)))
+    if output == "table":
+        echo("\n".join(_table(loaded, values)))
     else:
-        typer.echo(as_text(values, output))
+        echo(as_text(values, output))
 
 
 def _check(
-    context: typer.Context,
     config: FileOption = None,
     set_: SetOption = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long each import may take.")
+        float, option("--timeout", least=0.1, metavar="SECONDS", help="How long each import may take.")
     ] = 30.0,
 ) -> None:
     """Check a configuration, its handler and its transform.
@@ -72,10 +61,10 @@ def _check(
     """
     from kctl.start.checks import refusals  # half a second of imports
 
-    path = config_file(context, config)
+    path = config_file(config)
     if known := contexts.alone(path):
         contexts.contexts(path)
-        typer.echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
+        echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
         return
     loaded = load(path, os.environ, overrides(set_))
     sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded)]
@@ -85,7 +74,7 @@ def _check(
             sys.stderr.write(f"{problem.details}\n\n")
     if sentences:
         raise ConfigError("\n".join(sentences))
-    typer.echo(f"{loaded.path} can be used")
+    echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
 
@@ -98,7 +87,7 @@ def _schema() -> None:
     """
     from kctl.config.schema import json_schema
 
-    typer.echo(json_text(json_schema()))
+    echo(json_text(json_schema()))
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
@@ -121,3 +110,10 @@ def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:
         for key, value in keys.items()
     ]
     return render((Column("setting"), Column("value"), Column("from")), rows)
+
+
+COMMAND = CommandGroup(
+    "config",
+    "Show or check a configuration.",
+    (command("show", _show), command("check", _check), command("schema", _schema)),
+)

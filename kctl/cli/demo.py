@@ -5,66 +5,51 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from kctl.cli.options import Output, OutputOption
-from kctl.cli.table import clean
+from kctl.cli.command import option
+from kctl.cli.options import OutputOption
+from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS, MODES
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("demo")(_demo)
-
-
-def _known(mode: str) -> str:
-    if mode.lower() not in MODES:
-        raise typer.BadParameter(f"{clean(mode)!r} is not one of {', '.join(map(repr, MODES))}.")
-    return mode.lower()
+__all__ = ["COMMAND"]
 
 
 def _demo(
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="How many Spark workers.")] = 2,
-    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="How many partitions the topic has.")] = 8,
-    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Messages produced per second.")] = 2000,
-    seconds: Annotated[
-        float | None, typer.Option("--for", min=0, metavar="SECONDS", show_default=False, help="Default: until Ctrl-C.")
-    ] = None,
+    workers: Annotated[int, option("--workers", least=1, metavar="N", help="How many Spark workers.")] = 2,
+    partitions: Annotated[
+        int, option("--partitions", least=1, metavar="N", help="How many partitions the topic has.")
+    ] = 8,
+    rate: Annotated[float, option("--rate", least=0, metavar="N", help="Messages produced per second.")] = 2000,
+    seconds: Annotated[float | None, option("--for", least=0, metavar="SECONDS", help="Default: until Ctrl-C.")] = None,
     storage: Annotated[
         str,
-        typer.Option(
-            metavar=f"[{'|'.join(MODES)}]",
-            callback=_known,
-            autocompletion=lambda: list(MODES),
-            help="Where messages wait for the handler; lake: a Delta table, without one.",
+        option(
+            "--storage", choices=MODES, help="Where messages wait for the handler; lake: a Delta table, without one."
         ),
     ] = MODES[0],
-    sinkers: Annotated[int, typer.Option(min=0, metavar="N", help="How many sinkers handle what is stored.")] = 0,
+    sinkers: Annotated[
+        int, option("--sinkers", least=0, metavar="N", help="How many sinkers handle what is stored.")
+    ] = 0,
     broker: Annotated[
-        bool, typer.Option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
+        bool, option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = "table",
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", metavar="PATH", show_default=False, help="Where all of it is kept. Default: a temporary one."
-        ),
+        option("--dir", metavar="PATH", help="Where all of it is kept. Default: a temporary one."),
     ] = None,
 ) -> int:
     """Run a demonstration: a broker, a producer and workers.
 
     Starts a real Kafka broker and Spark workers, produces messages, and counts what was lost or stored twice.
 
-    \b
     kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
     kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
     kctl demo --sinkers 2 --for 60         and everything was handled; --storage redis: by way of a real Redis
     kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs
     kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there
     """
-    if output is Output.YAML:
+    if output == "yaml":
         raise UsageError("kctl demo prints a table or json")
     if sinkers and not KINDS[storage].is_queue:
         why = "messages become rows of a table" if KINDS[storage].is_table else "the workers call the handler"
@@ -78,8 +63,11 @@ def _demo(
         partitions=partitions,
         rate=rate,
         seconds=seconds,
-        output=output.value,
+        output=output,
         directory=directory,
         storage=storage,
         sinkers=sinkers,
     )
+
+
+COMMAND = command("demo", _demo)

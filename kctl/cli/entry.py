@@ -1,8 +1,7 @@
-"""The entry point of the command line, from words to an exit code: picks the parser, prints errors in one sentence.
+"""From the words of a command line to an exit code, with errors in one sentence.
 
-`kctl rpc`, `kctl status` and `kctl kafka` are parsed by argparse: Typer, and pydantic with which it converts values,
-take 150 ms to import, far more than a whole `kctl rpc` (benchmarks/cli_start.py). Everything else is Typer's, and all
-help pages.
+Each command is imported when it is meant, and parsed by argparse, which takes 8 ms of processor time: with Typer 0.29
+`kctl version` took 358 ms, where it takes 64 now.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from kctl import __version__
 from kctl.errors import KctlError
+from kctl.operations import COMMANDS as OPERATIONS
 from kctl.terminal import guarded
 from kctl_agent.errors import AgentError
 
@@ -23,18 +22,18 @@ __all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
 
 INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
-"""New objects after which Python looks for cyclic garbage: by default 700, and thousands of rows, which are none, would
-be visited again and again: a twentieth of `kctl kafka lag`."""
-QUICK = (["rpc"], ["kafka"], ["status"])
-"""Commands that are parsed and run without Typer."""
+"""Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be visited
+again and again: a twentieth of `kctl kafka lag`."""
+_QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
+"""They hold nothing when they have ended."""
 BROKEN_PIPE = 141
-"""Exit code as of a process that SIGPIPE (13) has ended: the reader has closed its end."""
+"""As of a process that SIGPIPE (13) has ended: the reader has closed its end."""
 
 
 def run_process() -> int:
-    """Runs this process's command line; returns the exit code, or ends the process with it if it must be fast."""
+    """Run this process's command line; returns the exit code, or ends the process with it if it must be fast."""
     words = before_command(sys.argv[1:])[1]
-    is_quick = words[:1] in QUICK
+    is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:
         gc.set_threshold(_GARBAGE_THRESHOLD)
         if not any(word.startswith(("-b", "--b")) for word in words):  # with -b `kctl kafka` reads no configuration
@@ -46,26 +45,20 @@ def run_process() -> int:
 
 
 def _import_msgspec() -> None:
-    """Imports msgspec without typing_extensions: it takes from there, where that is installed, what Python has had
-    since 3.11, a twenty-fifth of a whole `kctl rpc`."""
+    """msgspec takes from typing_extensions, where that is installed, what Python has had since 3.11: a twenty-fifth of
+    a whole `kctl rpc`."""
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # Python's own word for "not to be had"
         importlib.import_module("msgspec")
         del sys.modules["typing_extensions"]
 
 
+@guarded()
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """Runs a command line, this process's by default; returns the exit code."""
-    with guarded():
-        return _run_guarded(arguments, env)
-
-
-def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int:
+    """Run a command line, this process's by default; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options, rest = before_command(words)
-    debug = "--debug" in options or env.get("KCTL_DEBUG") == "1"
     try:
-        code = _run(words, options, rest, env)
+        code = _run(words, env)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered must not fail once more when Python flushes at its end.
@@ -74,7 +67,7 @@ def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if debug:
+        if "--debug" in before_command(words)[0] or env.get("KCTL_DEBUG") == "1":
             import traceback  # 3 ms
 
             traceback.print_exc()
@@ -83,7 +76,7 @@ def _run_guarded(arguments: Sequence[str] | None, env: Mapping[str, str]) -> int
 
 
 def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits off the global options in front of the command from the rest, which begins with the command."""
+    """The global options in front of the command, and the rest from the command on."""
     options: dict[str, str] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -99,8 +92,8 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _leave(code: int) -> None:
-    """Ends the process at once: the commands that must be fast hold nothing by now. To take all modules apart, as
-    Python does at its end, is a tenth of a whole `kctl kafka lag`."""
+    """The commands that must be fast hold nothing by now. To take all modules apart, as Python does at its end, is a
+    tenth of a whole `kctl kafka lag`."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -109,32 +102,19 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _run(words: list[str], options: dict[str, str], rest: list[str], env: Mapping[str, str]) -> int:
+def _run(words: list[str], env: Mapping[str, str]) -> int:
+    options, rest = before_command(words)
     if "--version" in options:
         sys.stdout.write(f"kctl {__version__}\n")
         return 0
-    asks_help = not {"-h", "--help"}.isdisjoint(rest[: rest.index("--")] if "--" in rest else rest)
-    if (
-        rest[:1] in QUICK
-        and not asks_help
-        and options.keys() <= {"--config", "--debug"}
-        and "_KCTL_COMPLETE" not in env
-    ):
-        config = Path(options["--config"]) if options.get("--config") else None
-        if rest[0] == "rpc":
-            from kctl.cli.fleet import rpc
-
-            return rpc.run(rest[1:], config, env)
-        if rest[0] == "status":
-            from kctl.cli.fleet import status
-
-            return status.run(rest[1:], config, env)
-        from kctl.cli.kafka import parser as kafka
-
-        return kafka.run(rest[1:], config, env)
     from kctl.cli import app
 
-    return app.run(words, rest[0] if rest else None, env)
+    if shell := env.get("_KCTL_COMPLETE"):
+        from kctl.cli.completion import complete
+
+        sys.stdout.writelines(f"{each}\n" for each in complete(app.tree(), words, shell))
+        return 0
+    return app.run(options, rest, env)
 
 
 def _print_error(error: Exception) -> int:

@@ -5,29 +5,23 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
-from kctl.cli.options import ConfigOption, SetOption, config_option, overrides
+from kctl.cli.command import option
+from kctl.cli.options import ConfigOption, SetOption, overrides
+from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl.fleets import named
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("exporter")(_exporter)
+__all__ = ["COMMAND"]
 
 
 def _exporter(
-    context: typer.Context,
     config: ConfigOption = None,
     servers: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--bootstrap",
             "-b",
             metavar="HOST:PORT",
-            show_default=False,
             help="One cluster, unencrypted; no file is needed then.",
         ),
     ] = None,
@@ -39,14 +33,13 @@ def _exporter(
     and notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=). SIGHUP has it read its file
     again.
 
-    \b
     kctl exporter -b 127.0.0.1:9092
     kctl exporter -c exporter.toml --set http.port=9308
     """
     from kctl import logs
     from kctl.config.exporter import ExporterConfig, load_exporter
 
-    path = config_option(context, config)
+    path = config
     if servers is None:
         path = named(path, os.environ)
     if path is None and servers is None:
@@ -61,3 +54,6 @@ def _exporter(
     from kctl.start.exporter import run_exporter  # half a second of imports, not needed to refuse a configuration
 
     return run_exporter(loaded, load)
+
+
+COMMAND = command("exporter", _exporter)

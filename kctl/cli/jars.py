@@ -5,28 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
+from kctl.cli.command import CommandGroup, argument
+from kctl.cli.output import echo
+from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl.jars import LOCKS, USUAL, LockName, fetch, jar_paths, jars_dir
 from kctl.jars.progress import shown_on
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 LocksArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LOCK", show_default=False, help=f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}."),
+    argument("LOCK", help=f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    jars = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Fetch, verify or locate the jars of Spark and the demo."
-    )
-    jars.command("fetch")(_fetch)
-    jars.command("verify")(_verify)
-    jars.command("paths")(_paths)
-    app.add_typer(jars, name="jars")
 
 
 def _fetch(locks: LocksArgument = None) -> None:
@@ -45,19 +36,19 @@ def _verify(locks: LocksArgument = None) -> None:
     _bring(_chosen(locks), verify=True)
 
 
-def _paths(lock: Annotated[str, typer.Argument(metavar="LOCK", help=f"{', '.join(LOCKS)}.")]) -> None:
+def _paths(lock: Annotated[str, argument("LOCK", help=f"{', '.join(LOCKS)}.")]) -> None:
     """Print the paths of a lock's jars.
 
     Separated by commas, as `spark-submit --jars` takes them.
     """
     (chosen,) = _chosen([lock])
-    typer.echo(",".join(map(str, jar_paths(chosen))))
+    echo(",".join(map(str, jar_paths(chosen))))
 
 
 def _bring(locks: list[LockName], *, verify: bool) -> None:
     with shown_on(sys.stderr) as progress:
         downloaded = fetch(locks, progress, verify=verify)
-    typer.echo(f"{downloaded} downloaded, all in {jars_dir()}")
+    echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 
 def _chosen(locks: list[str] | None) -> list[LockName]:
@@ -65,3 +56,10 @@ def _chosen(locks: list[str] | None) -> list[LockName]:
         if name not in LOCKS:
             raise UsageError(f"there is no jar lock `{name}`; there are {', '.join(LOCKS)}")
     return [lock for lock in LOCKS if lock in (locks or USUAL)]
+
+
+COMMAND = CommandGroup(
+    "jars",
+    "Fetch, verify or locate the jars of Spark and the demo.",
+    (command("fetch", _fetch), command("verify", _verify), command("paths", _paths)),
+)

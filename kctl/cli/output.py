@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "whole"]
+__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "echo", "whole"]
 
 OUTPUTS = ("table", "json", "yaml")
+
+
+def echo(text: str, *, is_error: bool = False) -> None:
+    """A line on stdout, or on stderr."""
+    (sys.stderr if is_error else sys.stdout).write(f"{text}\n")
 
 
 def whole(reply: Reply) -> dict[str, Any]:

@@ -1,46 +1,96 @@
-"""Parsing for `rpc`, `status` and `kafka`, which do without Typer: a parser whose errors are ours, and values."""
+"""Parses a command line by argparse, from how its command is declared, with errors in the words of kctl."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
 
+from kctl.cli.command import Command, Option
+from kctl.cli.table import cell
 from kctl.errors import UsageError
 
-__all__ = ["Parser", "positive", "seconds"]
+__all__ = ["nearest", "parsed"]
 
 
-class Parser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
     """A parser whose errors are the command line's own. Raises UsageError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
-def seconds(text: str) -> float:
-    """Parses a number of seconds above 0.
+def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
+    """The options of one command, of which `path` is all that is typed before the `words`.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        UsageError: with what the command does not take, or misses.
     """
-    return _above_zero(text, "number of seconds")
+    parser = _Parser(prog=path, allow_abbrev=False, add_help=False)
+    for option in command.options:
+        names = [option.key] if option.is_argument else list(option.names)
+        parser.add_argument(*names, **_arguments(option))
+    takes_several = any(option.kind == "words" for option in command.options)
+    parse = parser.parse_known_intermixed_args if takes_several else parser.parse_known_args
+    options, rest = parse(words)
+    if rest:
+        raise UsageError(f"{path} takes no {cell(rest[0])}; see `{path} --help`")
+    return options
 
 
-def positive(text: str) -> float:
-    """Parses a number above 0.
+def nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    """What a word that is not known may have been meant for, or all that is known."""
+    import difflib  # 5 ms
 
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
-    return _above_zero(text, "number")
+    *more, last = [f"`{each}`" for each in difflib.get_close_matches(name, known, n=3)] or [""]
+    near = f"{', '.join(more)} or {last}" if more else last
+    return f"the nearest is {near}" if near else f"there are {', '.join(known)}"
 
 
-def _above_zero(text: str, kind: str) -> float:
+def _arguments(option: Option) -> dict[str, Any]:
+    if option.kind == "flag":
+        return {"action": "store_true", "dest": option.key}
+    arguments: dict[str, Any] = {"default": option.default}
+    if option.is_argument:
+        arguments["metavar"] = option.names[0]
+        if not option.is_required:
+            arguments["nargs"] = "*" if option.kind == "words" else "?"
+    else:
+        arguments |= {"dest": option.key, "required": option.is_required}
+    if option.choices:
+        arguments["choices"] = option.choices
+    if option.bare is not None:
+        arguments |= {"nargs": "?", "const": option.bare}
+    kinds: dict[str, dict[str, Any]] = {
+        "path": {"type": Path},
+        "int": {"type": partial(_whole, int(option.least or 0))},
+        "number": {"type": partial(_number, "number", option.least)},
+        "seconds": {"type": partial(_number, "number of seconds", option.least)},
+        "texts": {"action": "append"},
+        "words": {"nargs": "+"} if option.is_required else {},
+    }
+    return arguments | kinds.get(option.kind, {})
+
+
+def _whole(least: int, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number, {least} or more")
+    return number
+
+
+def _number(what: str, least: float | None, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a {kind} above 0")
+    if not (number > 0 if least is None else least <= number) or number == math.inf:
+        bound = "above 0" if least is None else f"of {least:g} or more"
+        raise argparse.ArgumentTypeError(f"`{text}` is not a {what} {bound}")
     return number

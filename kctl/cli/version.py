@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import typer
-
 from kctl import __version__
+from kctl.cli.output import echo
+from kctl.cli.signature import command
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("version")(_version)
+__all__ = ["COMMAND"]
 
 
 def _version() -> None:
     """Print the version of kctl."""
-    typer.echo(f"kctl {__version__}")
+    echo(f"kctl {__version__}")
+
+
+COMMAND = command("version", _version)

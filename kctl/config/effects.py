@@ -10,11 +10,11 @@ from kctl.config.forms import Effect, Section
 from kctl.config.sections import SECTIONS, Config
 from kctl.config.values import shown
 
-__all__ = ["Change", "changes", "effect"]
+__all__ = ["SettingChange", "changes", "effect"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """One setting that was changed; the values as they may be shown."""
 
     name: str
@@ -28,7 +28,7 @@ def effect(kind: type[Section], setting: Field[Any]) -> Effect:
     return mark(setting.type, Effect) or kind.effect
 
 
-def changes(before: Config, after: Config) -> list[Change]:
+def changes(before: Config, after: Config) -> list[SettingChange]:
     """Returns the settings that differ, in the order of the page of settings."""
     found = []
     for section, kind in SECTIONS.items():
@@ -37,5 +37,5 @@ def changes(before: Config, after: Config) -> list[Change]:
             was, becomes = getattr(old, setting.name), getattr(new, setting.name)
             if was != becomes:
                 name, when = f"{section}.{setting.name}", effect(kind, setting)
-                found.append(Change(name, shown(setting, was), shown(setting, becomes), when))
+                found.append(SettingChange(name, shown(setting, was), shown(setting, becomes), when))
     return found

@@ -10,7 +10,7 @@ from typing import Any
 from kctl.dead_letters.workbench import Workbench
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
-from kctl.master.operations import OperationLog
+from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl_agent.errors import NotReady

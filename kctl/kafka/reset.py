@@ -12,11 +12,11 @@ from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
 from kctl.kafka.target import Target
 
-__all__ = ["Change", "apply", "plan", "refuse_members"]
+__all__ = ["OffsetChange", "apply", "plan", "refuse_members"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """A change of a partition's committed offset; None is nothing, or not known, and `error` is then the reason."""
 
     topic: str
@@ -32,7 +32,7 @@ class Change:
 
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
-) -> list[Change]:
+) -> list[OffsetChange]:
     """Plans where each partition would be set to, within what its log holds; nothing is changed.
 
     Raises:
@@ -50,7 +50,7 @@ def plan(
     return [_change(key, known.get(key, Committed(None)), starts[key], ends[key], at.get(key), to) for key in keys]
 
 
-def apply(connection: ClusterConnection, group: str, changes: Iterable[Change]) -> list[Change]:
+def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
     """Commits a plan; each change comes back with the coordinator's error, if there was one.
 
     Raises:
@@ -92,16 +92,16 @@ def refuse_members(group: Group) -> None:
 
 def _change(
     key: Partition, known: Committed, start: LogOffset, end: LogOffset, at: LogOffset | None, to: Target
-) -> Change:
+) -> OffsetChange:
     error = known.error or start.error or end.error or (at.error if at else None)
     if error is not None or start.offset is None or end.offset is None:
-        return Change(*key, known.offset, None, error or "UNKNOWN_OFFSET")
+        return OffsetChange(*key, known.offset, None, error or "UNKNOWN_OFFSET")
     if to.kind == "shift":
         if known.offset is None:
-            return Change(*key, None, None, "nothing is committed, so there is nothing to shift")
+            return OffsetChange(*key, None, None, "nothing is committed, so there is nothing to shift")
         new = known.offset + to.number
     elif to.kind == "time":
         new = end.offset if at is None or at.offset is None else at.offset  # no record is so young: the end
     else:
         new = {"earliest": start.offset, "latest": end.offset, "offset": to.number}[to.kind]
-    return Change(*key, known.offset, min(max(new, start.offset), end.offset))
+    return OffsetChange(*key, known.offset, min(max(new, start.offset), end.offset))

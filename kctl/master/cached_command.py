@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Raw
 
-from kctl.master.reduction import Command, reduced
+from kctl.master.reduction import ReducedCommand, reduced
 from kctl.master.snapshot import Reduced
 from kctl.reduce import BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
@@ -26,7 +26,7 @@ _ANY_AGE = Freshness(0.0, 0.0, inf, None)
 class CachedCommand(Generic[R, T]):
     """The last result of a command, with its age. `is_settled` is false of a result that is no good for later."""
 
-    def __init__(self, command: Command[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
+    def __init__(self, command: ReducedCommand[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
         self.command = command
         self._is_settled = is_settled
         self._result: Reduced[T] | None = None

@@ -49,7 +49,7 @@ __all__ = [
     "OFFSET_CHECKER",
     "PING",
     "WORKERS",
-    "Command",
+    "ReducedCommand",
     "reduced",
     "with_gaps",
 ]
@@ -63,7 +63,7 @@ def _itself(result: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[R, T]):
+class ReducedCommand(Generic[R, T]):
     """A question to the fleet. `shown` is what of the reduced result is encoded."""
 
     name: str
@@ -102,17 +102,17 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
     )
 
 
-BLOCK_SIZE = Command("block_size", StorageReply, block_size.reduce)
-DESCRIBE = Command("describe", MethodsReply, union(MethodsReply, "methods", "method"))
-KAFKA_LAG = Command("kafka_lag", PartitionsReply, _partitions, kafka_lag.totals)
-MEMBER_LEADER = Command("member_leader", MemberReply, member_leader.reduce)
-METADATA_BROKERS = Command("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
-METADATA_TOPICS = Command("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
-OFFSET_CHECKER = Command("offset_checker", PartitionsReply, _partitions)
-PING = Command("ping", PingReply, ping.reduce)
-WORKERS = Command("workers", WorkerRow, workers.reduce)
+BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size.reduce)
+DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
+KAFKA_LAG = ReducedCommand("kafka_lag", PartitionsReply, _partitions, kafka_lag.totals)
+MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader.reduce)
+METADATA_BROKERS = ReducedCommand("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
+METADATA_TOPICS = ReducedCommand("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
+OFFSET_CHECKER = ReducedCommand("offset_checker", PartitionsReply, _partitions)
+PING = ReducedCommand("ping", PingReply, ping.reduce)
+WORKERS = ReducedCommand("workers", WorkerRow, workers.reduce)
 
-COMMANDS: dict[str, Command[Any, Any]] = {
+COMMANDS: dict[str, ReducedCommand[Any, Any]] = {
     command.name: command
     for command in (
         BLOCK_SIZE,
@@ -128,7 +128,9 @@ COMMANDS: dict[str, Command[Any, Any]] = {
 }
 
 
-def reduced(command: Command[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness) -> Reduced[T]:
+def reduced(
+    command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
+) -> Reduced[T]:
     """Returns the reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
     thread."""
     result = command.reduce(outcome.answers, brokers)

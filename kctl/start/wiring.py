@@ -27,12 +27,15 @@ from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
-from kctl.master.operations import Context, OperationLog, operation_events, operation_types
+from kctl.master.operations.base import operation_events
+from kctl.master.operations.context import Context
+from kctl.master.operations.operation_log import OperationLog
 from kctl.master.pauses import Pauses
 from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
 from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
+from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
 
 __all__ = ["MasterParts", "wired"]
@@ -97,7 +100,7 @@ def wired(
     context = Context(
         config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions
     )
-    operations = OperationLog(operation_types(context), fleet_log(config), operation_counts)
+    operations = OperationLog(operations_by_name(), context, fleet_log(config), operation_counts)
     operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
     max_age_seconds = max(STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
     verdicts = Verdicts(collector.latest, max_age_seconds)

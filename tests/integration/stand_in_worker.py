@@ -29,7 +29,8 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.workers import Scope, WorkerReply
 from kctl_agent.rpc.commands import COMMANDS, operation_commands, ping_of, with_describe
-from kctl_agent.rpc.operations import Inbox, Operation, Outcome, is_paused, scope_of
+from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, scope_of
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 
@@ -45,7 +46,7 @@ class StandIn:
         self.started_at = time.monotonic()
         self.position = 50
         self.batches = 0
-        self.waiting: list[tuple[float, Operation]] = []
+        self.waiting: list[tuple[float, AcceptedOperation]] = []
 
     @property
     def partition(self) -> int:
@@ -75,7 +76,7 @@ class StandIn:
                 publish(self.snapshot())  # first: a caller that was answered that it is done finds it so
                 self.inbox.report(operation.id, outcome)
 
-    def outcome(self, operation: Operation) -> Outcome:
+    def outcome(self, operation: AcceptedOperation) -> Outcome:
         if operation.rpc == "pause":
             return Outcome("done", "a reason")
         target = int(operation.params["to"])
@@ -134,7 +135,7 @@ def main() -> int:
     scopes = [scope_of(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
     commands = with_describe(
-        {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, can_seek=True)}
+        {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, PauseScopes, SeekPartition)}
     )
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())

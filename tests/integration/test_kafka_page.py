@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli.kafka.options import COMMANDS
+from kctl.cli.kafka.commands import COMMANDS
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.integration.kafka_page import PAGE, blocks, known_state, normalised, output_of
 

@@ -21,11 +21,14 @@ from kctl.errors import OperationRefused
 from kctl.master.agents import Agents
 from kctl.master.health import HealthRules
 from kctl.master.members import Members
-from kctl.master.operations import Caller, Context, Operation, OperationLog, operation_types
+from kctl.master.operations.base import Caller, Operation
+from kctl.master.operations.context import Context
+from kctl.master.operations.operation_log import OperationLog
 from kctl.master.pauses import Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
+from kctl.operations import operations
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.paths import socket_path
@@ -90,7 +93,7 @@ class Fleet:
             ["cat"],
             lambda: load(folder / "kctl.toml", {}),
         )
-        self.operations = OperationLog(operation_types(self.context), folder / "operations.jsonl")
+        self.operations = OperationLog(operations(), self.context, folder / "operations.jsonl")
         self.operations.listeners.append(
             lambda operation: self.ends[operation.id].set() if operation.ended_at else None
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.master.operations import Caller, Operation
+from kctl.master.operations.base import Caller, Operation
 from tests.integration import test_random_operations as fleets
 from tests.integration.test_random_operations import Fleet, is_running, running
 

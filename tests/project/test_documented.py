@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 import kctl
 import kctl_agent
-from kctl.cli.app import build
+from kctl.cli.app import tree
+from kctl.cli.command import Command, CommandGroup
+from kctl.cli.help import page as help_of
 from kctl.config.reference import reference
 from kctl.errors import KctlError
 from kctl.master.reduction import COMMANDS
@@ -104,27 +105,26 @@ def test_no_two_causes_of_a_failed_start_share_an_exit_code() -> None:
 
 def test_every_exit_code_is_in_its_table_and_on_the_help_page() -> None:
     table = " ".join(rows_of("errors.md"))
-    with typer.main.get_command(build()).make_context("kctl", ["version"]) as context:
-        help_page = context.get_help()
+    help_page = help_of(tree(), "kctl")
 
     for code in {kind.exit_code for kind in errors_of(KctlError)}:
         assert re.search(rf"\b{code}\b", table) or "10 … 16" in table
         assert re.search(rf"\b{code}\s+[a-z]", help_page), code
 
 
-def cli_commands(group: Any, path: str = "kctl") -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from cli_commands(command, f"{path} {name}")
+def cli_commands(group: CommandGroup, path: str = "kctl") -> Iterator[tuple[str, Command]]:
+    for each in group.commands:
+        if isinstance(each, CommandGroup):
+            yield from cli_commands(each, f"{path} {each.name}")
         else:
-            yield f"{path} {name}", command
+            yield f"{path} {each.name}", each
 
 
 def test_every_command_of_the_cli_is_documented_with_its_options() -> None:
     rows = rows_of("commands.md")
 
-    for path, command in cli_commands(typer.main.get_command(build())):
-        options = [max(each.opts, key=len) for each in command.params if each.opts[0].startswith("-")]
+    for path, command in cli_commands(tree()):
+        options = [max(each.names, key=len) for each in command.options if not each.is_argument]
         shared = [row[1] for name, row in rows.items() if name.endswith("…") and path.startswith(name[:-1])]
         missing = [option for option in options if option not in " ".join([rows[path][1], *shared, "--help"])]
         assert not missing, path
@@ -133,8 +133,8 @@ def test_every_command_of_the_cli_is_documented_with_its_options() -> None:
 def test_the_options_before_any_command_are_documented() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
 
-    for option in typer.main.get_command(build()).params:
-        assert max(option.opts, key=len) in page
+    for option in tree().options:
+        assert max(option.names, key=len) in page
 
 
 def test_every_rpc_command_is_documented_with_the_fields_of_its_result() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from kctl.cli.app import build
+from kctl.cli.app import tree
+from kctl.cli.command import Command, CommandGroup
 from kctl.exporter import METRICS
 from kctl.master.reduction import COMMANDS
 from tests.prometheus import require
@@ -134,26 +134,26 @@ def test_a_runbook_has_meaning_checks_causes_and_actions(page: Path) -> None:
     assert all(len(text.strip()) > 40 for text in parts[1::2])
 
 
-def commands(group: Any, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    found: dict[tuple[str, ...], Any] = {}
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            found |= commands(command, (*words, name))
+def commands(group: CommandGroup, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], Command]:
+    found: dict[tuple[str, ...], Command] = {}
+    for each in group.commands:
+        if isinstance(each, CommandGroup):
+            found |= commands(each, (*words, each.name))
         else:
-            found[*words, name] = command
+            found[*words, each.name] = each
     return found
 
 
 @EACH_RUNBOOK
 def test_every_command_of_a_runbook_is_one_of_kctl(page: Path) -> None:
-    known = commands(typer.main.get_command(build()))
+    known = commands(tree())
     code = re.findall(r"^(kctl [^#\n]+)|`(kctl [^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert code
     for line, inline in code:
         words = re.split(r"[|>]", line or inline)[0].split()[1:]
         [name] = [name for name in known if tuple(words[: len(name)]) == name]
-        options = {option for each in known[name].params for option in each.opts}
+        options = {option for each in known[name].options for option in each.names}
         assert {word for word in words if word.startswith("-")} <= options, (line or inline, options)
         if name == ("rpc",):
             assert words[1] in COMMANDS

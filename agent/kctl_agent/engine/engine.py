@@ -6,21 +6,23 @@ import logging
 import os
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from kctl_agent.engine.guests import Guests
 from kctl_agent.engine.settings import EngineSettings
 from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.paths import ProcessIdentity
-from kctl_agent.rpc.operations import Inbox, Operation, Outcome, outcome_of
+from kctl_agent.rpc.commands.operations import AgentOperation
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, outcome_of
+from kctl_agent.rpc.params import param
 from kctl_agent.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "OpenGateway"]
 
 log = logging.getLogger("kctl_agent.engine")
 
@@ -28,6 +30,16 @@ TURN_SECONDS = 0.1
 """How long a worker may wait for its gateway."""
 COUNT_SECONDS = 1.0
 _REPARENTING_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGateway(AgentOperation):
+    """Open a gateway into the JVM for one process; the outcome holds its port and token."""
+
+    rpc: ClassVar = "gateway"
+    name: str = param("the worker's name")
+    pid: int = param("its process")
+    start_ticks: int = param("when that was started, /proc/PID/stat field 22")
 
 
 class Engine:
@@ -78,10 +90,10 @@ class Engine:
             # These are calls into the JVM: one that hangs is seen by the age of this thread, one that ended here.
             self._stats.holds(guests.count())
 
-    def _admitted(self, guests: Guests, operation: Operation) -> Outcome:
-        params = operation.params
+    def _admitted(self, guests: Guests, operation: AcceptedOperation) -> Outcome:
+        wanted = OpenGateway(**operation.params)
         try:
-            gateway = guests.admit(params["name"], ProcessIdentity(params["pid"], params["start_ticks"]))
+            gateway = guests.admit(wanted.name, ProcessIdentity(wanted.pid, wanted.start_ticks))
         except (OSError, OverflowError) as error:
-            return Outcome("failed", f"{params['name']} gets no gateway: {error}")
+            return Outcome("failed", f"{wanted.name} gets no gateway: {error}")
         return Outcome("done", "has a gateway", {**asdict(gateway), "engine_pid": os.getpid()})

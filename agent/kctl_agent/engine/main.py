@@ -12,15 +12,15 @@ import logging
 import os
 import threading
 
-from kctl_agent.engine.engine import Engine
+from kctl_agent.engine.engine import Engine, OpenGateway
 from kctl_agent.engine.settings import EngineSettings, parse
 from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import begin, log_trace
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.rpc.commands import COMMANDS, Command, Param, ping_of
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, ping_of
 from kctl_agent.rpc.commands.log_level import LOG_LEVEL
-from kctl_agent.rpc.commands.operations import OPERATION_ID, accepting, outcome_command
+from kctl_agent.rpc.commands.operations import accepting, outcome_command
 from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
@@ -40,21 +40,8 @@ def main() -> int:
     return begin("engine", parse, _commands, _serve)
 
 
-def _commands(inbox: Inbox) -> dict[str, Command]:
-    gateway = Command(
-        "gateway",
-        accepting(inbox, "gateway"),
-        "open a gateway into the JVM for one process; the outcome holds its port and token",
-        (
-            OPERATION_ID,
-            Param("name", "string", "the worker's name", required=True),
-            Param("pid", "integer", "its process", required=True),
-            Param("start_ticks", "integer", "when that was started, /proc/PID/stat field 22", required=True),
-        ),
-        changes=True,
-        needs_snapshot=False,
-    )
-    own = (gateway, outcome_command(inbox), LOG_LEVEL, STACK_DUMP, ping_of(inbox))
+def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
+    own = (accepting(inbox, OpenGateway), outcome_command(inbox), LOG_LEVEL, STACK_DUMP, ping_of(inbox))
     return {
         "describe": COMMANDS["describe"],
         "workers": COMMANDS["workers"],

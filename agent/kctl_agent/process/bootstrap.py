@@ -21,7 +21,7 @@ from kctl_agent.paths import prepare_run_dir
 from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.commands import Command, with_describe
+from kctl_agent.rpc.commands import AgentCommand, with_describe
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.storage.object_store import StoreMisconfigured
@@ -76,7 +76,7 @@ _S = TypeVar("_S", bound=ProcessSettings)
 def begin(
     kind: str,
     parse: Callable[[str], _S],
-    commands: Callable[[Inbox], Mapping[str, Command]],
+    commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
     """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1 with the reason logged.

@@ -24,8 +24,9 @@ from kctl_agent.errors import (
     UnknownMethod,
 )
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.rpc.commands.base import Command, check_params
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.messages import check_request, printable_name, readable_id, reply_error
+from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, encode, frame_of, json_text, quote
 
@@ -54,7 +55,7 @@ class FaultCounters:
 class Dispatcher:
     """Answers frames from the last snapshot. `snapshot` is set by any thread, `reply_to` is called by one."""
 
-    def __init__(self, name: str, commands: Mapping[str, Command], faults: FaultCounters) -> None:
+    def __init__(self, name: str, commands: Mapping[str, AgentCommand], faults: FaultCounters) -> None:
         self.snapshot: Snapshot | None = None
         self._name = name
         self._quoted = json_text(name)
@@ -79,10 +80,10 @@ class Dispatcher:
             failed = CommandFailed(f"{name} failed inside the agent of {self._name}: its log has the cause")
             return encode(reply_error(readable_id(frame), failed))
 
-    def _answer(self, command: Command, frame: JsonObject, now: float) -> bytes:
+    def _answer(self, command: AgentCommand, frame: JsonObject, now: float) -> bytes:
         params = frame.get("params") or {}
         if params or command.params:
-            check_params(command, params)
+            check_params(command.name, command.params, params)
         snapshot, age = self.snapshot, 0.0
         if command.needs_snapshot:
             if snapshot is None:

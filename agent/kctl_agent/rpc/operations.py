@@ -20,7 +20,7 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import is_plain_number
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Inbox", "Operation", "OperationState", "Outcome", "is_paused", "outcome_of", "scope_of"]
+__all__ = ["AcceptedOperation", "Inbox", "OperationState", "Outcome", "is_paused", "outcome_of", "scope_of"]
 
 _KEPT_OUTCOMES: Final = 100
 
@@ -50,7 +50,7 @@ def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class AcceptedOperation:
     """What was asked for, with the id under which its outcome is asked for."""
 
     id: str
@@ -72,7 +72,7 @@ class Outcome:
         return {"state": self.state, "text": self.text, "result": self.result}
 
 
-def outcome_of(operation: Operation, steps: Mapping[str, Callable[[Operation], Outcome]]) -> Outcome:
+def outcome_of(operation: AcceptedOperation, steps: Mapping[str, Callable[[AcceptedOperation], Outcome]]) -> Outcome:
     """What its step comes to; an operation without one is refused."""
     step = steps.get(operation.rpc)
     return Outcome("failed", f"{operation.rpc} is no operation of this process") if step is None else step(operation)
@@ -88,7 +88,7 @@ class Inbox:
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Operation] = deque()
+        self._waiting: deque[AcceptedOperation] = deque()
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
@@ -104,7 +104,7 @@ class Inbox:
         """Exactly these scopes from now on."""
         self._paused = tuple(scopes)
 
-    def accept(self, operation: Operation, first: Callable[[], None] = lambda: None) -> None:
+    def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
         """Once, and `first` with it, whose error means that it was not: an operation of an id that is known already is
         the same one, asked again over a new connection, or was cancelled before it came."""
         with self._lock:
@@ -116,7 +116,7 @@ class Inbox:
             self._keep(operation.id, Outcome())
             self._dropped(operation)
 
-    def take(self) -> list[Operation]:
+    def take(self) -> list[AcceptedOperation]:
         """What was accepted since the last time, oldest first."""
         self.taken_at = time.monotonic()
         if not self._waiting:
@@ -126,12 +126,12 @@ class Inbox:
             self._waiting.clear()
             return taken
 
-    def dropped(self, operation: Operation) -> Outcome | None:
+    def dropped(self, operation: AcceptedOperation) -> Outcome | None:
         """Its outcome, where it is not to be begun any more."""
         with self._lock:
             return self._dropped(operation)
 
-    def begin(self, operation: Operation) -> Outcome | None:
+    def begin(self, operation: AcceptedOperation) -> Outcome | None:
         """The same; None: from here on it cannot be cancelled."""
         with self._lock:
             dropped = self._dropped(operation)
@@ -159,7 +159,7 @@ class Inbox:
         with self._lock:
             return self._outcomes.get(id_)
 
-    def _dropped(self, operation: Operation) -> Outcome | None:
+    def _dropped(self, operation: AcceptedOperation) -> Outcome | None:
         outcome = self._outcomes.get(operation.id, _CANCELLED)
         if outcome.state == "waiting" and time.monotonic() >= operation.until:
             outcome = self._outcomes[operation.id] = Outcome("failed", "was not begun in time")

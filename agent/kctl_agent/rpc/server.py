@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from kctl_agent.errors import Busy, NotPermitted
 from kctl_agent.paths import BoundSocket, bind_socket, is_permitted, peer_credentials, prepare_run_dir
-from kctl_agent.rpc.commands import COMMANDS, Command
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.connection import IN, AcceptedConnection, AgentService
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters, place_of
 from kctl_agent.rpc.snapshot import Snapshot
@@ -48,7 +48,7 @@ class AgentServer:
         self,
         run_dir: Path,
         name: str,
-        commands: Mapping[str, Command] = COMMANDS,
+        commands: Mapping[str, AgentCommand] = COMMANDS,
         *,
         allowed_gid: int | None = None,
         max_connections: int = 256,

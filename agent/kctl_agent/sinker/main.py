@@ -19,7 +19,8 @@ from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest
-from kctl_agent.rpc.commands import COMMANDS, Command, operation_commands
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands
+from kctl_agent.rpc.commands.operations import PauseScopes
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.handler import Handler, load
@@ -44,8 +45,8 @@ def main() -> int:
     return begin("sinker", parse, _commands, _serve)
 
 
-def _commands(inbox: Inbox) -> dict[str, Command]:
-    return {name: COMMANDS[name] for name in SERVED} | operation_commands(inbox, can_seek=False)
+def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
+    return {name: COMMANDS[name] for name in SERVED} | operation_commands(inbox, PauseScopes)
 
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:

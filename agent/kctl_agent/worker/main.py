@@ -18,7 +18,7 @@ from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.rpc.commands import COMMANDS, Command, operation_commands, ping_of
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands, ping_of
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
@@ -27,6 +27,7 @@ from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigu
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import MemberFenced
+from kctl_agent.worker.main_thread.requests import OPERATIONS
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
 from kctl_agent.worker.worker import Worker
@@ -44,8 +45,8 @@ def main() -> int:
     return begin("worker", parse, _commands, _serve)
 
 
-def _commands(inbox: Inbox) -> dict[str, Command]:
-    return {**COMMANDS, "ping": ping_of(inbox), **operation_commands(inbox, can_seek=True)}
+def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
+    return {**COMMANDS, "ping": ping_of(inbox), **operation_commands(inbox, *OPERATIONS)}
 
 
 def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:

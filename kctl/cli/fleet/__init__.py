@@ -1,1 +1,1 @@
-"""Commands about a running fleet: one module per command. `rpc` and `status` do without Typer, to be fast."""
+"""Commands about a running fleet: one module per command; operations are made commands by `operate`."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated
 
-import typer
-
+from kctl.cli.command import argument, option
 from kctl.cli.fleet.ask import ask
 from kctl.cli.fleet.log_files import Follower, tail
-from kctl.cli.options import ConfigOption, config_option
+from kctl.cli.options import ConfigOption
+from kctl.cli.signature import command
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fleets import Fleet, find
 from kctl.rows.workers import Statuses
@@ -22,28 +22,21 @@ from kctl.rpc.decode import answered
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import wire_method
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 _POLL_SECONDS = 0.2
 _MASTER = "master"
 
 
-def register(app: typer.Typer) -> None:
-    app.command("logs")(_logs)
-
-
 def _logs(
-    context: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME", help="Workers, sinkers, `engine`, `master`; all that have a log if none is named."
-        ),
+        argument("NAME", help="Workers, sinkers, `engine`, `master`; all that have a log if none is named."),
     ] = None,
     config: ConfigOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    follow: Annotated[bool, option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="How many of the last lines of each.")
+        int, option("--limit", "-n", least=0, metavar="N", help="How many of the last lines of each.")
     ] = 50,
 ) -> None:
     """Show logs of workers, sinkers, the engine and the master.
@@ -51,11 +44,10 @@ def _logs(
     Whether the fleet runs or not. The lines of several begin with the name of the process. The master has a log of its
     own with `kctl start --daemon`.
 
-    \b
     kctl logs worker-0 -f
     kctl logs worker-0 worker-1 master -n 20
     """
-    fleet = find(config_option(context, config), os.environ)
+    fleet = find(config, os.environ)
     paths = _paths(fleet, names or [])
     widest = max(map(len, paths)) if len(paths) > 1 else 0
     outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
@@ -154,3 +146,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None
+
+
+COMMAND = command("logs", _logs)

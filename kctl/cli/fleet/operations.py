@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
-from kctl.cli.fleet.submit import all_operations, fleet_of
-from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.output import as_text
+from kctl.cli.fleet.submit import all_operations
+from kctl.cli.options import ConfigOption, OutputOption, fleet_of
+from kctl.cli.output import as_text, echo
+from kctl.cli.signature import command
 from kctl.cli.table import Column, render
 from kctl.cli.times import duration
 from kctl.fields import moment
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 _COLUMNS = (
     Column("id", is_number=True),
@@ -28,20 +27,16 @@ _COLUMNS = (
 _POSITIONAL = ("name", "level")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("operations")(_operations)
-
-
-def _operations(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+def _operations(config: ConfigOption = None, output: OutputOption = "table") -> None:
     """List the last 500 operations, the newest first.
 
     What was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
     """
-    result = all_operations(fleet_of(context, config))
-    if output is Output.TABLE:
-        typer.echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))
+    result = all_operations(fleet_of(config))
+    if output == "table":
+        echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))
     else:
-        typer.echo(as_text(result, output))
+        echo(as_text(result, output))
 
 
 def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
@@ -61,3 +56,6 @@ def _typed(operation: dict[str, Any]) -> str:
         if key not in _POSITIONAL and value is not False:
             words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}"))
     return " ".join([name, *words])
+
+
+COMMAND = command("operations", _operations)

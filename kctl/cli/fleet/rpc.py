@@ -1,20 +1,20 @@
-"""`kctl rpc <command>`: ask the master once, or again and again. Kept apart from Typer, because it must be fast."""
+"""`kctl rpc <command>`: ask the master once, or again and again."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
+from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask, incomplete, remark
 from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
 from kctl.cli.fleet.threshold import THRESHOLDS, check
 from kctl.cli.output import as_json, as_yaml, whole
-from kctl.cli.parsing import Parser, seconds
+from kctl.cli.parsing import nearest
 from kctl.cli.table import clean
 from kctl.cli.times import duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
@@ -23,35 +23,15 @@ from kctl_agent.rpc.messages import reducer_method
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-__all__ = ["parser", "run"]
+__all__ = ["COMMAND"]
 
-_OUTPUTS = ("table", "wide", "json", "yaml")
-_WATCH_SECONDS = 2.0
-_TIMEOUT_SECONDS = 5.0
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options of `kctl rpc`; Typer prints their help and completes them."""
-    rpc = Parser(prog="kctl rpc", allow_abbrev=False, add_help=False)
-    option = rpc.add_argument
-    option("command", nargs="?", metavar="COMMAND")
-    option("-o", "--output", choices=_OUTPUTS, default="table")
-    option("--watch", nargs="?", type=seconds, const=_WATCH_SECONDS)
-    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS)
-    option("--worker")
-    option("--fail-above", type=int)
-    option("-c", "--config", type=Path)
-    return rpc
+_COMPARED = ", ".join(f"{what} ({name})" for name, (what, _) in THRESHOLDS.items())
+_COMMANDS = tuple((name, table.question) for name, table in TABLES.items())
 
 
-def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> int:
-    """Run `kctl rpc` with the words after it; `config` is a `-c` that stood before it.
-
-    Raises:
-        KctlError, AgentError: with the exit code of each.
-    """
-    options = _parsed(words)
-    fleet = fleets.find(options.config or config, env)
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    _check(options)
+    fleet = fleets.find(options.config, env)
     poll = partial(_answer, fleet, options)
     if options.watch:
         from kctl.cli.fleet.watch import watch
@@ -69,20 +49,14 @@ def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> in
     return 0
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    options = parser().parse_args(words)
+def _check(options: argparse.Namespace) -> None:
     command = options.command
     if command is None:
         raise UsageError(f"give a command: {', '.join(TABLES)}")
     if command not in TABLES:
-        import difflib
-
-        near = difflib.get_close_matches(command, TABLES, n=1)
-        hint = f"the nearest is `{near[0]}`" if near else f"there are {', '.join(TABLES)}"
-        raise UsageError(f"there is no rpc command `{clean(command)}`; {hint}")
+        raise UsageError(f"there is no rpc command `{clean(command)}`; {nearest(command, TABLES)}")
     if options.fail_above is not None and command not in THRESHOLDS:
         raise UsageError(f"--fail-above is for {', '.join(THRESHOLDS)}, not for {command}")
-    return options
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
@@ -119,3 +93,30 @@ def _text(reply: Reply, result: Any, options: argparse.Namespace) -> str:
 
 def _with_remark(text: str, verdict: str | None, problem: KctlError | None) -> tuple[str, str | None]:
     return text, "\n".join(f"kctl: {each}" for each in (verdict, problem) if each is not None) or None
+
+
+COMMAND = Command(
+    "rpc",
+    "Ask a running fleet.",
+    (
+        Option(("COMMAND",), "one of these", completed=_COMMANDS),
+        CONFIG,
+        WIDE_OUTPUT,
+        Option(("--watch",), "again every 2 seconds", "seconds", "[SECONDS]", bare=2.0),
+        Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
+        Option(("--worker",), "ask only this one", metavar="NAME"),
+        Option(("--fail-above",), f"exit 4 if a value is higher: {_COMPARED}", "int", "N"),
+    ),
+    (
+        ("kctl rpc kafka_lag", "how many messages wait"),
+        ("kctl rpc offset_checker --watch", "per partition, every 2 seconds"),
+        ("kctl rpc kafka_lag --fail-above 10000", "exit 4 if more than that wait: for cron and checks"),
+        ("kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'", ""),
+        ("kctl rpc workers --worker worker-0", "one worker only"),
+        ("kctl rpc workers -o wide", "every column, no error cut"),
+    ),
+    "\n".join(f"  {name:<18}{question}" for name, question in _COMMANDS),
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is not known, 4 above "
+    "--fail-above, 5 no master to ask.",
+    run=_run,
+)

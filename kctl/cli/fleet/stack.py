@@ -1,34 +1,24 @@
-"""`kctl stack`"""
+"""`kctl stack` prints stacks, and not only what has happened."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
 
-import typer
+from kctl.cli.fleet.submit import follow, show, submit
+from kctl.fleets import Fleet
 
-from kctl.cli.fleet.submit import fleet_of, follow, show, submit
-from kctl.cli.options import ConfigOption, Output, OutputOption
-
-__all__ = ["register"]
-
-_NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A worker, a sinker, `engine`, or an attached application.")
-]
+__all__ = ["run"]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("stack")(_stack)
-
-
-def _stack(
-    context: typer.Context, name: _NameArgument, config: ConfigOption = None, output: OutputOption = Output.TABLE
-) -> None:
-    """Show the stacks of all threads of a process and of its JVM."""
-    fleet = fleet_of(context, config)
-    operation = follow(fleet, submit(fleet, "stack", {"name": name}))
-    show(operation, output)
-    if output is Output.TABLE:
+def run(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:
+    fleet = find_fleet()
+    operation = follow(fleet, submit(fleet, "stack", params, options.deadline))
+    show(operation, options.output)
+    if options.output == "table":
         for thread in operation["result"].get("threads", ()):
-            typer.echo(f"\n{thread['thread']}\n{thread['stack'].rstrip()}")
+            sys.stdout.write(f"\n{thread['thread']}\n{thread['stack'].rstrip()}\n")
         for jvm in operation["result"].get("jvms", ()):
-            typer.echo(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}")
+            sys.stdout.write(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}\n")

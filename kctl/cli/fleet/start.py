@@ -10,64 +10,56 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.children import PRIVATE, python_module, safe_environment
-from kctl.cli.fleet.submit import carry_out, fleet_of
-from kctl.cli.options import Output, SetOption, config_file, overrides
+from kctl.cli.command import argument, option
+from kctl.cli.fleet.submit import carry_out
+from kctl.cli.options import SetOption, config_file, fleet_of, overrides
+from kctl.cli.output import echo
+from kctl.cli.signature import command
 from kctl.errors import RunDirUnusable
 from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 _POLL_SECONDS = 0.05
 _StartOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--config",
         "-c",
         metavar="FILE",
-        show_default=False,
         help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also the one fleet that is running.",
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("start")(_start)
-
-
 def _start(
-    context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A worker, a sinker or `engine` that was stopped or given up.")
+        str | None, argument("NAME", help="A worker, a sinker or `engine` that was stopped or given up.")
     ] = None,
     config: _StartOption = None,
     set_: SetOption = None,
-    daemon: Annotated[
-        bool, typer.Option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")
-    ] = False,
+    daemon: Annotated[bool, option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")] = False,
 ) -> int:
     """Run a fleet, or start a process of one that runs.
 
     The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
     is `kctl reload`. It notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
 
-    \b
     kctl start -c kctl.toml
     kctl start -c kctl.toml --set workers.count=4 --set http.port=0
     kctl start worker-1
     """
     if name is not None:
-        carry_out(fleet_of(context, config), "start", {"name": name}, Output.TABLE, deadline=None)
+        carry_out(fleet_of(config), "start", {"name": name}, "table", deadline=None)
         return 0
     from kctl import logs
     from kctl.config import load
 
-    path = config_file(context, config)
+    path = config_file(config)
     loaded = load(path, os.environ, overrides(set_))
     if daemon:
         return _detach(loaded, path, set_ or [])
@@ -104,7 +96,7 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
     pause = Event()
     while master.poll() is None:
         if _is_announced(config.fleet.run_dir / "master.json", master.pid):
-            typer.echo(f"fleet {config.fleet.name} runs, master pid {master.pid}, log {log_path}")
+            echo(f"fleet {config.fleet.name} runs, master pid {master.pid}, log {log_path}")
             return 0
         pause.wait(_POLL_SECONDS)
     with log_path.open("rb") as written:
@@ -118,3 +110,6 @@ def _is_announced(path: Path, pid: int) -> bool:
         return bool(json.loads(path.read_text(encoding="utf-8"))["pid"] == pid)
     except (OSError, ValueError, KeyError):
         return False
+
+
+COMMAND = command("start", _start)

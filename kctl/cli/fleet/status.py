@@ -1,23 +1,22 @@
-"""`kctl status`: the verdict on the fleet, its lag, the master and its workers. Without Typer, as `rpc`."""
+"""`kctl status`: the verdict on the fleet, its lag, the master and its workers."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
+from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask, incomplete
 from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
-from kctl.cli.output import OUTPUTS, as_text, whole
-from kctl.cli.parsing import Parser, seconds
+from kctl.cli.output import as_text, whole
 from kctl.cli.table import cell, clean
 from kctl.cli.times import duration
-from kctl.errors import NotWell, UsageError
+from kctl.errors import NotWell
 from kctl.fields import moment
 from kctl.rpc.decode import answered
 from kctl_agent.rpc.messages import number_of, wire_method
@@ -28,36 +27,15 @@ if TYPE_CHECKING:
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.reply import Reply
 
-__all__ = ["parser", "run"]
+__all__ = ["COMMAND"]
 
-_TIMEOUT_SECONDS = 5.0
-_FAIL_ON = ("degraded", "failing")
 _EVENTS = 3
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of `kctl status`; Typer prints their help and completes them."""
-    status = Parser(prog="kctl status", allow_abbrev=False, add_help=False)
-    option = status.add_argument
-    option("-o", "--output", choices=OUTPUTS, default="table")
-    option("--fail-on", choices=_FAIL_ON, default="degraded")
-    option("--timeout", type=seconds, default=_TIMEOUT_SECONDS)
-    option("-c", "--config", type=Path)
-    return status
-
-
-def run(words: Sequence[str], config: Path | None, env: Mapping[str, str]) -> int:
-    """Run `kctl status` with the words after it; `config` is a `-c` that stood before it.
-
-    Raises:
-        KctlError, AgentError: with the exit code of each.
-    """
-    options, rest = parser().parse_known_args(words)
-    if rest:
-        raise UsageError(f"kctl status takes no {cell(rest[0])}; see `kctl status --help`")
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     from kctl.rows.workers import StatusAnswer
 
-    fleet = fleets.find(options.config or config, env)
+    fleet = fleets.find(options.config, env)
     reply = ask(fleet, "status", wire_method("status"), {}, options.timeout)
     status = answered("status", StatusAnswer, reply.raw)
     sys.stdout.write(f"{_text(fleet, status, reply, options.output)}\n")
@@ -140,3 +118,23 @@ def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:
     of_all = sorted(((row.name, event) for row in rows for event in row.events), key=lambda each: each[1].at)
     for name, event in of_all[-_EVENTS:]:
         yield f"{moment(event.at)}  {cell(name)}  {cell(event.kind)}  {cell(event.text)}"
+
+
+COMMAND = Command(
+    "status",
+    "Show how a fleet is doing, its lag and its workers.",
+    (
+        CONFIG,
+        OUTPUT,
+        Option(("--fail-on",), "exit 1 from this verdict on", default="degraded", choices=("degraded", "failing")),
+        Option(("--timeout",), "per question", "seconds", "SECONDS", 5.0),
+    ),
+    details="""\
+The first line is the verdict with its reason: ok, degraded, unknown or failing; it is that of the page and
+/readyz. `desired` and `state` are what the supervisor wants and sees of a worker, `doing` is what the worker
+reports; `rss` is the memory of all its processes.
+
+Exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not
+answer just now, 5 no master to ask.""",
+    run=_run,
+)

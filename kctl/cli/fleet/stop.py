@@ -9,38 +9,33 @@ import sys
 import time
 from typing import Annotated
 
-import typer
-
+from kctl.cli.command import argument, option
 from kctl.cli.fleet.submit import carry_out
-from kctl.cli.options import ConfigOption, Output, config_option
+from kctl.cli.options import ConfigOption
+from kctl.cli.signature import command
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 _PROGRESS_SECONDS = 5.0
 
 
-def register(app: typer.Typer) -> None:
-    app.command("stop")(_stop)
-
-
 def _stop(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One worker, sinker, or `engine` only.")] = None,
+    name: Annotated[str | None, argument("NAME", help="One worker, sinker, or `engine` only.")] = None,
     config: ConfigOption = None,
-    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    timeout: Annotated[float, option("--timeout", least=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
 ) -> None:
     """Stop a fleet in order, or one worker or sinker of it.
 
     Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none. With a NAME that one
     leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
     """
-    fleet = find(config_option(context, config), os.environ)
+    fleet = find(config, os.environ)
     if name is not None:
-        carry_out(fleet, "stop", {"name": name}, Output.TABLE, deadline=max(timeout, 0.1))
+        carry_out(fleet, "stop", {"name": name}, "table", deadline=max(timeout, 0.1))
         return
     master = fleet.master or _master_of(fleet)
     started = time.monotonic()
@@ -100,3 +95,6 @@ def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float
         if pause <= 0:
             raise StopTimeout(f"the master of {fleet.name} (pid {master.pid}) is still stopping after {timeout:g} s")
         sys.stderr.write(f"still stopping after {time.monotonic() - started:.0f} s\n")
+
+
+COMMAND = command("stop", _stop)

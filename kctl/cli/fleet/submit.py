@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Event
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from kctl.cli.fleet.ask import ask
-from kctl.cli.options import Output, config_option
 from kctl.cli.output import as_text
 from kctl.cli.table import clean
 from kctl.errors import OperationFailed, OperationUnknown
-from kctl.fleets import Fleet, find
+from kctl.fleets import Fleet
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 from kctl_agent.rpc.messages import reducer_method, wire_method
 
 __all__ = [
-    "DeadlineOption",
-    "WaitOption",
     "all_operations",
     "asked",
     "cancel_operation",
     "carry_out",
-    "fleet_of",
     "follow",
     "show",
     "submit",
@@ -40,23 +32,9 @@ _POLL_SECONDS = 0.2
 
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 
-WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Wait until it is carried out, and show how it goes; without, its id is printed.")
-]
-DeadlineOption = Annotated[
-    float | None,
-    typer.Option(
-        "--deadline", min=0.1, metavar="SECONDS", show_default=False, help="Give up after so long; default: see above."
-    ),
-]
-
-
-def fleet_of(context: typer.Context, config: Path | None) -> Fleet:
-    return find(config_option(context, config), os.environ)
-
 
 def carry_out(
-    fleet: Fleet, name: str, params: Mapping[str, Any], output: Output, *, deadline: float | None, wait: bool = True
+    fleet: Fleet, name: str, params: Mapping[str, Any], output: str, *, deadline: float | None, wait: bool = True
 ) -> None:
     """Submit an operation, wait for its end if asked to, print what has happened.
 
@@ -105,18 +83,18 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def show(operation: dict[str, Any], output: Output) -> None:
+def show(operation: dict[str, Any], output: str) -> None:
     """Print what became of an operation. Raises OperationFailed, OperationUnknown after it has printed one that failed
     as JSON or YAML; a table has only the sentence."""
-    if output is not Output.TABLE:
-        typer.echo(as_text(operation, output))
+    if output != "table":
+        sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":
         text = f": {clean(operation['text'])}" if operation["text"] else ""
-        typer.echo(
-            f"operation {operation['id']} is under way{text}; `kctl operation {operation['id']}` shows how it goes"
+        sys.stdout.write(
+            f"operation {operation['id']} is under way{text}; `kctl operation {operation['id']}` shows how it goes\n"
         )
     elif operation["state"] == "done":
-        typer.echo(clean(operation["text"]))
+        sys.stdout.write(f"{clean(operation['text'])}\n")
     if operation["state"] in _ERRORS:
         raise _ERRORS[operation["state"]](
             f"operation {operation['id']}, {operation['operation']}: {clean(operation['text'])}"

@@ -12,14 +12,15 @@ from itertools import repeat
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
+from kctl.cli.command import option
 from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
 from kctl.cli.groups.groups import Sort
-from kctl.cli.options import ConfigOption, config_option
+from kctl.cli.options import ConfigOption
+from kctl.cli.output import echo
 from kctl.cli.screen import keys, line
+from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, render
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fields import moment
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from kctl.rpc.reply import Reply
 
-__all__ = ["FleetTopView", "SortOrder", "register", "summary"]
+__all__ = ["COMMAND", "FleetTopView", "SortOrder", "summary"]
 
 S = TypeVar("S", "SortOrder", Sort)
 
@@ -118,24 +119,19 @@ class FleetTopView:
         return sum(rates) if rates else None
 
 
-def register(app: typer.Typer) -> None:
-    app.command("top")(_top)
-
-
 def _top(
-    context: typer.Context,
     config: ConfigOption = None,
     groups: Annotated[
-        bool, typer.Option("--groups", help="All groups of the clusters that a `kctl exporter` collects, no fleet.")
+        bool, option("--groups", help="All groups of the clusters that a `kctl exporter` collects, no fleet.")
     ] = False,
     url: UrlOption = URL,
     cluster: ClusterOption = None,
     token_file: TokenOption = None,
     sort: Annotated[
         _Sort | None,
-        typer.Option("--sort", help="At first. Default: partitions by lag, groups by status.", show_default=False),
+        option("--sort", help="At first. Default: partitions by lag, groups by status."),
     ] = None,
-    every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
+    every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
 ) -> None:
     """Watch a fleet, or with --groups all groups.
 
@@ -144,7 +140,6 @@ def _top(
     filters by name. Without a terminal it prints a line each time, and ends with exit code 5 if no master or exporter
     answers when it begins.
 
-    \b
     kctl top --sort worker
     kctl top --groups --url http://monitor:9308
     """
@@ -158,7 +153,7 @@ def _top(
                 if is_given:
                     raise UsageError(f"{option} is for `kctl top --groups`")
             order = _chosen(sort, SortOrder, SortOrder.LAG)
-            _top_of_fleet(find(config_option(context, config), os.environ), order, every)
+            _top_of_fleet(find(config, os.environ), order, every)
     except KeyboardInterrupt:
         return
 
@@ -181,7 +176,7 @@ def _top_of_fleet(fleet: Fleet, sort: SortOrder, every: float) -> None:
     while True:
         glance = _poll(fleet, needs_master=is_first)
         is_first = False
-        typer.echo("  ".join((moment(time.time()), "; ".join((*_verdict(glance), summary(glance), *glance.missing)))))
+        echo("  ".join((moment(time.time()), "; ".join((*_verdict(glance), summary(glance), *glance.missing)))))
         pause.wait(every)
 
 
@@ -326,3 +321,6 @@ def _state(row: WorkerRow) -> str | None:
 
 def _whole(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+COMMAND = command("top", _top)

@@ -12,8 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from kctl.cli.command import option
 from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
 from kctl_agent.errors import NotReady
 
@@ -29,11 +28,9 @@ _ERRORS: Mapping[str, type[KctlError]] = {
 }
 """Classes of this command's errors by the code of an answer."""
 
-UrlOption = Annotated[str, typer.Option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
-ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster's.", show_default=False)]
-TokenOption = Annotated[
-    Path | None, typer.Option("--token-file", help="A file with the bearer token.", show_default=False)
-]
+UrlOption = Annotated[str, option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
+ClusterOption = Annotated[str | None, option("--cluster", help="Only this cluster's.")]
+TokenOption = Annotated[Path | None, option("--token-file", help="A file with the bearer token.")]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

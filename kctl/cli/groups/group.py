@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
+from kctl.cli.command import argument, option
 from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
 from kctl.cli.groups.groups import growth
-from kctl.cli.options import Output, OutputOption
-from kctl.cli.output import as_text
+from kctl.cli.options import OutputOption
+from kctl.cli.output import as_text, echo
+from kctl.cli.signature import command
 from kctl.cli.table import Column, cell, ranges, render
 from kctl.cli.times import duration
 
-__all__ = ["register"]
+__all__ = ["COMMAND"]
 
 _PARTITIONS = (
     Column("topic"),
@@ -38,17 +38,13 @@ _MEMBERS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.command("group")(_group)
-
-
 def _group(
-    name: Annotated[str, typer.Argument(metavar="GROUP", help="Its whole name; `kctl groups` lists them.")],
+    name: Annotated[str, argument("GROUP", help="Its whole name; `kctl groups` lists them.")],
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    watch: Annotated[float | None, typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again.")] = None,
+    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Again and again.")] = None,
     token_file: TokenOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = "table",
 ) -> int:
     """Show one consumer group: its partitions and members.
 
@@ -56,7 +52,6 @@ def _group(
     3 when it does not answer, with the reason, or when it is not known yet whether there is such a group; 19 when there
     is none.
 
-    \b
     kctl group billing
     kctl group billing --url https://monitor:9308 --token-file token --watch 5
     """
@@ -64,15 +59,15 @@ def _group(
 
     def view() -> tuple[str, str | None]:
         answer = api.group(cluster, name)
-        text = "\n".join(_lines(answer)) if output is Output.TABLE else as_text(answer, output.value)
+        text = "\n".join(_lines(answer)) if output == "table" else as_text(answer, output)
         return text, answer["members_error"] and f"its members are not known: {answer['members_error']}"
 
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
-        return again(view, watch, f"group at {url}  every {watch:g} s", "\n" if output is Output.TABLE else "")
+        return again(view, watch, f"group at {url}  every {watch:g} s", "\n" if output == "table" else "")
     text, remark = view()
-    typer.echo(text)
+    echo(text)
     if remark is not None:
         sys.stderr.write(f"{remark}\n")
     return 0 if remark is None else 3
@@ -111,3 +106,6 @@ def _member(member: dict[str, Any]) -> tuple[object, ...]:
     held = sorted((member["assigned"] or {}).items())
     holds = " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in held)
     return *(member[name] for name in ("member_id", "client_id", "host", "instance_id", "lag")), holds
+
+
+COMMAND = command("group", _group)

@@ -6,15 +6,15 @@ import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
+from kctl.cli.command import argument, option
 from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption, unanswered
-from kctl.cli.options import Output, OutputOption
-from kctl.cli.output import as_text
+from kctl.cli.options import OutputOption
+from kctl.cli.output import as_text, echo
+from kctl.cli.signature import command
 from kctl.cli.table import Column, render
 from kctl.cli.times import duration
 
-__all__ = ["Sort", "growth", "register"]
+__all__ = ["COMMAND", "Sort", "growth"]
 
 _MOST = 10_000
 """The most rows, as many as are answered at once."""
@@ -41,29 +41,24 @@ class Sort(StrEnum):
     STATUS = "status"
 
 
-def register(app: typer.Typer) -> None:
-    app.command("groups")(_groups)
-
-
 def _groups(
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GROUP", help="Only these; a glob such as `payments-*` too.", show_default=False),
+        argument("GROUP", help="Only these; a glob such as `payments-*` too."),
     ] = None,
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    sort: Annotated[Sort, typer.Option("--sort", help="The largest or worst first.")] = Sort.STATUS,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, metavar="N", help="The most rows.")] = 1000,
-    watch: Annotated[float | None, typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again.")] = None,
+    sort: Annotated[Sort, option("--sort", help="The largest or worst first.")] = Sort.STATUS,
+    limit: Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")] = 1000,
+    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Again and again.")] = None,
     token_file: TokenOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = "table",
 ) -> int:
     """List every consumer group with its lag and status.
 
     They are those that a running `kctl exporter` collects; a status needs to have seen a group for a while. Exit code 3
     when a part of a cluster was not answered, or is not known yet, with the reason.
 
-    \b
     kctl groups 'payments-*' --sort growth --watch 5
     kctl groups --url https://monitor:9308 --token-file token -o json
     """
@@ -71,7 +66,7 @@ def _groups(
 
     def view() -> tuple[dict[str, Any], str]:
         answer = api.groups(cluster, wanted, sort.value, limit)
-        return answer, "\n".join(_table(answer)) if output is Output.TABLE else as_text(answer, output.value)
+        return answer, "\n".join(_table(answer)) if output == "table" else as_text(answer, output)
 
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
@@ -80,9 +75,9 @@ def _groups(
             answer, text = view()
             return text, "; ".join(each for each in (_cut(answer), unanswered(answer)) if each) or None
 
-        return again(remarked, watch, f"groups at {url}  every {watch:g} s", "\n" if output is Output.TABLE else "")
+        return again(remarked, watch, f"groups at {url}  every {watch:g} s", "\n" if output == "table" else "")
     answer, text = view()
-    typer.echo(text)
+    echo(text)
     missing = unanswered(answer)
     for remark in (_cut(answer), missing):
         if remark is not None:
@@ -119,3 +114,6 @@ def _cells(row: dict[str, Any]) -> list[object]:
         row["status"],
         row["reason"],
     ]
+
+
+COMMAND = command("groups", _groups)

@@ -7,11 +7,10 @@ import time
 from threading import Event
 from typing import TYPE_CHECKING
 
-import typer
-
 from kctl.cli.groups.api_client import GroupsApi
 from kctl.cli.groups.groups import Sort
 from kctl.cli.groups.top_view import GroupsTopView, Trends, View, summary, table
+from kctl.cli.output import echo
 from kctl.cli.screen import keys, line
 from kctl.errors import KctlError
 from kctl.fields import moment
@@ -43,7 +42,7 @@ def top(api: GroupsApi, cluster: str | None, sort: Sort, every: float) -> None:
         glance = _poll(api, cluster, View(sort), must_answer=is_first)
         is_first = False
         parts = [part for part in (summary(glance), glance.missing) if part]
-        typer.echo("  ".join((moment(time.time()), "; ".join(parts))))
+        echo("  ".join((moment(time.time()), "; ".join(parts))))
         pause.wait(every)
 
 

@@ -18,7 +18,7 @@ from kctl.cli.table import clean
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.audit import Operation
+    from kctl.audit import AuditedOperation
 
 __all__ = ["audited", "check_choice", "refusal", "report", "settings_of"]
 
@@ -57,7 +57,7 @@ def report(options: argparse.Namespace, text: str) -> None:
 
 def audited(
     options: argparse.Namespace, env: Mapping[str, str], name: str, **params: Any
-) -> AbstractContextManager[Operation]:
+) -> AbstractContextManager[AuditedOperation]:
     """Writes a line into the audit log before and after the change; see `kctl.audit`."""
     from kctl.audit import operation
 

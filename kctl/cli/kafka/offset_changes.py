@@ -11,9 +11,9 @@ from kctl.cli.kafka.changes import audited
 from kctl.cli.kafka.output import show
 
 if TYPE_CHECKING:
-    from kctl.audit import Operation
+    from kctl.audit import AuditedOperation
     from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.reset import Change
+    from kctl.kafka.reset import OffsetChange
 
 __all__ = ["audited_changes", "show_changes", "summary"]
 
@@ -21,24 +21,28 @@ _CHANGES = (("topic", False), ("partition", True), ("old", True), ("new", True),
 
 
 def audited_changes(
-    options: argparse.Namespace, env: Mapping[str, str], name: str, connection: ClusterConnection, changes: list[Change]
-) -> AbstractContextManager[Operation]:
+    options: argparse.Namespace,
+    env: Mapping[str, str],
+    name: str,
+    connection: ClusterConnection,
+    changes: list[OffsetChange],
+) -> AbstractContextManager[AuditedOperation]:
     """Audits changes of offsets; the line holds the old ones: with them a mistake can be undone."""
     offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]
     return audited(options, env, name, cluster=connection.access.named, group=options.group, offsets=offsets)
 
 
-def summary(changes: list[Change]) -> str:
+def summary(changes: list[OffsetChange]) -> str:
     failed = sum(change.error is not None for change in changes)
     count = len(changes) - failed
     return f"{count} offset{'' if count == 1 else 's'} set" + (f", {failed} not" if failed else "")
 
 
-def show_changes(options: argparse.Namespace, changes: list[Change], **more: Any) -> None:
+def show_changes(options: argparse.Namespace, changes: list[OffsetChange], **more: Any) -> None:
     show(options, _CHANGES, _rows(changes), group=options.group, **more)
 
 
-def _rows(changes: list[Change]) -> list[dict[str, Any]]:
+def _rows(changes: list[OffsetChange]) -> list[dict[str, Any]]:
     return [
         {
             "topic": change.topic,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.output import echo
 from kctl.cli.storage.dead import removed
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
@@ -25,11 +25,10 @@ __all__ = ["clear"]
 
 @choosing
 def clear(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
-    pending: Annotated[bool, typer.Option("--pending", help="What waits or is delayed; never what is leased.")] = False,
-    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
+    pending: Annotated[bool, option("--pending", help="What waits or is delayed; never what is leased.")] = False,
+    dead: Annotated[bool, option("--dead", help="Dead letters.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Remove messages for good. Asks first, and shows what it would remove.
@@ -38,8 +37,8 @@ def clear(
     """
     if dead == pending:
         raise UsageError("give what to remove: --pending or --dead")
-    fleet = load_fleet(context, config)
-    typer.echo(removed(fleet, selection, yes=yes) if dead else _cleared(fleet, selection, yes=yes))
+    fleet = load_fleet(config)
+    echo(removed(fleet, selection, yes=yes) if dead else _cleared(fleet, selection, yes=yes))
 
 
 def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:

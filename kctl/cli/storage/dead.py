@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
 from kctl.audit import fleet_log, operation
+from kctl.cli.command import WIDE_OUTPUT, argument, option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, Output, OutputOption, WideOutput, YesOption
-from kctl.cli.output import as_json, as_text
+from kctl.cli.options import ConfigOption, OutputOption, YesOption
+from kctl.cli.output import as_json, as_text, echo
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
@@ -29,32 +28,28 @@ __all__ = ["changed", "delete", "export_dead", "exported", "groups", "list_dead"
 
 R = TypeVar("R")
 
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="The most rows that are listed.")]
+LimitOption = Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows that are listed.")]
 ExpectOption = Annotated[
     int | None,
-    typer.Option("--expect", min=0, metavar="COUNT", help="Refuse, and do nothing, unless so many match."),
+    option("--expect", least=0, metavar="COUNT", help="Refuse, and do nothing, unless so many match."),
 ]
-WideOption = Annotated[
-    WideOutput, typer.Option("--output", "-o", help="How they are printed; `wide` is a table that cuts no error.")
-]
+WideOption = Annotated[str, WIDE_OUTPUT._replace(help="How they are printed; `wide` is a table that cuts no error.")]
 
 
 @choosing
 def list_dead(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
-    output: WideOption = WideOutput.TABLE,
-    by_error: Annotated[bool, typer.Option("--by-error", help="The same as `kctl storage dead groups`.")] = False,
+    output: WideOption = "table",
+    by_error: Annotated[bool, option("--by-error", help="The same as `kctl storage dead groups`.")] = False,
     limit: LimitOption = 50,
 ) -> None:
     """List dead letters, the oldest first.
 
-    \b
     kctl storage dead list --topic orders -o wide
     kctl storage dead list --line shop.py:7 --text customer-17
     """
-    with opened_dead_letters(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(config)) as storage:
         if by_error:
             show = partial(_print, storage.dead_groups(selection, 24), group_table, group_document)
         else:
@@ -64,19 +59,17 @@ def list_dead(
 
 @choosing
 def groups(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
-    output: WideOption = WideOutput.TABLE,
+    output: WideOption = "table",
     limit: LimitOption = 50,
 ) -> None:
     """Count dead letters by error class and line of the handler, the most frequent first.
 
-    \b
     kctl storage dead groups --topic orders
     kctl storage dead groups --died-from 2026-11-21T10:00:00Z -o json
     """
-    with opened_dead_letters(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(config)) as storage:
         found = storage.dead_groups(selection, 24)
     _print(found, group_table, group_document, limit, output)
 
@@ -86,42 +79,41 @@ def _print(
     table: Callable[..., list[str]],
     document: Callable[[R], dict[str, Any]],
     limit: int,
-    output: WideOutput,
+    output: str,
 ) -> None:
     """The first `limit` of what was found, and whether there is more."""
     listed, has_more = found[:limit], len(found) > limit
-    if output not in (WideOutput.TABLE, WideOutput.WIDE):
-        typer.echo(as_text({"rows": [document(each) for each in listed], "more": has_more}, output))
+    if output not in ("table", "wide"):
+        echo(as_text({"rows": [document(each) for each in listed], "more": has_more}, output))
         return
-    typer.echo("\n".join(table(listed, is_wide=output is WideOutput.WIDE)))
+    echo("\n".join(table(listed, is_wide=output == "wide")))
     if has_more:
         sys.stderr.write(f"there are more than {limit}: --limit\n")
 
 
 def show_dead(
-    context: typer.Context,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As `kctl storage dead list` prints it.")],
+    id_: Annotated[str, argument("ID", help="As `kctl storage dead list` prints it.")],
     config: ConfigOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = "table",
 ) -> None:
     """Show one dead letter: its message, error and traceback."""
-    with opened_dead_letters(load_fleet(context, config)) as storage:
+    with opened_dead_letters(load_fleet(config)) as storage:
         dead_letter = storage.find_dead(id_)
     if dead_letter is None:
         raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")
-    if output is Output.TABLE:
-        typer.echo("\n".join(dead_letter_lines(dead_letter)))
+    if output == "table":
+        echo("\n".join(dead_letter_lines(dead_letter)))
     else:
-        typer.echo(as_text(dead_letter_document(dead_letter), output))
+        echo(as_text(dead_letter_document(dead_letter), output))
 
 
 @choosing
-def export_dead(context: typer.Context, selection: Selection, config: ConfigOption = None) -> None:
+def export_dead(selection: Selection, config: ConfigOption = None) -> None:
     """Write dead letters to stdout as JSON lines.
 
     Bytes that are not UTF-8 stand under a name with `_base64`.
     """
-    exported(load_fleet(context, config), selection)
+    exported(load_fleet(config), selection)
 
 
 def exported(fleet: Config, selection: Selection) -> None:
@@ -131,22 +123,18 @@ def exported(fleet: Config, selection: Selection) -> None:
 
 
 @choosing
-def requeue(
-    context: typer.Context, selection: Selection, config: ConfigOption = None, expect: ExpectOption = None
-) -> None:
+def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:
     """Put dead letters back. Of a table a worker gives them to the transform once more.
 
     Those that die meanwhile are left. Ctrl-C stops it; what is done stays done.
 
-    \b
     kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200
     """
-    typer.echo(changed(load_fleet(context, config), "requeue", selection, expect))
+    echo(changed(load_fleet(config), "requeue", selection, expect))
 
 
 @choosing
 def delete(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
     expect: ExpectOption = None,
@@ -156,7 +144,7 @@ def delete(
 
     Ctrl-C stops it; what is done stays done.
     """
-    typer.echo(removed(load_fleet(context, config), selection, expect, yes=yes))
+    echo(removed(load_fleet(config), selection, expect, yes=yes))
 
 
 def removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:

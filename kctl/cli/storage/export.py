@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
-import typer
-
+from kctl.cli.command import OUTPUT, option
 from kctl.cli.options import ConfigOption
 from kctl.cli.storage.dead import exported
 from kctl.cli.storage.fleet_storage import load_fleet
@@ -17,23 +15,14 @@ from kctl_agent.storage.selection import Selection
 __all__ = ["export"]
 
 
-class ExportFormat(StrEnum):
-    """How dead letters are exported."""
-
-    JSONL = "jsonl"
-
-
 @choosing
 def export(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Dead letters.")] = False,
-    _output: Annotated[
-        ExportFormat, typer.Option("--output", "-o", help="One JSON object per line.")
-    ] = ExportFormat.JSONL,
+    dead: Annotated[bool, option("--dead", help="Dead letters.")] = False,
+    _output: Annotated[str, OUTPUT._replace(help="one JSON object per line", choices=("jsonl",))] = "jsonl",
 ) -> None:
     """Write dead letters to stdout as JSON lines: `kctl storage dead export`."""
     if not dead:
         raise UsageError("give what to export: --dead")
-    exported(load_fleet(context, config), selection)
+    exported(load_fleet(config), selection)

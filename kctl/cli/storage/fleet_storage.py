@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
-from kctl.cli.options import ConfigOption, config_option
+from kctl.cli.options import ConfigOption
 from kctl.dead_letters.storage import opened_lake
 from kctl.errors import UsageError
 from kctl.fleets import find
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["load_fleet", "opened_table"]
 
 
-def load_fleet(context: typer.Context, config: ConfigOption) -> Config:
+def load_fleet(config: ConfigOption) -> Config:
     """The configuration of the fleet that is meant."""
     from kctl.config import load
 
-    return load(find(config_option(context, config), os.environ).config, os.environ)
+    return load(find(config, os.environ).config, os.environ)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
 from kctl.cli.options import ConfigOption
+from kctl.cli.output import echo
 from kctl.cli.storage.fleet_storage import load_fleet, opened_table
 from kctl_agent.rpc.messages import number_of
 
@@ -21,11 +21,8 @@ __all__ = ["optimize"]
 
 
 def optimize(
-    context: typer.Context,
     config: ConfigOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be compacted, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Show what would be compacted, and change nothing.")] = False,
 ) -> None:
     """Compact the small files of a table (mode `lake`).
 
@@ -34,10 +31,10 @@ def optimize(
     files, of other writers than Spark and kctl, are written anew: their statistics may hide rows from queries. The
     fleet may run meanwhile.
     """
-    fleet = load_fleet(context, config)
+    fleet = load_fleet(config)
     with opened_table(fleet) as lake:
         for number, table in enumerate(lake.tables()):
-            typer.echo(f"{'dead letters: ' if number else ''}{_optimized(fleet, table, dry_run=dry_run)}")
+            echo(f"{'dead letters: ' if number else ''}{_optimized(fleet, table, dry_run=dry_run)}")
 
 
 def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
 from kctl.cli.options import ConfigOption
+from kctl.cli.output import echo
 from kctl.cli.storage.dead import changed
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
@@ -24,22 +24,20 @@ __all__ = ["requeue"]
 
 @choosing
 def requeue(
-    context: typer.Context,
     selection: Selection,
     config: ConfigOption = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Dead letters, which then begin anew.")] = False,
+    dead: Annotated[bool, option("--dead", help="Dead letters, which then begin anew.")] = False,
     stuck: Annotated[
         bool,
-        typer.Option("--stuck", help="What waits for its next try, and leases that ran out; with --older-than any."),
+        option("--stuck", help="What waits for its next try, and leases that ran out; with --older-than any."),
     ] = False,
     cancel: Annotated[
         bool,
-        typer.Option("--cancel", help="Of a table: what was put back and no worker has taken yet is dead again."),
+        option("--cancel", help="Of a table: what was put back and no worker has taken yet is dead again."),
     ] = False,
 ) -> None:
     """Put messages back, to be handed out at once. Of a table a worker gives them to the transform once more.
 
-    \b
     kctl storage requeue --dead --topic orders --partition 3
     kctl storage requeue --stuck --older-than 600
     kctl storage requeue --cancel
@@ -48,11 +46,11 @@ def requeue(
         raise UsageError("give what to put back: --dead or --stuck, or --cancel")
     if cancel and selection.named:
         raise UsageError("--cancel is about everything that was put back: leave the other options out")
-    fleet = load_fleet(context, config)
+    fleet = load_fleet(config)
     if dead:
-        typer.echo(changed(fleet, "requeue", selection))
+        echo(changed(fleet, "requeue", selection))
     else:
-        typer.echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
+        echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
 
 
 def _unstuck(fleet: Config, selection: Selection) -> str:

@@ -10,8 +10,7 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
-import typer
-
+from kctl.cli.command import option
 from kctl.errors import UsageError
 from kctl_agent.storage.selection import Selection
 
@@ -52,10 +51,10 @@ def _option(declared: Field[Any]) -> Any:
     is_time = declared.metadata["metavar"] == "TIME"
     is_number = type_ in (int | None, float | None) and not is_time
     flag = _FLAGS.get(declared.name, f"--{declared.name.replace('_', '-')}")
-    option = typer.Option(
-        flag, metavar=declared.metadata["metavar"], min=0 if is_number else None, help=declared.metadata["help"]
+    of_flag = option(
+        flag, metavar=declared.metadata["metavar"], least=0 if is_number else None, help=declared.metadata["help"]
     )
-    return Annotated[str | None if is_time else _TYPES.get(str(type_), type_), option]
+    return Annotated[str | None if is_time else _TYPES.get(str(type_), type_), of_flag]
 
 
 def _value(declared: Field[Any], given: Any) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
-from kctl.cli.options import ConfigOption, Output, OutputOption
-from kctl.cli.output import as_text
+from kctl.cli.options import ConfigOption, OutputOption
+from kctl.cli.output import as_text, echo
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.dead_letters.storage import opened, opened_lake
@@ -13,21 +11,19 @@ from kctl.dead_letters.storage import opened, opened_lake
 __all__ = ["status"]
 
 
-def status(context: typer.Context, config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
     """Count messages by state; of a table its rows, files and bytes."""
-    fleet = load_fleet(context, config)
+    fleet = load_fleet(config)
     if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
             document = table_document(lake, fleet.kafka.group)
-        typer.echo(
-            "\n".join(table_lines(document, fleet.kafka.group)) if output is Output.TABLE else as_text(document, output)
-        )
+        echo("\n".join(table_lines(document, fleet.kafka.group)) if output == "table" else as_text(document, output))
         return
     with opened(fleet) as storage:
         stats = storage.stats()
         identity = storage.identity
-    if output is Output.TABLE:
-        typer.echo("\n".join(status_lines(identity, stats)))
+    if output == "table":
+        echo("\n".join(status_lines(identity, stats)))
     else:
         document = status_document(identity, stats)
-        typer.echo(as_text(document, output))
+        echo(as_text(document, output))

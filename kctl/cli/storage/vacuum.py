@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.output import echo
 from kctl.cli.storage.fleet_storage import load_fleet, opened_table
 from kctl_agent.rpc.messages import number_of
 
@@ -20,18 +20,17 @@ __all__ = ["vacuum"]
 
 
 def vacuum(
-    context: typer.Context,
     config: ConfigOption = None,
     retention_hours: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--retention-hours",
-            min=0,
+            least=0,
             metavar="N",
             help="Keep what was replaced or written since; without it as the table is configured, by default 168.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files, and remove none.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Print the files, and remove none.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Remove files that a table (mode `lake`) no longer needs.
@@ -39,11 +38,11 @@ def vacuum(
     Also of the table of its dead letters: those that no version of the last seven days has. Asks first, and shows what
     it would remove; older versions cannot be read any more then. What a batch is writing stays, however old.
     """
-    fleet = load_fleet(context, config)
+    fleet = load_fleet(config)
     with opened_table(fleet) as lake:
         for number, table in enumerate(lake.tables()):
             of = "dead letters: " if number else ""
-            typer.echo(f"{of}{_vacuumed(fleet, table, retention_hours, dry_run=dry_run, yes=yes)}")
+            echo(f"{of}{_vacuumed(fleet, table, retention_hours, dry_run=dry_run, yes=yes)}")
 
 
 def _vacuumed(fleet: Config, lake: TableStorage, retention_hours: int | None, *, dry_run: bool, yes: bool) -> str:
@@ -56,7 +55,7 @@ def _vacuumed(fleet: Config, lake: TableStorage, retention_hours: int | None, *,
         return "no files to remove"
     what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
     if dry_run:
-        typer.echo("\n".join(file.path for file in found))
+        echo("\n".join(file.path for file in found))
         return f"would remove {what}"
     if not yes:
         confirm(f"Remove {what} of {lake.identity} for good?")

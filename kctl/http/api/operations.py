@@ -13,7 +13,8 @@ from kctl.errors import OperationFailed, OperationUnknown
 from kctl.http.errors import Error
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
-from kctl.master.operations import Caller, Operation, OperationLog
+from kctl.master.operations.base import Caller, Operation
+from kctl.master.operations.operation_log import OperationLog
 
 __all__ = ["router"]
 

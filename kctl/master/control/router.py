@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
-from kctl.master.operations import Caller, OperationLog, OperationType
+from kctl.master.operations.base import Caller
+from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import Request, reducer_method, reply_ok, wire_method
+from kctl_agent.rpc.params import listed
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Router"]
@@ -38,7 +42,7 @@ class Router:
         Raises:
             UnknownMethod, BadParams, OperationRefused.
         """
-        if request.method in self._types and self._types[request.method].name == request.rpc:
+        if request.method in self._types and self._types[request.method].rpc == request.rpc:
             deadline = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
             wait = max(min(deadline, _LONGEST_WAIT_SECONDS) - _OWN_SECONDS, 0.0)
             operation = await self._operations.submit(request.rpc, request.params, caller, wait)
@@ -72,12 +76,9 @@ class Router:
         return [*questions, *(_described(method, kind) for method, kind in self._types.items())]
 
 
-def _described(method: str, kind: OperationType) -> JsonObject:
-    params = [
-        {"name": param.name, "type": param.kind, "required": param.required, "summary": param.summary}
-        for param in kind.params
-    ]
-    return _row(method, kind.name, kind.summary, params, kind.changes)
+def _described(method: str, kind: type[FleetOperation]) -> JsonObject:
+    summary = (kind.__doc__ or "").partition("\n")[0]
+    return _row(method, kind.rpc, summary, [asdict(each) for each in listed(kind)], kind.changes)
 
 
 def _row(method: str, rpc: str, summary: str, params: list[JsonObject], changes: bool) -> JsonObject:

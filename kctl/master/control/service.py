@@ -17,7 +17,7 @@ from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members
-from kctl.master.reduction import COMMANDS, WORKERS, Command, reduced
+from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
 from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
@@ -145,7 +145,9 @@ class MasterService:
         completeness = {**whole.completeness(), "verdict": self._verdict()}
         return reply_ok(request.id, result, _NAME, whole.age_seconds, **completeness)
 
-    async def _replies(self, request: Request) -> tuple[Command[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
+    async def _replies(
+        self, request: Request
+    ) -> tuple[ReducedCommand[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
         """Returns the command, the agents' replies, whether all were asked, and the statuses of those that were."""
         deadline = asyncio.get_running_loop().time() + _seconds(request)
         only = _only_worker(request)
@@ -162,14 +164,14 @@ class MasterService:
         return COMMANDS[request.rpc], outcome, only is None, statuses
 
     def _encoded(
-        self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
+        self, command: ReducedCommand[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> tuple[JsonObject, Reduced[Any]]:
         """Returns the encoded result and what it is encoded from, in one thread: see `_reduced`."""
         whole = self._reduced(command, outcome, is_of_all, statuses)
         return command.encoded(whole.result), whole
 
     def _reduced(
-        self, command: Command[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
+        self, command: ReducedCommand[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
     ) -> Reduced[Any]:
         """Reduces replies to a result. Safe in any thread; of thousands of partitions it takes a while."""
         # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.

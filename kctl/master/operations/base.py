@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 import pwd
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from kctl_agent.errors import BadParams
-from kctl_agent.rpc.messages import is_plain_number, printable_name
+from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = [
     "Caller",
-    "Carry",
     "Operation",
     "OperationState",
-    "OperationType",
-    "Param",
     "Report",
-    "check",
     "contradiction",
+    "operation_events",
 ]
 
 OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
@@ -38,12 +34,6 @@ class Report:
 
     def __call__(self, text: str) -> None:
         self.write(text)
-
-
-Carry: TypeAlias = Callable[[JsonObject, "Caller", Report], Awaitable[tuple[str, JsonObject]]]
-"""(checked params, caller, report) -> what has happened, in one sentence and as an object. Raises what went wrong."""
-
-_KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +54,6 @@ class Caller:
             return pwd.getpwuid(self.uid).pw_name
         except KeyError:
             return f"uid {self.uid}"
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """One parameter of an operation."""
-
-    name: str
-    kind: Literal["string", "integer", "number", "boolean"]
-    summary: str
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OperationType:
-    """One entry of the table of operations. A long one is answered with its id while it is under way."""
-
-    name: str
-    summary: str
-    params: tuple[Param, ...]
-    touches: Callable[[JsonObject], frozenset[str]]
-    """What it must have for itself: a process by its name, `reading`, `scale`. Nothing: it contradicts no other."""
-    carry: Carry
-    deadline_seconds: Callable[[JsonObject], float]
-    is_long: bool = False
-    changes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,29 +106,15 @@ def _in_words(name: str, value: object) -> str:
     return str(value) if name in ("name", "level") else f"{name} {value}"
 
 
-def check(kind: OperationType, params: JsonObject) -> None:
-    """Refuse parameters that this operation does not take.
-
-    Raises:
-        BadParams: a parameter is unknown, missing, or of another type; the message names it.
-    """
-    known = {param.name: param for param in (*kind.params, _DEADLINE)}
-    for name, value in params.items():
-        param = known.get(name)
-        if param is None:
-            raise BadParams(f'{kind.name} has no parameter "{printable_name(name)}"; it takes {", ".join(known)}')
-        if type(value) not in _KINDS[param.kind]:
-            raise BadParams(f'{kind.name}: parameter "{name}" must be of type {param.kind}')
-        if not is_plain_number(value):
-            raise BadParams(f'{kind.name}: parameter "{name}" must be a finite number of 64 bits')
-    for param in kind.params:
-        if param.required and param.name not in params:
-            raise BadParams(f'{kind.name}: parameter "{param.name}" is missing')
-    if params.get("deadline_seconds", 1) <= 0:
-        raise BadParams(f"{kind.name}: deadline_seconds must be above 0")
-
-
-_DEADLINE = Param("deadline_seconds", "number", "give up after so long")
+def operation_events(operation: Operation) -> list[Event]:
+    """The end of an operation is an event of the fleet; its beginning is not."""
+    if operation.ended_at is None:
+        return []
+    params = operation.params
+    worker, topic, partition = params.get("name", params.get("worker")), params.get("topic"), params.get("partition")
+    outcome = f"{operation.state}; {operation.text}" if operation.text else operation.state
+    text = f"{operation.words}, by {operation.by}: {outcome}"
+    return [Event(operation.ended_at, "operation", text, topic, partition, worker=worker)]
 
 
 def contradiction(running: Iterable[Operation], touches: frozenset[str]) -> Operation | None:

@@ -7,34 +7,33 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from kctl.config import Config, HttpSection
 from kctl.config.effects import changes
 from kctl.config.forms import Effect
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.master.agents import Agents
-from kctl.master.launch import launches
+from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
 from kctl.master.operations.base import Report
-from kctl.master.pauses import Pauses
+from kctl.master.operations.tasks import goes_on, together
+from kctl.master.pauses import Pause, Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.restart import SupervisionState
 from kctl.master.supervisor import Supervisor
-from kctl_agent.errors import BadParams
+from kctl.rpc.fan_out import typed
+from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Context", "ended", "file_changed", "goes_on", "settled", "together"]
+__all__ = ["Context"]
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _ANSWER_SECONDS = 5.0
+_OWNERS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _UNDER_WAY = ("waiting", "running")
 _UP = ("running", "idle", "paused", "throttled", None)
@@ -78,18 +77,6 @@ class Context:
 
     def launches(self, config: Config, names: Iterable[str]) -> list[Launch]:
         return launches(config, self.jars, self.worker_command, names)
-
-    def chosen(self, params: JsonObject) -> list[ProcessSupervisor]:
-        """The process that is named, several with commas between their names, or all of them.
-
-        Raises:
-            BadParams: there is none of such a name, or neither a name nor `all` is given, or both.
-        """
-        name, everybody = params.get("name"), params.get("all", False)
-        if (name is None) != bool(everybody):
-            raise BadParams("give a name, or all")
-        names = self.supervisor.names if name is None else dict.fromkeys(str(name).split(","))
-        return [self.supervisor.process(each) for each in names]
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
         """Has one agent carry out an operation; returns when it is done. Given up while it waits there, it is dropped.
@@ -160,6 +147,22 @@ class Context:
             else:
                 return name
 
+    async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
+        """Has one worker, or every process, read what the pauses leave. Given up, they are again those of `before`,
+        here and in every process."""
+        kinds = self.supervisor.kinds()
+        names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
+        try:
+            done = await together(self.send_pauses(name, report) for name in names)
+        except BaseException:
+            try:
+                self.pauses.replace(before)
+            except OperationRefused as error:
+                raise OperationUnknown(str(error)) from error
+            await self.take_back(names)
+            raise
+        return f"carried out by {', '.join(done) or 'no process, for none is running'}"
+
     async def take_back(self, names: Iterable[str]) -> None:
         """Has processes read what the pauses leave now, after an operation about them that was given up. Raises
         OperationUnknown when one does not answer."""
@@ -170,6 +173,65 @@ class Context:
         if silent:
             raise OperationUnknown(f"{', '.join(silent)} may stay paused; `kctl restart` ends that")
 
+    async def owners(self, topic: str) -> dict[int, str | None]:
+        """Partition of a topic to the worker that has it."""
+        sockets = await self.members.sockets()
+        deadline = asyncio.get_running_loop().time() + _OWNERS_SECONDS
+        outcome = await self.members.ask(self.members.concerned(sockets, "ping"), "offset_checker", {}, deadline)
+        return {
+            row.partition: answer.sender
+            for answer in typed(outcome, PartitionsReply).answers
+            for row in answer.result.rows
+            if row.topic == topic
+        }
+
+    def use(self, config: Config, launches: Iterable[Launch]) -> None:
+        """This configuration is in force from now on."""
+        self.config = config
+        self.supervisor.reconfigure(launches, supervision_policies(config))
+
+    async def file_changed(self) -> str:
+        """`; kctl.toml has changed since: …` when a process that starts does not get what the file sets now, else
+        empty."""
+        name = self.config.path.name
+        try:
+            found = changes(self.config, await asyncio.to_thread(self.reread))
+        except ConfigError as error:
+            return f"; {name} has changed since and cannot be used: {error}"
+        # `kctl scale` changes counts and no file, and what needs a new master differs after a reload too.
+        is_new = any(change.effect is not Effect.FLEET and not change.name.endswith(".count") for change in found)
+        return f"; {name} has changed since: `kctl reload`" if is_new else ""
+
+    async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
+        """Returns when the process that was requested after incarnation `before` has come up, by its supervisor's word
+        and its own.
+
+        Raises:
+            OperationRefused: it was given up, or stopped.
+            OperationUnknown: the operation was given up, the process comes up.
+        """
+        with goes_on(f"{process.name} is started anew"):
+            await process.until(lambda: process.incarnation > before)
+            await self._settled(process, before, report)
+
+    async def _settled(self, process: ProcessSupervisor, after: int, report: Report) -> None:
+        while True:
+            await process.until(
+                lambda: (
+                    process.state in (SupervisionState.FATAL, SupervisionState.STOPPED)
+                    or (process.state is SupervisionState.RUNNING and process.incarnation > after)
+                )
+            )
+            if process.state in (SupervisionState.FATAL, SupervisionState.STOPPED):
+                why = process.status().last_error
+                changed = await self.file_changed()
+                raise OperationRefused(f"{process.name} is {process.state}" + (f": {why}" if why else "") + changed)
+            beat = await self.agents.ping(process.name, 1.0)
+            if beat is not None and beat.state in _UP:
+                return
+            report(f"{process.name} is {'silent' if beat is None else beat.state}")
+            await asyncio.sleep(_POLL_SECONDS)
+
 
 async def _or_logged(work: Coroutine[object, object, object]) -> bool:
     try:
@@ -178,68 +240,3 @@ async def _or_logged(work: Coroutine[object, object, object]) -> bool:
         log.warning("action=afterwards: %s", error)
         return False
     return True
-
-
-@contextmanager
-def goes_on(what: str) -> Iterator[None]:
-    """Around what no operation can take back. Raises OperationUnknown instead of being cancelled."""
-    try:
-        yield
-    except asyncio.CancelledError as cancelled:
-        raise OperationUnknown(what) from cancelled
-
-
-async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
-    """What each has come to, its error where it failed. Cancelled, all are, and each comes to its end."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    with suppress(asyncio.CancelledError):  # it is in what follows, unless all were done
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """All of it to its end; then what may still happen is raised, or the first error."""
-    outcomes = await ended(work)
-    errors = [each for each in outcomes if isinstance(each, BaseException)]
-    unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
-    if unknown:
-        raise OperationUnknown("; ".join(unknown))
-    if errors:
-        raise errors[0]
-    return [each for each in outcomes if not isinstance(each, BaseException)]
-
-
-async def file_changed(context: Context) -> str:
-    """`; kctl.toml has changed since: …` when a process that starts does not get what the file sets now, else empty."""
-    name = context.config.path.name
-    try:
-        found = changes(context.config, await asyncio.to_thread(context.reread))
-    except ConfigError as error:
-        return f"; {name} has changed since and cannot be used: {error}"
-    # `kctl scale` changes counts and no file, and what needs a new master differs after a reload too.
-    is_new = any(change.effect is not Effect.FLEET and not change.name.endswith(".count") for change in found)
-    return f"; {name} has changed since: `kctl reload`" if is_new else ""
-
-
-async def settled(context: Context, process: ProcessSupervisor, after: int, report: Report) -> None:
-    """Returns when a process later than incarnation `after` has come up, by its supervisor's word and its own.
-
-    Raises:
-        OperationRefused: it was given up, or stopped.
-    """
-    while True:
-        await process.until(
-            lambda: (
-                process.state in (SupervisionState.FATAL, SupervisionState.STOPPED)
-                or (process.state is SupervisionState.RUNNING and process.incarnation > after)
-            )
-        )
-        if process.state in (SupervisionState.FATAL, SupervisionState.STOPPED):
-            why = process.status().last_error
-            changed = await file_changed(context)
-            raise OperationRefused(f"{process.name} is {process.state}" + (f": {why}" if why else "") + changed)
-        beat = await context.agents.ping(process.name, 1.0)
-        if beat is not None and beat.state in _UP:
-            return
-        report(f"{process.name} is {'silent' if beat is None else beat.state}")
-        await asyncio.sleep(_POLL_SECONDS)

@@ -14,15 +14,9 @@ from pathlib import Path
 
 from kctl import audit
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
-from kctl.master.operations.base import (
-    Caller,
-    Operation,
-    OperationState,
-    OperationType,
-    Report,
-    check,
-    contradiction,
-)
+from kctl.master.operations.base import Caller, Operation, OperationState, Report, contradiction
+from kctl.master.operations.context import Context
+from kctl.master.operations.fleet_operation import FleetOperation
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
@@ -41,12 +35,14 @@ class OperationLog:
 
     def __init__(
         self,
-        types: Mapping[str, OperationType],
+        types: Mapping[str, type[FleetOperation]],
+        context: Context,
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
         """Audit lines go to the log, and as JSON lines to `audit_path`."""
         self.types = types
+        self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
         """(name, outcome) to how often; outcomes are `done`, `failed`, `unknown`, `refused`."""
         self.listeners: list[Callable[[Operation], None]] = []
@@ -114,11 +110,11 @@ class OperationLog:
             self._give_up(id_, "the master stops")
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _begun(self, kind: OperationType, params: JsonObject, caller: Caller) -> Operation:
+    def _begun(self, kind: type[FleetOperation], params: JsonObject, caller: Caller) -> Operation:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
-        check(kind, params)
-        touches = kind.touches(params)
+        given = kind.given(params)
+        touches = given.touches(self._context)
         running = [self._operations[id_] for id_ in self._tasks]
         other = contradiction(running, touches)
         if other is not None:
@@ -128,25 +124,25 @@ class OperationLog:
             )
         operation = Operation(
             id=str(next(self._ids)),
-            name=kind.name,
+            name=kind.rpc,
             params={key: value for key, value in params.items() if key != "deadline_seconds"},
             by=caller.name,
             uid=caller.uid,
             via=caller.via,
             started_at=time.time(),
-            deadline_seconds=float(params.get("deadline_seconds", kind.deadline_seconds(params))),
+            deadline_seconds=float(params.get("deadline_seconds", given.deadline_seconds(self._context))),
             touches=touches,
         )
         self._operations[operation.id] = operation
         self._forget_old()
         self._tasks[operation.id] = asyncio.create_task(
-            self._carry(kind, operation, caller), name=f"operation {operation.id}"
+            self._carry(given, operation, caller), name=f"operation {operation.id}"
         )
         for listener in self.listeners:
             listener(operation)
         return operation
 
-    async def _carry(self, kind: OperationType, operation: Operation, caller: Caller) -> None:
+    async def _carry(self, given: FleetOperation, operation: Operation, caller: Caller) -> None:
         def write(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
 
@@ -157,13 +153,13 @@ class OperationLog:
         expiry = asyncio.get_running_loop().call_later(operation.deadline_seconds, expire)
         report = Report(write, time.monotonic() + operation.deadline_seconds)
         try:
-            text, result = await kind.carry(operation.params, caller, report)
+            text, result = await given.carry_out(self._context, caller, report)
             self._end(operation.id, "done", text, result)
         except asyncio.CancelledError:
             self._end(operation.id, "failed", self._why(operation.id, ""))
         except OperationUnknown as error:
             why = self._why(operation.id, str(error))
-            if kind.changes:
+            if given.changes:
                 self._end(operation.id, "unknown", f"it may still happen: {why}")
             else:
                 self._end(operation.id, "failed", why)

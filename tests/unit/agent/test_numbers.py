@@ -9,9 +9,10 @@ import pytest
 
 from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
 from kctl_agent.rpc.commands import Param
-from kctl_agent.rpc.commands.base import Command, check_params
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.messages import Request, is_plain_number
 from kctl_agent.rpc.operations import scope_of
+from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.wire import Decoder, parse_object
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.seek import plan
@@ -36,13 +37,13 @@ def test_json_is_read() -> None:
 @pytest.mark.shows("NaN, Infinity and numbers beyond 64 bits are refused in every request")
 @pytest.mark.parametrize("number", [*HUGE, float("nan"), float("inf"), -float("inf")])
 def test_a_parameter_must_be_a_plain_number(number: Any) -> None:
-    command = Command("c", lambda *_: {}, "", (Param("n", "number", ""), Param("i", "integer", "")))
+    command = AgentCommand("c", lambda *_: {}, "", (Param("n", "number", ""), Param("i", "integer", "")))
 
     with pytest.raises(BadParams, match="finite number"):
-        check_params(command, {"n": number})
+        check_params(command.name, command.params, {"n": number})
     if isinstance(number, int):
         with pytest.raises(BadParams, match="finite number"):
-            check_params(command, {"i": number})
+            check_params(command.name, command.params, {"i": number})
     assert not is_plain_number(number)
 
 

@@ -17,7 +17,7 @@ QUESTION = b"Do it? [y/N] "
 def asked(keys: bytes) -> tuple[int, str]:
     """Exit code and stderr of a command that asks, where somebody presses these keys."""
     ours, terminal = pty.openpty()
-    words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['seek']))"]
+    words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['top']))"]
     try:
         with subprocess.Popen(words, stdin=terminal, stderr=subprocess.PIPE) as command:
             assert command.stderr is not None

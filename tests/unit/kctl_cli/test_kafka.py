@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
 
-from kctl.cli.app import build
-from kctl.cli.kafka.options import COMMANDS
-from kctl.cli.kafka.parser import parser
+from kctl.cli.kafka.commands import COMMANDS
 from kctl.cli.kafka.progress import line
+from kctl.cli.parsing import parsed
 from kctl.cli.table import ranges
 from tests.unit.kctl_cli.test_start_up import imported_by
 
@@ -22,7 +20,7 @@ COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.key
 CLOSED = "127.0.0.1:1"
 
 
-@pytest.mark.shows("all help pages have one style; argparse and Typer know the same options")
+@pytest.mark.shows("all help pages have one style")
 @COMMAND
 def test_every_command_has_a_help_page_with_an_example(kctl: Kctl, command: object) -> None:
     name = command.name  # type: ignore[attr-defined]  # a Command; pytest hides its type
@@ -47,23 +45,12 @@ def test_the_examples_can_be_parsed(command: object) -> None:
     name = command.name  # type: ignore[attr-defined]  # as above
     for words, _ in COMMANDS[name].examples:
         line = shlex.split(words.rpartition("| ")[2])
-        parser(COMMANDS[name]).parse_args(line[3:])
-
-
-@COMMAND
-def test_typer_knows_the_same_options(command: object) -> None:
-    name = command.name  # type: ignore[attr-defined]  # as above
-    group = typer.main.get_command(build()).commands["kafka"]  # type: ignore[attr-defined]  # a group
-    listed = {opt for each in group.commands[name].params for opt in each.opts if opt.startswith("-")}
-
-    ours = {opt for option in COMMANDS[name].options if not option.is_argument for opt in option.names}
-    assert listed - {"--help", "-h"} == ours
+        parsed(COMMANDS[name], line[3:])
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "give a command: groups, group,"),
         (("lagg",), "there is no command `kctl kafka lagg`; the nearest is `lag`"),
         (("lag", "-g", "x", "-b", "nowhere"), "-b takes HOST:PORT"),
         (("lag", "-g", "x", "--timeout", "0"), "not a number above 0"),
@@ -171,11 +158,11 @@ def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:
     )
 
 
-def test_kctl_kafka_imports_neither_typer_nor_a_client_before_it_is_needed() -> None:
+def test_kctl_kafka_imports_no_client_before_it_is_needed() -> None:
     imported = imported_by("kafka")
 
-    assert "kctl.cli.kafka.parser" in imported
-    assert not {"typer", "kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
+    assert "kctl.cli.kafka.commands" in imported
+    assert not {"kafka", "kctl.config", "logging", "rich", "pydantic"} & imported
 
 
 def test_progress_is_printed_with_its_speed_and_what_is_left() -> None:

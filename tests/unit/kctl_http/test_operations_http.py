@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, cast
 
 import httpx
 import pytest
 
 from kctl.http import AccessRights
-from kctl.master.operations import Caller, OperationLog, OperationType
-from kctl.master.operations.base import Param, Report
+from kctl.master.operations.base import Caller, Report
+from kctl.master.operations.context import Context
+from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.operation_log import OperationLog
+from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
@@ -22,16 +26,24 @@ Post = Callable[..., Awaitable[httpx.Response]]
 NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 4000, "9223372036854775808"]
 
 
-async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
-    await asyncio.sleep(0)
-    return "done", params
+@dataclass(frozen=True, slots=True)
+class Act(FleetOperation):
+    """For a test."""
+
+    rpc: ClassVar = "act"
+    n: float | None = param("a number", default=None)
+    i: int | None = param("a whole number", default=None)
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset()
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+        await asyncio.sleep(0)
+        return "done", {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def operation_log() -> OperationLog:
-    params = (Param("n", "number", "a number"), Param("i", "integer", "a whole number"))
-    return OperationLog(
-        {"act": OperationType("act", "acts", params, lambda _: frozenset(), carried, lambda _: 5.0)}, None
-    )
+    return OperationLog({"act": Act}, cast("Any", None), None)
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 import schemathesis
@@ -15,8 +15,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from kctl.dead_letters.workbench import Workbench
 from kctl.http import AccessRights, create_app
-from kctl.master.operations import Caller, OperationLog, OperationType
-from kctl.master.operations.base import Report
+from kctl.master.operations.base import Caller, Report
+from kctl.master.operations.context import Context
+from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import Reduced
 from kctl_agent.message import Message
 from kctl_agent.rpc.messages import Request
@@ -30,13 +32,22 @@ async def fleet(request: Request) -> Reduced[Any]:
     return replace(getattr(healthy(), request.rpc), failed=(), age_seconds=0.1)
 
 
-async def carried(params: JsonObject, _caller: Caller, _report: Report) -> tuple[str, JsonObject]:
-    await asyncio.sleep(0)
-    return "done", params
+@dataclass(frozen=True, slots=True)
+class Act(FleetOperation):
+    """For a test."""
+
+    rpc: ClassVar = "act"
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset()
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+        await asyncio.sleep(0)
+        return "done", {}
 
 
 DEAD_LETTERS = "/api/v1/dead-letters"
-LOG = OperationLog({"act": OperationType("act", "acts", (), lambda _: frozenset(), carried, lambda _: 5.0)}, None)
+LOG = OperationLog({"act": Act}, cast("Any", None), None)
 APP = create_app(source_of(healthy(), ask=fleet, operations=LOG), AccessRights(tokens=TOKENS))
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)

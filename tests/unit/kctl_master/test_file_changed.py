@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kctl.config import load
-from kctl.master.operations.context import Context, file_changed
+from kctl.master.operations.context import Context
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +44,6 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
 
     file.write_text(TOML.format(**{**before, **now}))
 
-    found = await file_changed(context)
+    found = await context.file_changed()
     assert found.startswith(reported)
     assert bool(found) == bool(reported)

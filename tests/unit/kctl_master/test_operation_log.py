@@ -6,35 +6,45 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
-from kctl.master.operations.base import Caller, Carry, Operation, OperationType, Param, Report
+from kctl.master.operations.base import Caller, Operation, Report
+from kctl.master.operations.context import Context
+from kctl.master.operations.fleet_operation import FleetOperation
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
 pytestmark = pytest.mark.anyio
 
 US = Caller(os.getuid())
 TOKEN = Caller(None, via="http", token="ci")
-NAME = Param("name", "string", "a process")
+Carry = Callable[[JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]]
 
 
-def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> OperationType:
+def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> type[FleetOperation]:
     """It touches the process that it is given, if any."""
-    return OperationType(
-        name,
-        "for a test",
-        (NAME,),
-        lambda params: frozenset({params["name"]} if "name" in params else ()),
-        carry,
-        lambda _: deadline_seconds,
-        is_long,
-    )
+
+    @dataclass(frozen=True, slots=True)
+    class Made(FleetOperation):
+        rpc: ClassVar = "made"
+        name: str | None = param("a process", default=None)
+
+        def touches(self, context: Context) -> frozenset[str]:
+            return frozenset({self.name} if self.name else ())
+
+        async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+            return await carry({"name": self.name} if self.name else {}, caller, report)
+
+    Made.rpc, Made.is_long, Made.limit_seconds = name, is_long, deadline_seconds
+    return Made
 
 
 async def at_once(params: JsonObject, caller: Caller, report: Report) -> tuple[str, JsonObject]:
@@ -55,8 +65,8 @@ async def defective(params: JsonObject, caller: Caller, report: Report) -> tuple
     raise ZeroDivisionError("secret detail")
 
 
-def operations(*types: OperationType, audit: Path | None = None) -> OperationLog:
-    return OperationLog({each.name: each for each in types}, audit)
+def operations(*types: type[FleetOperation], audit: Path | None = None) -> OperationLog:
+    return OperationLog({each.rpc: each for each in types}, cast("Any", None), audit)
 
 
 def audited(path: Path) -> list[JsonObject]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.operations import operation_events
-from kctl.master.operations.base import Operation
+from kctl.master.operations.base import Operation, operation_events
 
 
 def operation(kind: str, **params: Any) -> Operation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,21 +9,17 @@ import pytest
 
 from kctl.config import load
 from kctl.errors import OperationRefused
-from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
-from kctl.master.operations.reading import pause, seek
 from kctl.master.pauses import Pauses
+from kctl.operations import operation
 from kctl_agent.errors import BadParams
-
-ME = Caller(1000)
-QUIET = Report(lambda _: None)
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     path = tmp_path / "kctl.toml"
     path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n')
-    absent = cast("Any", None)  # a refused order asks nobody
+    absent = cast("Any", None)  # a refused operation asks nobody
     return Context(
         load(path, {}), absent, absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
     )
@@ -44,9 +39,9 @@ def partitions(topic: str) -> frozenset[int]:
 def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
     context: Context, params: dict[str, Any], refusal: str
 ) -> None:
-    for order in (pause, seek):
+    for name, given in (("pause", params), ("seek", {**params, "to": "latest"})):
         with pytest.raises(BadParams) as refused:
-            asyncio.run(order(context, {**params, "to": "latest"}, ME, QUIET))
+            operation(name).given(given).touches(context)
 
         assert str(refused.value) == refusal
     assert context.pauses.all() == []
@@ -54,7 +49,7 @@ def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
 
 def test_pause_names_options_that_exclude_each_other(context: Context) -> None:
     with pytest.raises(BadParams, match=r"^only one of all and topic$"):
-        asyncio.run(pause(context, {"topic": "demo", "all": True}, ME, QUIET))
+        operation("pause").given({"topic": "demo", "all": True})
 
 
 def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:

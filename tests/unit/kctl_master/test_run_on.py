@@ -18,7 +18,8 @@ from kctl.master.operations.base import Report
 from kctl.master.operations.context import Context
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.rpc.commands import operation_commands
-from kctl_agent.rpc.operations import Inbox, Operation, Outcome
+from kctl_agent.rpc.commands.operations import SeekPartition
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome
 from kctl_agent.rpc.scripted import Answers, ScriptedAgent, Stalls
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import JsonObject
@@ -32,7 +33,7 @@ SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}
 def agent(run_dir: Path) -> Iterator[Inbox]:
     """A worker that never takes its operations by itself."""
     inbox = Inbox()
-    server = AgentServer(run_dir, "worker-0", operation_commands(inbox, can_seek=True))
+    server = AgentServer(run_dir, "worker-0", operation_commands(inbox, SeekPartition))
     server.start()
     try:
         yield inbox
@@ -93,7 +94,7 @@ async def test_given_up_while_it_waits_it_is_dropped_and_never_begun(short_dir: 
 async def test_what_has_begun_is_waited_for_and_named_if_its_end_is_not_known(
     short_dir: Path, pool: AgentPool, ends: Outcome | None, becomes: type[BaseException] | None
 ) -> None:
-    def main_thread(operation: Operation) -> None:
+    def main_thread(operation: AcceptedOperation) -> None:
         if ends is not None:
             inbox.report(operation.id, ends)
 

@@ -15,9 +15,9 @@ from kctl_agent.errors import BadParams, NotReady
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.partitions import lag_of
 from kctl_agent.replies.workers import CommitStats
-from kctl_agent.rpc.commands import COMMANDS, Command, Param, ping_of, with_describe
-from kctl_agent.rpc.commands.base import check_params
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param, ping_of, with_describe
 from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, encode
 
@@ -265,7 +265,7 @@ def test_describe_lists_every_method_itself_included(snapshot: Snapshot) -> None
 
 
 def test_describe_lists_the_parameters_of_a_command_that_was_added(snapshot: Snapshot) -> None:
-    pause = Command(
+    pause = AgentCommand(
         "pause", lambda *_: {}, "pause", (Param("seconds", "number", "how long", required=True),), changes=True
     )
 
@@ -294,7 +294,7 @@ def test_describe_lists_the_parameters_of_a_command_that_was_added(snapshot: Sna
     ],
 )
 def test_a_parameter_the_command_does_not_take_is_refused_by_its_name(params: JsonObject, refusal: str) -> None:
-    command = Command(
+    command = AgentCommand(
         "seek",
         lambda *_: {},
         "for this test",
@@ -307,10 +307,10 @@ def test_a_parameter_the_command_does_not_take_is_refused_by_its_name(params: Js
     )
 
     with pytest.raises(BadParams, match=refusal):
-        check_params(command, params)
-    check_params(command, {"text": "a", "count": 1, "share": 1, "flag": False})
+        check_params(command.name, command.params, params)
+    check_params(command.name, command.params, {"text": "a", "count": 1, "share": 1, "flag": False})
 
 
 def test_a_command_without_parameters_is_described_as_such() -> None:
     with pytest.raises(BadParams, match="it takes no parameters"):
-        check_params(COMMANDS["ping"], {"name": "x"})
+        check_params("ping", COMMANDS["ping"].params, {"name": "x"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import NotReady, PathError, StorageError
-from kctl_agent.rpc.commands import COMMANDS, Command
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
 from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.snapshot import Snapshot
@@ -25,7 +25,7 @@ SECRET = "/home/secret/of-the-caller"
 Ask = Callable[..., Reply]
 
 
-def dispatcher_with(snapshot: Snapshot | None, *commands: Command) -> Dispatcher:
+def dispatcher_with(snapshot: Snapshot | None, *commands: AgentCommand) -> Dispatcher:
     table = COMMANDS | {command.name: command for command in commands}
     dispatcher = Dispatcher("worker-0", table, FaultCounters(LOG, "worker-0"))
     dispatcher.snapshot = snapshot
@@ -37,11 +37,11 @@ def ask(dispatcher: Dispatcher, now: float = 0.0, **frame: object) -> Reply:
     return reply_of(dispatcher.reply_to(request, now)[HEADER_BYTES:])
 
 
-def raising(error: Exception) -> Command:
+def raising(error: Exception) -> AgentCommand:
     def fail(*_: object) -> JsonObject:
         raise error
 
-    return Command("fail", fail, "for this test")
+    return AgentCommand("fail", fail, "for this test")
 
 
 def test_an_answer_carries_its_id_its_sender_and_its_age(snapshot: Snapshot) -> None:
@@ -63,7 +63,7 @@ def test_the_reply_that_is_put_together_as_text_is_the_one_that_messages_describ
     id_: str | None, result: JsonObject, name: str
 ) -> None:
     dispatcher = Dispatcher(
-        name, {"echo": Command("echo", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
+        name, {"echo": AgentCommand("echo", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
     )
     frame: JsonObject = {"role": 1, "rpc": "echo", "method": "getEcho", "id": id_}
 
@@ -154,14 +154,14 @@ def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, ca
     "result", [{"lag": math.nan}, {"lag": object()}, {"lag": {1, 2}}], ids=["nan", "object", "set"]
 )
 def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_command(result: JsonObject, snapshot: Snapshot) -> None:
-    reply = ask(dispatcher_with(snapshot, Command("odd", lambda *_: result, "")), method="getOdd")
+    reply = ask(dispatcher_with(snapshot, AgentCommand("odd", lambda *_: result, "")), method="getOdd")
 
     assert reply.error is not None
     assert reply.error.code == "command_failed"
 
 
 def test_an_answer_above_the_limit_is_refused_with_the_number(snapshot: Snapshot) -> None:
-    huge = Command("huge", lambda *_: {"text": "x" * MAX_REPLY_BYTES}, "")
+    huge = AgentCommand("huge", lambda *_: {"text": "x" * MAX_REPLY_BYTES}, "")
 
     reply = ask(dispatcher_with(snapshot, huge), method="getHuge")
 

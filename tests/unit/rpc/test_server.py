@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.errors import PathError
-from kctl_agent.rpc.commands import COMMANDS, Command, Param
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
 from kctl_agent.rpc.connection import AcceptedConnection
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -26,7 +26,7 @@ Serve = Callable[..., AgentServer]
 Connect = Callable[[Path], Caller]
 Eventually = Callable[..., Any]
 
-BIG = Command(
+BIG = AgentCommand(
     "big",
     lambda _snapshot, params, _now: {"text": "x" * params["size"]},
     "for this test",
@@ -353,7 +353,7 @@ def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_
         made.append(1)
         return {"text": "x" * 1_000_000}
 
-    serve(commands=COMMANDS | {"big": Command("big", make, "", needs_snapshot=False)})
+    serve(commands=COMMANDS | {"big": AgentCommand("big", make, "", needs_snapshot=False)})
     deaf, good = connect(socket_file), connect(socket_file)
 
     deaf.send(b"".join(question("big") for _ in range(50)))

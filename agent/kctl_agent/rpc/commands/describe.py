@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from kctl_agent.replies.describe import Method, MethodsReply
 from kctl_agent.replies.encode import encoded
-from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["with_describe"]
 
 
-def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
+def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentCommand]:
     """The table plus a `describe` that lists exactly this table, itself included."""
     table = dict(commands)
 
@@ -21,7 +21,7 @@ def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
         document: JsonObject = encoded(MethodsReply(tuple(_described(each) for _, each in sorted(table.items()))))
         return document
 
-    table["describe"] = Command(
+    table["describe"] = AgentCommand(
         "describe",
         answer,
         "every method with its parameters, deadline and effect",
@@ -31,5 +31,5 @@ def with_describe(commands: Mapping[str, Command]) -> dict[str, Command]:
     return table
 
 
-def _described(command: Command) -> Method:
+def _described(command: AgentCommand) -> Method:
     return Method(command.method, command.name, command.summary, command.params, command.deadline_ms, command.changes)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.describe import Param
-from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
@@ -31,7 +31,7 @@ def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
     return {"before": before, "level": level}
 
 
-LOG_LEVEL = Command(
+LOG_LEVEL = AgentCommand(
     "log_level",
     answer,
     "write so much into the log from now on",

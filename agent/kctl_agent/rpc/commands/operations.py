@@ -4,88 +4,93 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from kctl_agent.errors import CommandFailed
 from kctl_agent.replies.describe import Param
-from kctl_agent.rpc.commands.base import Answer, Command
+from kctl_agent.rpc.commands.base import AgentCommand, Answer
 from kctl_agent.rpc.commands.log_level import LOG_LEVEL
 from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
 from kctl_agent.rpc.messages import printable_name
-from kctl_agent.rpc.operations import Inbox, Operation, Outcome, scope_of
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, scope_of
+from kctl_agent.rpc.params import listed, param
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["OPERATION_ID", "accepting", "operation_commands", "outcome_command"]
+__all__ = ["AgentOperation", "PauseScopes", "SeekPartition", "accepting", "operation_commands", "outcome_command"]
 
-OPERATION_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
+_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
 _UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in seconds: not begun from then on")
 
 
-def operation_commands(inbox: Inbox, *, can_seek: bool) -> dict[str, Command]:
-    """The operations of a worker (`can_seek`) or sinker, bound to what its owning thread takes them from."""
-    commands = [
-        Command(
-            "pause",
-            accepting(inbox, "pause", lambda params: inbox.pause([scope_of(each) for each in params["scopes"]])),
-            "read exactly what these scopes leave, until the next `pause`; none: resume",
-            (
-                OPERATION_ID,
-                _UNTIL,
-                Param("scopes", "array", "topic, partition, by, since; topic null: everything", required=True),
-            ),
-            changes=True,
-            needs_snapshot=False,
-        ),
-        outcome_command(inbox),
-        Command(
-            "cancel",
-            _outcome(inbox.cancel),
-            "drop an operation that has not begun; its outcome",
-            (OPERATION_ID,),
-            changes=True,
-            needs_snapshot=False,
-        ),
-        LOG_LEVEL,
-        STACK_DUMP,
-    ]
-    if can_seek:
-        commands.append(
-            Command(
-                "seek",
-                accepting(inbox, "seek"),
-                "go on reading a partition elsewhere, group and storage alike",
-                (
-                    OPERATION_ID,
-                    _UNTIL,
-                    Param("topic", "string", "its topic", required=True),
-                    Param("partition", "integer", "its number", required=True),
-                    Param("to", "string", "earliest, latest, an offset, or @milliseconds since 1970", required=True),
-                    Param("dry_run", "boolean", "only report what it would do"),
-                ),
-                changes=True,
-                needs_snapshot=False,
-            )
-        )
-    return {command.name: command for command in commands}
+class AgentOperation:
+    """What a process can be asked to do: a frozen dataclass whose fields are the parameters. The thread that owns the
+    work carries it out, by its name in a table of steps."""
+
+    __slots__ = ()
+    rpc: ClassVar[str]
+
+    def on_accepted(self, inbox: Inbox) -> None:
+        """Done at once, on the agent's thread; an error means that it was not accepted."""
 
 
-def outcome_command(inbox: Inbox) -> Command:
+@dataclass(frozen=True, slots=True)
+class PauseScopes(AgentOperation):
+    """Read exactly what these scopes leave, until the next `pause`; none: resume."""
+
+    rpc: ClassVar = "pause"
+    scopes: list[JsonObject] = param("topic, partition, by, since; topic null: everything")
+
+    def on_accepted(self, inbox: Inbox) -> None:
+        """The scopes are in force at once. Raises BadParams: something is no scope."""
+        inbox.pause([scope_of(each) for each in self.scopes])
+
+
+@dataclass(frozen=True, slots=True)
+class SeekPartition(AgentOperation):
+    """Go on reading a partition elsewhere, group and storage alike."""
+
+    rpc: ClassVar = "seek"
+    topic: str = param("its topic")
+    partition: int = param("its number")
+    to: str = param("earliest, latest, an offset, or @milliseconds since 1970")
+    dry_run: bool = param("only report what it would do", default=False)
+
+
+def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, AgentCommand]:
+    """These operations, what is asked about them, and what every process can be asked to do."""
+    cancel = AgentCommand(
+        "cancel",
+        _outcome(inbox.cancel),
+        "drop an operation that has not begun; its outcome",
+        (_ID,),
+        changes=True,
+        needs_snapshot=False,
+    )
+    accepted = [accepting(inbox, kind) for kind in kinds]
+    return {each.name: each for each in (*accepted, outcome_command(inbox), cancel, LOG_LEVEL, STACK_DUMP)}
+
+
+def outcome_command(inbox: Inbox) -> AgentCommand:
     """`operation`, by which the outcome of what was accepted is asked for."""
-    return Command(
-        "operation", _outcome(inbox.outcome), "what became of an operation", (OPERATION_ID,), needs_snapshot=False
+    return AgentCommand(
+        "operation", _outcome(inbox.outcome), "what became of an operation", (_ID,), needs_snapshot=False
     )
 
 
-def accepting(inbox: Inbox, rpc: str, first: Callable[[JsonObject], None] = lambda _: None) -> Answer:
-    """The answer of an operation: accepted, after `first` was called with its parameters on the agent's thread."""
+def accepting(inbox: Inbox, kind: type[AgentOperation]) -> AgentCommand:
+    """An operation as a command: its answer is that it is accepted."""
+    params = listed(kind)
 
-    def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-        operation = Operation(params["operation"], rpc, params, params.get("until", math.inf))
-        inbox.accept(operation, lambda: first(params))
+    def answer(_snapshot: Snapshot, given: JsonObject, _now: float) -> JsonObject:
+        own = {each.name: given[each.name] for each in params if each.name in given}
+        operation = AcceptedOperation(given["operation"], kind.rpc, own, given.get("until", math.inf))
+        inbox.accept(operation, lambda: kind(**own).on_accepted(inbox))
         return {"accepted": True}
 
-    return answer
+    summary = (kind.__doc__ or "").partition("\n")[0]
+    return AgentCommand(kind.rpc, answer, summary, (_ID, _UNTIL, *params), changes=True, needs_snapshot=False)
 
 
 def _outcome(find: Callable[[str], Outcome | None]) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.ping import PingReply
-from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
@@ -50,12 +50,12 @@ def _lag(snapshot: Snapshot, now: float) -> int | None:
     return total if snapshot.partitions else None
 
 
-PING = Command(
+PING = AgentCommand(
     "ping", answer, "who answers: name, pid, version, state, progress", deadline_ms=1000, needs_snapshot=False
 )
 
 
-def ping_of(inbox: Inbox) -> Command:
+def ping_of(inbox: Inbox) -> AgentCommand:
     """A ping that also reports how long ago the thread which owns the work took its operations. Not from the snapshot,
     which another thread publishes: that one may wait for a storage while the main thread does its turns."""
 

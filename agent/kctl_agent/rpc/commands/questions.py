@@ -8,7 +8,7 @@ from typing import Final
 from kctl_agent.errors import NotReady
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.partitions import PartitionsReply
-from kctl_agent.rpc.commands.base import Answer, Command
+from kctl_agent.rpc.commands.base import AgentCommand, Answer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
@@ -33,29 +33,29 @@ _PARTITIONS: Final = _answer(lambda snapshot: PartitionsReply(snapshot.partition
 _NO_METADATA: Final = "has no metadata from a broker"
 
 QUESTIONS: Final = (
-    Command("kafka_lag", _PARTITIONS, "lag of each assigned partition, and the offsets it is counted from"),
-    Command("offset_checker", _PARTITIONS, "start, committed, position and end offset of each assigned partition"),
-    Command(
+    AgentCommand("kafka_lag", _PARTITIONS, "lag of each assigned partition, and the offsets it is counted from"),
+    AgentCommand("offset_checker", _PARTITIONS, "start, committed, position and end offset of each assigned partition"),
+    AgentCommand(
         "block_size",
         _answer(lambda snapshot: snapshot.storage, "has not opened its storage"),
         "messages and bytes in the storage: pending, delayed, processing, dead; the limits",
     ),
-    Command(
+    AgentCommand(
         "member_leader",
         _answer(lambda snapshot: snapshot.member, "has not joined its consumer group"),
         "member id, generation, leader, assigned partitions",
     ),
-    Command(
+    AgentCommand(
         "metadata_brokers",
         _answer(lambda snapshot: snapshot.brokers, _NO_METADATA),
         "node id, host, port, rack of each broker; which is the controller",
     ),
-    Command(
+    AgentCommand(
         "metadata_topics",
         _answer(lambda snapshot: snapshot.topics, _NO_METADATA),
         "leader, replicas, in-sync and offline replicas of each partition",
     ),
-    Command(
+    AgentCommand(
         "workers",
         _answer(lambda snapshot: snapshot.worker),
         "state, uptime, memory, query, last batch, rows per second, last error, events",

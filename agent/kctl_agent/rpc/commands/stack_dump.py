@@ -7,7 +7,7 @@ import threading
 import traceback
 from typing import Final
 
-from kctl_agent.rpc.commands.base import Command
+from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
@@ -29,4 +29,4 @@ def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
     return {"threads": sorted(threads, key=lambda each: str(each["thread"]))}
 
 
-STACK_DUMP = Command("stack_dump", answer, "where every thread stands", needs_snapshot=False)
+STACK_DUMP = AgentCommand("stack_dump", answer, "where every thread stands", needs_snapshot=False)

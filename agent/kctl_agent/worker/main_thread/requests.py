@@ -10,15 +10,19 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError
-from kctl_agent.rpc.operations import Inbox, Operation, Outcome, is_paused, outcome_of
+from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 
-__all__ = ["Requests"]
+__all__ = ["OPERATIONS", "Requests"]
 
 log = logging.getLogger("kctl_agent.worker")
+
+OPERATIONS = (PauseScopes, SeekPartition)
+"""What a worker can be asked to do; `Requests` has a step for each."""
 
 _WAITS = Outcome("waiting", "the running batch is finished first")
 _MOST_NAMES = 10
@@ -50,7 +54,7 @@ class Requests:
         self._on_lost = on_lost
         self._describe = describe
         self._steps = {"pause": self._pause, "seek": self._seek}
-        self._waiting: list[Operation] = []
+        self._waiting: list[AcceptedOperation] = []
         """The oldest first."""
 
     def carry_out(self) -> None:
@@ -67,7 +71,7 @@ class Requests:
             log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
             del self._waiting[0]
 
-    def _outcome(self, operation: Operation) -> Outcome:
+    def _outcome(self, operation: AcceptedOperation) -> Outcome:
         try:
             return outcome_of(operation, self._steps)
         except HalfMoved as error:
@@ -80,7 +84,7 @@ class Requests:
         except AgentError as error:
             return Outcome("failed", str(error))
 
-    def _pause(self, _operation: Operation) -> Outcome:
+    def _pause(self, _operation: AcceptedOperation) -> Outcome:
         """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
@@ -90,13 +94,14 @@ class Requests:
         more = f" and {len(paused) - _MOST_NAMES} more" if len(paused) > _MOST_NAMES else ""
         return Outcome("done", f"paused {names}{more}" if paused else "nothing is paused")
 
-    def _seek(self, operation: Operation) -> Outcome:
+    def _seek(self, operation: AcceptedOperation) -> Outcome:
         """Called in every turn until it is no longer `waiting`."""
-        tp = TopicPartition(operation.params["topic"], operation.params["partition"])
+        seek = SeekPartition(**operation.params)
+        tp = TopicPartition(seek.topic, seek.partition)
         if tp not in self._membership.partitions:
             return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._name} now")
-        found, planned = self._seeking.plan(tp, operation.params["to"])
-        if operation.params.get("dry_run"):
+        found, planned = self._seeking.plan(tp, seek.to)
+        if seek.dry_run:
             return Outcome("done", planned.sentence, planned.to_json())
         self._handle(SeekRequested())
         if not self._lifecycle.is_drained:

@@ -16,7 +16,7 @@ from kafka import TopicPartition
 from kctl.testing.scripted_broker import BrokerAnswers as Response
 from kctl.testing.scripted_broker import ScriptedBroker
 from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.operations import Inbox, Operation
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore, StorageError
@@ -365,7 +365,7 @@ def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Cal
     worker = turning()
     worker.until_it_reads()
     worker.reaches({ORDERS_0: 10})
-    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
     worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "done")
     worker.until_it_reads()
 
@@ -387,7 +387,7 @@ def test_a_seek_whose_offset_the_storage_does_not_take_is_unknown_and_happens_wi
         raise StorageError("the disk is full")
 
     monkeypatch.setattr(worker.storage, "init_offsets", full_once)
-    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
     worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "unknown")
     assert worker.inbox.outcome("7").text.startswith("the disk is full; the group is reset to 55, and reading goes on")  # type: ignore[union-attr]
 
@@ -428,7 +428,7 @@ def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_i
     worker.until_it_reads()
     worker.until(lambda: worker.loop._progress.commits.is_quiet)  # so that nothing is committed before the seek's own
     codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
-    worker.inbox.accept(Operation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
+    worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
     begun: list[Group] = []
     monkeypatch.setattr(worker.loop._query_start, "start", begun.append)
 
@@ -450,7 +450,7 @@ def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
         poll()
         if worker.loop._membership.partitions and worker.inbox.outcome("1") is None:
             worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
-            worker.inbox.accept(Operation("1", "pause", {}))
+            worker.inbox.accept(AcceptedOperation("1", "pause", {}))
 
     monkeypatch.setattr(worker.loop, "_poll", pause_after_the_poll)
     worker.until(lambda: (outcome := worker.inbox.outcome("1")) is not None and outcome.state == "done")

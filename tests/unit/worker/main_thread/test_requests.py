@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.operations import Inbox, Operation
+from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.worker.lifecycle.events import (
     Action,
     Commit,
@@ -38,7 +38,7 @@ from kctl_agent.worker.offsets.seek import SeekPlan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 AB = frozenset({A, B})
-SEEK = Operation("1", "seek", {"topic": "t", "partition": 0, "to": "earliest"})
+SEEK = AcceptedOperation("1", "seek", {"topic": "t", "partition": 0, "to": "earliest"})
 
 
 class Worker:
@@ -125,7 +125,7 @@ def test_all_queries_are_stopped_and_committed_before_the_offset_is_moved(worker
 
 
 def test_a_dry_run_leaves_the_queries_alone(worker: Worker) -> None:
-    worker.inbox.accept(Operation("1", "seek", {**SEEK.params, "dry_run": True}))
+    worker.inbox.accept(AcceptedOperation("1", "seek", {**SEEK.params, "dry_run": True}))
     worker.turn()
 
     assert worker.outcome() == ("done", "t-0: from 40 back to 0; 40 offsets are handled again")
@@ -142,7 +142,7 @@ def test_a_dry_run_leaves_the_queries_alone(worker: Worker) -> None:
 def test_what_cannot_be_done_is_refused_before_anything_is_stopped(
     worker: Worker, params: dict[str, Any], text: str
 ) -> None:
-    worker.inbox.accept(Operation("1", "seek", params))
+    worker.inbox.accept(AcceptedOperation("1", "seek", params))
     worker.turn()
 
     assert (worker.outcome(), worker.actions) == (("failed", text), [])
@@ -229,7 +229,7 @@ def test_an_operation_that_is_not_known_is_refused(worker: Worker) -> None:
 
 def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> None:
     worker.inbox.pause([Scope("t", 1, "somebody", 0.0)])
-    worker.inbox.accept(Operation("1", "pause", {}))
+    worker.inbox.accept(AcceptedOperation("1", "pause", {}))
     worker.turn()
     assert worker.outcome()[0] == "waiting"
     assert not worker.lifecycle.is_seeking, "queries are started and stopped meanwhile"
@@ -242,7 +242,7 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
 
 
 def test_a_pause_of_nothing_is_a_resume(worker: Worker) -> None:
-    worker.inbox.accept(Operation("1", "pause", {}))
+    worker.inbox.accept(AcceptedOperation("1", "pause", {}))
     worker.turn()
 
     assert worker.outcome() == ("done", "nothing is paused")
@@ -250,7 +250,7 @@ def test_a_pause_of_nothing_is_a_resume(worker: Worker) -> None:
 
 def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:
     worker.inbox.accept(SEEK)
-    worker.inbox.accept(Operation("2", "seek", {**SEEK.params, "dry_run": True}))
+    worker.inbox.accept(AcceptedOperation("2", "seek", {**SEEK.params, "dry_run": True}))
     worker.turn()
     waiting = worker.inbox.outcome("2")
     assert waiting is not None

@@ -1,52 +1,21 @@
-"""The commands of `kctl kafka`, declared once: argparse runs them from this table, Typer has their help and completion.
+"""The commands of `kctl kafka`: each is run by the module of its name, `_` for `-`, with the parsed options.
 
-Standard library only: `kctl kafka lag` is to be done before Typer would be imported.
+Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kctl.toml.
 """
 
 from __future__ import annotations
 
-from keyword import iskeyword
-from typing import NamedTuple
+import argparse
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 
-from kctl.cli.output import OUTPUTS
+from kctl.cli.command import CONFIG, OUTPUT, Command, CommandGroup, Option
 
-__all__ = ["CODECS", "COMMANDS", "Command", "Option"]
+__all__ = ["CODECS", "COMMAND", "COMMANDS"]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Compression codecs in the order of Kafka's numbers, which may be given instead."""
-
-
-class Option(NamedTuple):
-    """An option, or an argument when its only name has no dash. `kind` is `text`, `int`, `number`, `flag`, `texts`
-    (may be repeated) or `words` (takes several)."""
-
-    names: tuple[str, ...]
-    help: str
-    kind: str = "text"
-    metavar: str | None = None
-    default: object = None
-    choices: tuple[str, ...] = ()
-    is_required: bool = False
-
-    @property
-    def is_argument(self) -> bool:
-        return not self.names[0].startswith("-")
-
-    @property
-    def key(self) -> str:
-        key = max(self.names, key=len).lstrip("-").replace("-", "_").lower()
-        return f"{key}_" if iskeyword(key) else key
-
-
-class Command(NamedTuple):
-    """A command `kctl kafka NAME`: `run` of the module of that name, `_` for `-`, is called with the parsed options.
-    `examples` given as they are typed."""
-
-    name: str
-    summary: str
-    options: tuple[Option, ...]
-    examples: tuple[tuple[str, str], ...]
-    details: str = ""
+"""In the order of Kafka's numbers, which may be given instead."""
 
 
 _TOPIC = Option(("-t", "--topic"), "the topic", metavar="TOPIC", is_required=True)
@@ -66,9 +35,8 @@ _THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
 _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
 _READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
 _BROKER = Option(("--broker",), "ask this broker", "int", "ID")
-_CONFIG = Option(("-c", "--config"), "the fleet's kctl.toml; see `kctl --help`", metavar="FILE")
+_CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
 _TIMEOUT = Option(("--timeout",), "in all", "number", "SECONDS", 10.0)
-_OUTPUT = Option(("-o", "--output"), "how the result is printed", choices=OUTPUTS, default="table")
 
 
 def _common(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
@@ -80,7 +48,7 @@ def _common(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option,
         ),
         Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
         _CONFIG,
-        *((_OUTPUT,) if output else ()),
+        *((OUTPUT,) if output else ()),
         timeout,
     )
 
@@ -370,3 +338,28 @@ COMMANDS: dict[str, Command] = {
         ),
     )
 }
+
+_CLUSTER = """\
+Which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
+else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running);
+-b beside a context asks other servers with the TLS and SASL of the context.
+"""
+_EXIT_CODES = """\
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,
+11 no such topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too
+large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the group has live members.
+"""
+_EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
+
+
+def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    code: int = import_module(f"kctl.cli.kafka.{name.replace('-', '_')}").run(options, env)
+    return code
+
+
+COMMAND = CommandGroup(
+    "kafka",
+    "Ask and change a Kafka cluster.",
+    tuple(each._replace(epilog=_EPILOG, run=partial(_run, each.name)) for each in COMMANDS.values()),
+    _EPILOG,
+)

@@ -1,0 +1,75 @@
+"""Parameters declared once, as the fields of a frozen dataclass: from these they are listed, checked and bounded.
+
+On the standard library alone; agents take what they are asked by it, and the control plane its operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, Final
+
+from kctl_agent.errors import BadParams
+from kctl_agent.replies.describe import Param
+from kctl_agent.rpc.messages import is_plain_number, printable_name
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = ["check_bounds", "check_params", "listed", "param"]
+
+_PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+}
+_NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
+"""Of the types of fields, as the wire names them."""
+
+
+def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
+    """A field that is a parameter, required without a default. `facts` are `least` and `most` of a number, and what
+    a command line makes of it."""
+    return field(default=default, metadata={"summary": summary, **facts})
+
+
+def listed(kind: type) -> tuple[Param, ...]:
+    """The parameters of a dataclass that imports its annotations from `__future__`."""
+    return tuple(
+        Param(each.name, _type_name(each), each.metadata["summary"], each.default is MISSING) for each in fields(kind)
+    )
+
+
+def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
+    """Refuse what the command or operation `name` does not take.
+
+    Raises:
+        BadParams: a parameter is unknown, missing, or of another type; the message names it.
+    """
+    by_name = {param.name: param for param in known}
+    for key, value in params.items():
+        param = by_name.get(key)
+        if param is None:
+            takes = ", ".join(by_name) or "no parameters"
+            raise BadParams(f'{name} has no parameter "{printable_name(key)}"; it takes {takes}')
+        if type(value) not in _PYTHON_TYPES[param.type]:
+            raise BadParams(f'{name}: parameter "{param.name}" must be of type {param.type}')
+        if not is_plain_number(value):
+            raise BadParams(f'{name}: parameter "{param.name}" must be a finite number of 64 bits')
+    for param in by_name.values():
+        if param.required and param.name not in params:
+            raise BadParams(f'{name}: parameter "{param.name}" is missing')
+
+
+def check_bounds(name: str, kind: type, params: JsonObject) -> None:
+    """Refuse a number outside the bounds of its field. Raises BadParams."""
+    for each in fields(kind):
+        least, most = each.metadata.get("least", -math.inf), each.metadata.get("most", math.inf)
+        if each.name in params and (least > -math.inf or most < math.inf) and not least <= params[each.name] <= most:
+            bounds = f"{least} or more" if most == math.inf else f"from {least} to {most}"
+            raise BadParams(f'{name}: parameter "{each.name}" must be {bounds}')
+
+
+def _type_name(of: Field[Any]) -> str:
+    return _NAMES[str(of.type).split()[0].partition("[")[0]]

@@ -1,0 +1,100 @@
+"""How a command is declared: its options and help as data, from which it is parsed, shown and completed.
+
+Standard library only, for `kctl rpc` and `kctl kafka lag` are to be quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from keyword import iskeyword
+from typing import NamedTuple
+
+from kctl.cli.output import OUTPUTS
+
+__all__ = ["CONFIG", "OUTPUT", "WIDE_OUTPUT", "YES", "Command", "CommandGroup", "Option", "argument", "option"]
+
+
+class Option(NamedTuple):
+    """An option, or an argument when its only name has no dash. `kind` is `text`, `path`, `int`, `number`, `seconds`,
+    `flag`, `texts` (may be repeated) or `words` (takes several)."""
+
+    names: tuple[str, ...]
+    help: str
+    kind: str = "text"
+    metavar: str | None = None
+    default: object = None
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
+    bare: object = None
+    """What it is without a value, where it may be given like that."""
+    completed: tuple[tuple[str, str], ...] = ()
+    """What a shell offers, each with its meaning."""
+    least: float | None = None
+    """Of a number; without it an `int` is 0 or more, and any other above 0."""
+    parameter: str = ""
+    """Of the function that it was declared for."""
+
+    @property
+    def is_argument(self) -> bool:
+        return not self.names[0].startswith("-")
+
+    @property
+    def key(self) -> str:
+        if self.parameter:
+            return self.parameter
+        name = max(self.names, key=len).lstrip("-").lower()
+        key = "".join(letter if letter.isalnum() else "_" for letter in name)
+        return f"{key}_" if iskeyword(key) else key
+
+
+class Command(NamedTuple):
+    """One command of the command line. `examples` are given as they are typed, each with a remark or an empty text."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    examples: tuple[tuple[str, str], ...] = ()
+    details: str = ""
+    epilog: str = ""
+    run: Callable[[argparse.Namespace, Mapping[str, str]], int | None] | None = None
+    """(parsed options, environment) -> exit code; None: 0. None of a table: where that is used it is set."""
+
+
+class CommandGroup(NamedTuple):
+    """Commands behind one word."""
+
+    name: str
+    summary: str
+    commands: tuple[Command | CommandGroup, ...]
+    epilog: str = ""
+    options: tuple[Option, ...] = ()
+    details: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
+
+
+def option(
+    *names: str,
+    help: str,  # noqa: A002 - as argparse calls it
+    metavar: str | None = None,
+    least: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Option:
+    """In the annotation of a parameter, which has the type and the default."""
+    return Option(names, help, metavar=metavar, least=least, choices=choices)
+
+
+def argument(name: str, help: str) -> Option:  # noqa: A002 - as above
+    """The same, without a dash."""
+    return Option((name,), help)
+
+
+CONFIG = Option(
+    ("-c", "--config"),
+    "the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running",
+    "path",
+    "FILE",
+)
+OUTPUT = Option(("-o", "--output"), "how the result is printed", choices=OUTPUTS, default="table")
+WIDE_OUTPUT = OUTPUT._replace(choices=("table", "wide", "json", "yaml"))
+YES = Option(("-y", "--yes"), "do not ask", "flag")

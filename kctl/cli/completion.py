@@ -1,0 +1,101 @@
+"""Completion by a shell: what may stand at the end of a command line, and the script that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kctl.cli.command import Command, CommandGroup, Option
+from kctl.cli.help import HELP
+from kctl.errors import UsageError
+
+__all__ = ["complete", "install", "script"]
+
+_SCRIPTS = {
+    "bash": """\
+_kctl() {
+    local IFS=$'\\n'
+    COMPREPLY=($(_KCTL_COMPLETE=bash kctl "${COMP_WORDS[@]:1:COMP_CWORD}"))
+}
+complete -o default -F _kctl kctl
+""",
+    "zsh": """\
+#compdef kctl
+_kctl() {
+    local -a offered
+    offered=("${(@f)$(_KCTL_COMPLETE=zsh kctl "${(@)words[2,CURRENT]}")}")
+    [[ -n $offered ]] && _describe kctl offered || _files
+}
+compdef _kctl kctl
+""",
+    "fish": """\
+function __kctl
+    set -l begun (commandline -ct)
+    set -l offered (_KCTL_COMPLETE=fish kctl (commandline -opc)[2..-1] "$begun")
+    test -n "$offered"; and printf '%s\\n' $offered; or __fish_complete_path "$begun"
+end
+complete --command kctl --no-files --arguments '(__kctl)'
+""",
+}
+_FILES = {
+    "bash": (".bash_completions/kctl.sh", ".bashrc", "source {path}"),
+    "zsh": (".zfunc/_kctl", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "fish": (".config/fish/completions/kctl.fish", None, ""),
+}
+"""Where the script goes, and what its shell reads at its start with the line that is added there."""
+
+
+def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> list[str]:
+    """What may stand in place of the last word, before the cursor, as the shell takes it."""
+    *before, begun = words or [""]
+    chosen: Option | None = None
+    for word in before:
+        if chosen is None and isinstance(node, CommandGroup):
+            node = next((each for each in node.commands if each.name == word), node)
+        named = _named(node, word)
+        chosen = named if named is not None and named.kind != "flag" else None
+    offered = [each for each in _offered(node, chosen, begun) if each[0].startswith(begun)]
+    separator = {"zsh": ":", "fish": "\t"}.get(shell)
+    return [f"{word}{separator}{meaning}" if separator and meaning else word for word, meaning in offered]
+
+
+def script(env: Mapping[str, str]) -> str:
+    """Of the shell of the caller. Raises UsageError: it is none that is known."""
+    return _SCRIPTS[_shell(env)]
+
+
+def install(env: Mapping[str, str]) -> str:
+    """Puts the script where the shell of the caller finds it; returns what was done. Raises UsageError."""
+    shell = _shell(env)
+    name, start, line = _FILES[shell]
+    path = Path.home() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_SCRIPTS[shell], encoding="utf-8")
+    if start is not None:
+        read = Path.home() / start
+        line = line.format(path=path)
+        text = read.read_text(encoding="utf-8") if read.exists() else ""
+        if line not in text.splitlines():
+            read.write_text(f"{text.rstrip()}\n{line}\n".lstrip(), encoding="utf-8")
+    return f"{shell} completes kctl from its next start on, by {path}"
+
+
+def _shell(env: Mapping[str, str]) -> str:
+    shell = Path(env.get("SHELL", "")).name
+    if shell not in _SCRIPTS:
+        raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")
+    return shell
+
+
+def _named(node: Command | CommandGroup, word: str) -> Option | None:
+    return next((each for each in node.options if word in each.names), None)
+
+
+def _offered(node: Command | CommandGroup, chosen: Option | None, begun: str) -> Iterable[tuple[str, str]]:
+    if chosen is not None:
+        return [(each, "") for each in chosen.choices]
+    if begun.startswith("-"):
+        return [(max(each.names, key=len), each.help) for each in (*node.options, HELP) if not each.is_argument]
+    if isinstance(node, CommandGroup):
+        return [(each.name, each.summary) for each in node.commands]
+    return [pair for each in node.options if each.is_argument for pair in each.completed]

@@ -1,0 +1,91 @@
+"""The help page of a command or of a group of them."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from kctl.cli.command import Command, CommandGroup, Option
+
+__all__ = ["HELP", "page"]
+
+HELP = Option(("-h", "--help"), "show this message and exit", "flag")
+_MOST_COLUMNS = 120
+_WIDEST_NAME = 32
+
+
+def page(node: Command | CommandGroup, path: str) -> str:
+    """As wide as the terminal, up to 120 columns; `path` is what is typed for it."""
+    width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
+    arguments = [each for each in node.options if each.is_argument]
+    options = [each for each in node.options if not each.is_argument]
+    usage = " ".join([f"Usage: {path} [OPTIONS]", *_usage(node, arguments)])
+    lines = [usage, "", *_text(node.summary, width), *_text(node.details, width), *_examples(node)]
+    lines += _table("Arguments", ((each.names[0], _meaning(each)) for each in arguments), width)
+    lines += _table("Options", ((_spelled(each), _meaning(each)) for each in [*options, HELP]), width)
+    if isinstance(node, CommandGroup):
+        lines += _table("Commands", ((each.name, _sentence(each.summary)) for each in node.commands), width)
+    return "\n".join([*lines, *_text(node.epilog, width)]).rstrip()
+
+
+def _usage(node: Command | CommandGroup, arguments: Iterable[Option]) -> Iterator[str]:
+    for each in arguments:
+        word = each.names[0] + ("..." if each.kind == "words" else "")
+        yield word if each.is_required else f"[{word}]"
+    if isinstance(node, CommandGroup):
+        yield "COMMAND ..."
+
+
+def _text(text: str, width: int) -> Iterator[str]:
+    """Paragraphs, wrapped; one that begins with spaces stays as it is."""
+    for paragraph in filter(None, text.split("\n\n")):
+        if paragraph.startswith(" "):
+            yield from paragraph.splitlines()
+        else:
+            yield from textwrap.wrap(paragraph, width, initial_indent="  ", subsequent_indent="  ")
+        yield ""
+
+
+def _examples(node: Command | CommandGroup) -> Iterator[str]:
+    widest = max((len(words) for words, remark in node.examples if remark), default=0)
+    for words, remark in node.examples:
+        yield f"  {words:<{widest}}    {remark}".rstrip()
+    if node.examples:
+        yield ""
+
+
+def _spelled(option: Option) -> str:
+    names = ", ".join(sorted(option.names, key=len))
+    value = "" if option.kind == "flag" else option.metavar or "|".join(option.choices) or option.key.upper()
+    return f"{names} {value}".rstrip()
+
+
+def _meaning(option: Option) -> str:
+    text = f"{option.help[0].upper()}{option.help[1:].removesuffix('.')}."
+    if option.is_required and not option.is_argument:
+        return f"{text}  [required]"
+    has_default = option.kind != "flag" and option.default not in (None, "")
+    return f"{text}  [default: {option.default}]" if has_default else text
+
+
+def _sentence(text: str) -> str:
+    """The first one."""
+    return f"{text.partition('. ')[0].removesuffix('.')}."
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    found = list(rows)
+    if not found:
+        return
+    column = max((len(name) for name, _ in found if len(name) <= _WIDEST_NAME), default=0)
+    yield f"{title}:"
+    for name, text in found:
+        first, *more = textwrap.wrap(text, width - column - 4) or [""]
+        if len(name) > column:
+            yield f"  {name}"
+            yield f"{'':{column}}    {first}"
+        else:
+            yield f"  {name:<{column}}  {first}".rstrip()
+        yield from (f"{'':{column}}    {line}" for line in more)
+    yield ""

@@ -1,0 +1,66 @@
+"""A function as a command: its parameters are the options, its docstring the help.
+
+`Annotated[int, option("--limit", metavar="N", help="…")] = 50` is an option of a whole number; one that may be None may
+be left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from kctl.cli.command import Command, Option
+
+__all__ = ["command", "help_parts"]
+
+_KINDS: dict[Any, str] = {bool: "flag", int: "int", float: "number", Path: "path"}
+
+
+def command(name: str, function: Callable[..., int | None]) -> Command:
+    """`kctl NAME`; what it returns is the exit code."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = inspect.signature(function).parameters
+    declared = tuple(_option(hints[key], parameter) for key, parameter in parameters.items())
+    enums = {key: _type(hint) for key, hint in hints.items() if isinstance(_type(hint), type(Enum))}
+
+    def run(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int | None:
+        given = {key: getattr(parsed, key) for key in parameters}
+        chosen = {key: kind(given[key]) for key, kind in enums.items() if given.get(key) is not None}
+        return function(**given | chosen)
+
+    summary, details, examples = help_parts(function)
+    return Command(name, summary, declared, examples, details, run=run)
+
+
+def help_parts(documented: object) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Summary, details and examples of a docstring; the examples are its last paragraph, if they begin with `kctl`."""
+    summary, *details = (inspect.getdoc(documented) or "").split("\n\n")
+    examples = details.pop().splitlines() if details and details[-1].startswith("kctl ") else []
+    return summary.replace("\n", " "), "\n\n".join(details), tuple((each, "") for each in examples)
+
+
+def _option(hint: Any, parameter: inspect.Parameter) -> Option:
+    marker: Option = get_args(hint)[1]
+    type_, default = _type(hint), parameter.default
+    is_required = default is inspect.Parameter.empty
+    several = "words" if marker.is_argument else "texts"
+    kind = several if get_origin(type_) is list else _KINDS.get(type_, "text")
+    choices = tuple(each.value for each in type_) if isinstance(type_, type(Enum)) else marker.choices
+    return marker._replace(
+        kind=kind if marker.kind == "text" else marker.kind,
+        choices=choices,
+        is_required=is_required,
+        default=None if is_required else default,
+        parameter=parameter.name,
+    )
+
+
+def _type(hint: Any) -> Any:
+    """`Annotated[int | None, …]` -> `int`"""
+    type_ = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return next(each for each in get_args(type_) if each is not type(None)) if isinstance(type_, UnionType) else type_

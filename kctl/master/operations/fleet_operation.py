@@ -1,0 +1,75 @@
+"""What every operation on a fleet declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+
+from kctl_agent.errors import BadParams
+from kctl_agent.replies.describe import Param
+from kctl_agent.rpc.params import check_bounds, check_params, listed
+from kctl_agent.rpc.wire import JsonObject
+
+if TYPE_CHECKING:
+    from kctl.master.operations.base import Caller, Report
+    from kctl.master.operations.context import Context
+else:  # half a second of imports, which the command line does without
+    Caller = Context = Report = object
+
+__all__ = ["BATCH_SECONDS", "LONG_SECONDS", "SHORT_SECONDS", "Caller", "Context", "Done", "FleetOperation", "Report"]
+
+SHORT_SECONDS = 30.0
+BATCH_SECONDS = 120.0
+"""For the end of the running batches."""
+LONG_SECONDS = 600.0
+
+_DEADLINE: Final = Param("deadline_seconds", "number", "give up after so long")
+Done: TypeAlias = tuple[str, JsonObject]
+"""What has happened, in one sentence and as an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOperation:
+    """An operation on a fleet: a frozen dataclass whose fields are its parameters, its docstring the help of its
+    command. One with `is_long` is answered with its id while it is under way; `changes`: it is no question."""
+
+    rpc: ClassVar[str]
+    is_long: ClassVar[bool] = False
+    changes: ClassVar[bool] = True
+    limit_seconds: ClassVar[float] = SHORT_SECONDS
+    """Given up then, unless the caller sets a deadline."""
+
+    @classmethod
+    def given(cls, params: JsonObject) -> FleetOperation:
+        """One with these parameters; `deadline_seconds`, which every operation takes, is left out.
+
+        Raises:
+            BadParams: they do not fit, or make no sense; the message names the one.
+        """
+        check_params(cls.rpc, (*listed(cls), _DEADLINE), params)
+        if params.get("deadline_seconds", 1) <= 0:
+            raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
+        check_bounds(cls.rpc, cls, params)
+        found = cls(**{name: value for name, value in params.items() if name != "deadline_seconds"})
+        if (problem := found.problem()) is not None:
+            raise BadParams(problem)
+        return found
+
+    def deadline_seconds(self, context: Context) -> float:  # noqa: ARG002 - for those that depend on the settings
+        return self.limit_seconds
+
+    def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
+        """What is wrong with the parameters by themselves, if anything; on a command line `mark` is before a name."""
+        return None
+
+    def touches(self, context: Context) -> frozenset[str]:
+        """What it must have for itself: processes by name, `reading`, `scale`. Nothing: it contradicts no other.
+
+        Raises:
+            BadParams: there is nothing of a name that is given.
+        """
+        raise NotImplementedError
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
+        """Does it, and raises what went wrong; cancelled, it takes back what can be."""
+        raise NotImplementedError

@@ -1,0 +1,57 @@
+"""`drain`: a process finishes what it has begun, and leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.errors import OperationRefused
+from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl_agent.rpc.params import param
+
+__all__ = ["DrainProcess"]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProcess(FleetOperation):
+    """Let a worker or sinker finish its work, commit and leave.
+
+    Nothing is killed or abandoned: if it takes longer than the deadline (600 s), it goes on as before. A drained
+    one stays stopped until `kctl start NAME`.
+    """
+
+    rpc: ClassVar = "drain"
+    is_long: ClassVar = True
+    limit_seconds: ClassVar = LONG_SECONDS
+    name: str = param("a worker or sinker; not the engine", is_argument=True)
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset({context.supervisor.process(self.name).name})
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
+        from kctl.master.operations.tasks import goes_on
+
+        process = context.supervisor.process(self.name)
+        if process.launch.kind == "engine":
+            raise OperationRefused(
+                f"{process.name} is what workers run in: drain those, then `kctl stop {process.name}`"
+            )
+        context.pauses.draining[process.name] = {
+            "topic": None,
+            "partition": None,
+            "by": f"{caller.name} (drain)",
+            "since": time.time(),
+        }
+        try:
+            report(f"{process.name} finishes what it has begun")
+            await context.send_pauses(process.name, report)
+            report(f"{process.name} commits and leaves")
+            with goes_on(f"{process.name} has been asked to leave"):
+                await process.stop(timeout_seconds=context.config.workers.revoke_timeout_seconds + 60)
+        except BaseException:
+            del context.pauses.draining[process.name]
+            await context.take_back([process.name])
+            raise
+        del context.pauses.draining[process.name]
+        return f"{process.name} is drained and stopped", {}

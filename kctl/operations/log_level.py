@@ -1,0 +1,49 @@
+"""`log_level`: how much a process writes into its log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
+from kctl_agent.rpc.messages import printable_name
+from kctl_agent.rpc.params import param
+
+__all__ = ["SetLogLevel"]
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+_ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogLevel(FleetOperation):
+    """Change how much a process logs, until it ends.
+
+    kctl log-level worker-0 DEBUG
+    """
+
+    rpc: ClassVar = "log_level"
+    name: str = param("a worker, a sinker, `engine`, or `master`", is_argument=True)
+    level: str = param("DEBUG, INFO, WARNING or ERROR", is_argument=True)
+
+    def problem(self, _mark: str = "") -> str | None:
+        if self.level.upper() in _LEVELS:
+            return None
+        return f"`{printable_name(self.level)}` is no level: use {', '.join(_LEVELS)}"
+
+    def touches(self, context: Context) -> frozenset[str]:
+        if self.name != "master":
+            context.supervisor.process(self.name)
+        return frozenset()
+
+    async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
+        level = self.level.upper()
+        if self.name == "master":
+            root = logging.getLogger()
+            before = logging.getLevelName(root.level)
+            root.setLevel(level)
+        else:
+            answer = await context.agents.operate(self.name, "log_level", {"level": level}, _ANSWER_SECONDS)
+            before = str(answer.get("before"))
+        return f"{self.name} logs {level} from now on; it was {before}", {"before": before, "level": level}

@@ -1,0 +1,35 @@
+"""`pause`: nothing of a worker, a topic, a partition or everything is read until `resume`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, Report
+from kctl.operations.scoped import ScopedOperation
+
+__all__ = ["PauseReading"]
+
+
+@dataclass(frozen=True, slots=True)
+class PauseReading(ScopedOperation):
+    """Stop reading a worker, a topic, a partition or everything.
+
+    Until it is resumed. Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts
+    of workers and of the master. `kctl status` shows what is paused, with caller and time. The engine cannot be paused:
+    it reads nothing itself. It gives up after 120 s, or `--deadline`.
+
+    kctl pause --topic orders --partition 3
+    kctl pause --worker sinker-0
+    kctl pause --all
+    """
+
+    rpc: ClassVar = "pause"
+    limit_seconds: ClassVar = BATCH_SECONDS
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
+        """It is kept first, then sent to all that it concerns, so that what starts meanwhile starts paused."""
+        before = context.pauses.all()
+        made = context.pauses.add(self.worker, self.topic, self.partition, caller.name)
+        carried_out = await context.send_all_pauses(self.worker, report, before)
+        return f"{made.what} is paused; {carried_out}", {"paused": [made.scope() | {"worker": made.worker}]}

@@ -1,0 +1,104 @@
+"""`reload`: the configuration is read again, what can be applied is applied, and what cannot is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from kctl.config.effects import SettingChange, changes
+from kctl.config.forms import Effect
+from kctl.errors import AgentRefused, OperationUnknown
+from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.master.restart import SupervisionState
+from kctl.operations.restart import ENGINE_RESTARTS, restarted_by_all
+from kctl.operations.scale import scaled
+from kctl_agent.rpc.wire import JsonObject
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+
+__all__ = ["ReloadConfig"]
+
+_ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadConfig(FleetOperation):
+    """Read the configuration again.
+
+    Applies what can be applied, and names what needs a restart of the processes or of the fleet. A file that cannot be
+    used changes nothing. SIGHUP to the master is the same operation.
+    """
+
+    rpc: ClassVar = "reload"
+    limit_seconds: ClassVar = LONG_SECONDS
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset({*context.supervisor.names, "scale"})
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """What needs a new process is given to processes that start from now on; what needs a new master stays as it
+        was. Tokens and certificate of HTTP are read again, whether or not a setting has changed: their files are what
+        is renewed."""
+        wanted = await asyncio.to_thread(context.reread)
+        found = changes(context.config, wanted)
+        by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
+        config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
+        use_groups = context.prepare_groups(config)
+        renewed = context.use_http(config.http)
+        context.use(config, context.launches(config, context.supervisor.names))
+        await use_groups()
+        names = {change.name for change in found}
+        if "log.level" in names:
+            await _set_log_level(context)
+        counts = {kind: getattr(wanted, kind).count for kind in ("workers", "sinkers") if f"{kind}.count" in names}
+        if counts:
+            await scaled(context, counts, report)
+        return "; ".join(_sentences(context, by_effect, renewed)) or "nothing has changed", {
+            effect.name.lower(): [_as_json(change) for change in changed] for effect, changed in by_effect.items()
+        }
+
+
+def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], renewed: list[str]) -> Iterator[str]:
+    if renewed:
+        yield f"HTTP uses new {' and '.join(renewed)}"
+    for effect, changed in by_effect.items():
+        if changed:
+            yield f"{effect.value}: {_named(changed)}"
+    if by_effect[Effect.NEXT_START]:
+        engine = any(process.launch.kind == "engine" for process in restarted_by_all(context))
+        beside = f"; {ENGINE_RESTARTS}" if engine else ""
+        yield f"`kctl restart --all --rolling` starts all processes anew{beside}"
+
+
+def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
+    """The configuration in force, with these settings of the wanted one; counts are left to `scaled`."""
+    config = context.config
+    for change in changed:
+        section, _, key = change.name.partition(".")
+        if key != "count":
+            value = getattr(getattr(wanted, section), key)
+            config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
+    return config
+
+
+async def _set_log_level(context: Context) -> None:
+    level = context.config.log.level
+    logging.getLogger().setLevel(level)
+    for name in context.supervisor.names:
+        if context.supervisor.process(name).state is SupervisionState.RUNNING:
+            try:
+                await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+            except (AgentRefused, OperationUnknown) as error:  # it has the new level with its next start
+                logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
+
+
+def _named(changed: list[SettingChange]) -> str:
+    return ", ".join(f"{change.name} {change.before!s} -> {change.after!s}" for change in changed)
+
+
+def _as_json(change: SettingChange) -> JsonObject:
+    return {"setting": change.name, "before": str(change.before), "after": str(change.after)}

@@ -1,0 +1,98 @@
+"""`restart`: processes of a fleet are started anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.master.restart import SupervisionState
+from kctl_agent.rpc.params import param
+
+if TYPE_CHECKING:
+    from kctl.master.process_supervisor import ProcessSupervisor
+
+__all__ = ["ENGINE_RESTARTS", "RestartProcesses", "restarted_by_all"]
+
+ENGINE_RESTARTS = "the engine is restarted first: nobody reads for about 5 s"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartProcesses(FleetOperation):
+    """Start workers, sinkers or the engine anew, some or all.
+
+    Each finishes its batch, commits and leaves the group first. `--all` begins with what was given up (`fatal`) and
+    leaves out what was stopped: `kctl start NAME`. While the engine is restarted, which takes about 5 s, nobody reads:
+    `--all` does it only where its JVM needs other settings, and on a terminal it is asked for. Gives up after 600 s, or
+    `--deadline`.
+
+    kctl restart worker-0 --wait
+    kctl restart worker-0 worker-1 --rolling
+    kctl restart --all --rolling
+    """
+
+    rpc: ClassVar = "restart"
+    is_long: ClassVar = True
+    limit_seconds: ClassVar = LONG_SECONDS
+    name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
+    all: bool = param("all but what was stopped; the engine only if its settings have changed", default=False)
+    rolling: bool = param("one after another, each when the one before has come up", default=False)
+    dry_run: bool = param("only show which, and whether the engine is among them", default=False)
+
+    def problem(self, mark: str = "") -> str | None:
+        return f"give one or more names, or {mark}all" if (self.name is None) != self.all else None
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset(process.name for process in self._chosen(context)) | {"scale"}
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """At once, or with `rolling` one after another, each only when the one before it has come up again. The first
+        that does not ends it."""
+        from kctl.master.operations.tasks import together
+
+        processes = self._chosen(context) if self.name else restarted_by_all(context)
+        engines = [each for each in processes if each.launch.kind == "engine"]  # the others work in it
+        if self.dry_run:
+            return _plan(processes, bool(engines))
+        done: list[str] = []
+
+        async def one(process: ProcessSupervisor) -> None:
+            before = process.incarnation
+            process.restart()
+            await context.up(process, before, report)
+            done.append(process.name)
+            report(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
+
+        if self.rolling:
+            for process in processes:
+                await one(process)
+        else:
+            await together(one(process) for process in engines)
+            await together(one(process) for process in processes if process not in engines)
+        names = ", ".join(sorted(done)) or "none, for none is running"
+        return f"restarted: {names}{await context.file_changed()}", {"restarted": sorted(done)}
+
+    def _chosen(self, context: Context) -> list[ProcessSupervisor]:
+        names = context.supervisor.names if self.name is None else dict.fromkeys(self.name.split(","))
+        return [context.supervisor.process(each) for each in names]
+
+
+def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
+    """In this order: the engine, only if its JVM is down or would get other settings, for code of workers is not kept
+    in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
+    operation."""
+    processes = map(context.supervisor.process, context.supervisor.names)
+    alive = [each for each in processes if each.state is not SupervisionState.STOPPED and _is_outdated(each)]
+    return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not SupervisionState.FATAL))
+
+
+def _plan(processes: list[ProcessSupervisor], has_engine: bool) -> Done:
+    names = [each.name for each in processes]
+    text = ", ".join(names) or "none, for none is running"
+    beside = f"; {ENGINE_RESTARTS}" if has_engine else ""
+    return f"it would be: {text}{beside}", {"restarted": names, "engine": has_engine}
+
+
+def _is_outdated(process: ProcessSupervisor) -> bool:
+    before, now = process.started_with.get("spark"), process.launch.settings.get("spark")
+    return process.launch.kind != "engine" or process.pid is None or before != now

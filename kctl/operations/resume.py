@@ -1,0 +1,28 @@
+"""`resume`: ends pauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.master.operations.fleet_operation import Caller, Context, Done, Report
+from kctl.operations.scoped import ScopedOperation
+
+__all__ = ["ResumeReading"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading(ScopedOperation):
+    """Read again what was paused.
+
+    `--all` ends every pause. It gives up after 30 s, or `--deadline`.
+    """
+
+    rpc: ClassVar = "resume"
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """This pause, those of a topic and its partitions, or all."""
+        before = context.pauses.all()
+        removed = [each.what for each in context.pauses.remove(self.worker, self.topic, self.partition)]
+        carried_out = await context.send_all_pauses(self.worker, report, before)
+        return f"resumed: {', '.join(removed)}; {carried_out}", {"resumed": removed}

@@ -1,0 +1,113 @@
+"""`scale`: so many workers, so many sinkers are run."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from kctl.config import check_together
+from kctl.errors import OperationRefused
+from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.master.restart import SupervisionState
+from kctl_agent.errors import PathError
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.rpc.params import param
+
+if TYPE_CHECKING:
+    from kctl.master.process_supervisor import ProcessSupervisor
+    from kctl.master.supervisor import Supervisor
+
+__all__ = ["ScaleFleet", "scaled"]
+
+_KINDS = {"workers": "worker", "sinkers": "sinker"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFleet(FleetOperation):
+    """Run more or fewer workers or sinkers.
+
+    Until the fleet is started again, or reloaded. It gives up after 600 s, or `--deadline`.
+
+    kctl scale workers=4 sinkers=2 --wait
+    """
+
+    rpc: ClassVar = "scale"
+    is_long: ClassVar = True
+    limit_seconds: ClassVar = LONG_SECONDS
+    workers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
+    sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset({*context.supervisor.names, "scale"})
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """Starts what is missing, stops what is too many."""
+        wanted = {kind: count for kind in _KINDS if (count := getattr(self, kind)) is not None}
+        if not wanted:
+            raise OperationRefused("give workers or sinkers, and how many")
+        return await scaled(context, wanted, report)
+
+
+async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
+    """The work of `scale`, for `reload` too."""
+    from kctl.master.operations.tasks import together
+
+    config, supervisor = context.config, context.supervisor
+    for kind, count in wanted.items():
+        config = replace(config, **{kind: replace(getattr(config, kind), count=count)})
+    check_together(config)
+    names, kinds = supervisor.names, {_KINDS[kind] for kind in wanted}
+    kept = [each for each in names if supervisor.process(each).launch.kind not in kinds]
+    chosen = [each for kind, count in wanted.items() for each in _chosen(supervisor, _KINDS[kind], count)]
+    try:
+        target = {launch.name: launch for launch in context.launches(config, [*kept, *chosen])}
+    except PathError as error:
+        raise OperationRefused(str(error)) from None
+    down = [each for each in chosen if each in names and _is_down(supervisor.process(each))]
+    added, removed = [each for each in chosen if each not in names], [each for each in names if each not in target]
+    # An engine that is started next has room for as many workers as there are now.
+    context.use(config, target.values())
+    starting = [*(supervisor.add(target[each]) for each in added), *map(supervisor.process, down)]
+    before = [(process, process.incarnation) for process in starting]
+    for process in starting:
+        process.start()
+    started = sorted(each.name for each in starting)
+    report(f"starting {', '.join(started) or 'none'}, stopping {', '.join(removed) or 'none'}")
+    await together(
+        [
+            *(_removed(context, each) for each in removed),
+            *(context.up(process, incarnation, report) for process, incarnation in before),
+        ]
+    )
+    counts = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
+    return (
+        f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration; "
+        f"running: {', '.join(chosen) or 'none'}",
+        {"started": started, "stopped": removed, "running": chosen},
+    )
+
+
+def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
+    """So many of a kind: first those that run, then those that were stopped or given up, then new ones; of each the
+    lowest numbers."""
+    known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
+    known.sort(key=lambda each: (_is_down(each), _number(each.name)))
+    names = [each.name for each in known]
+    new = (name for number in itertools.count() if (name := f"{kind}-{number}") not in names)
+    return sorted([*names, *itertools.islice(new, max(count - len(names), 0))][:count], key=_number)
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _is_down(process: ProcessSupervisor) -> bool:
+    return process.state is SupervisionState.FATAL or process.status().desired == SupervisionState.STOPPED.value
+
+
+async def _removed(context: Context, name: str) -> None:
+    from kctl.master.operations.tasks import goes_on
+
+    with goes_on(f"{name} has been asked to leave"):
+        await context.supervisor.remove(name)

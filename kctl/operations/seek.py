@@ -1,0 +1,111 @@
+"""`seek`: a topic is read elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from kctl.errors import KctlError, OperationRefused, OperationUnknown
+from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.operations.scoped import check_read
+from kctl_agent.errors import BadParams
+from kctl_agent.rpc.params import param
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = ["SeekTopic"]
+
+_EACH = re.compile(r"\d{1,9}=\d{1,19}(,\d{1,9}=\d{1,19})*")
+
+
+@dataclass(frozen=True, slots=True)
+class SeekTopic(FleetOperation):
+    """Continue reading a topic from another position.
+
+    The committed offset of the group and the stored offset move together, in every worker that has a partition of
+    it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
+    handled. `latest` and times are what they are when it is shown; with `--yes`, when it begins. A time without a zone
+    is in the zone of the master's host. It gives up after 120 s, or `--deadline`; then nothing is moved later.
+
+    kctl seek --topic orders --to earliest --dry-run
+    kctl seek --topic orders --partition 3 --to 1200
+    kctl seek --topic orders --to 0=1200,3=55
+    kctl seek --topic orders --to 2026-11-21T06:00:00Z
+    """
+
+    rpc: ClassVar = "seek"
+    limit_seconds: ClassVar = BATCH_SECONDS
+    topic: str = param("its topic", metavar="NAME")
+    to: str = param("where: earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
+    partition: int | None = param("this partition of the topic", metavar="N", least=0, default=None)
+    dry_run: bool = param("only show what would happen", default=False)
+
+    def touches(self, context: Context) -> frozenset[str]:
+        check_read(context, self.topic, self.partition)
+        return frozenset({"reading"})
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """Each owner moves the group's committed offset and the storage's stored offset together. Every partition must
+        have an owner, and a place where it is to go on, or nothing is changed; the places are fixed before any owner
+        begins to wait for its batch."""
+        from kctl.master.operations.tasks import ended, together
+
+        owners = await context.owners(self.topic)
+        targets = _targets(self.to, self.partition, owners)
+        missing = [each for each in targets if owners.get(each) is None]
+        if not targets or missing:
+            where = ", ".join(f"{self.topic}-{each}" for each in missing) or f"topic {self.topic}"
+            raise OperationRefused(
+                f"{where} is with no worker now: wait for a rebalance to end, or see `kctl rpc offset_checker`"
+            )
+
+        async def one(partition: int, to: str, dry_run: bool) -> JsonObject:
+            given = {"topic": self.topic, "partition": partition, "to": to, "dry_run": dry_run}
+            return await context.run_on(str(owners[partition]), "seek", given, report)
+
+        try:
+            planned = await together(one(partition, to, True) for partition, to in targets.items())
+        except OperationUnknown as error:
+            raise OperationRefused(str(error)) from error
+        if self.dry_run:
+            return f"it would be: {_texts(planned)}", {"dry_run": True, "rows": [each["result"] for each in planned]}
+        fixed = [(each["result"]["partition"], str(each["result"]["to"])) for each in planned]
+        outcomes = await ended(one(partition, to, False) for partition, to in fixed)
+        done = [each for each in outcomes if not isinstance(each, BaseException)]
+        if len(done) < len(outcomes):
+            raise _whole([each for each in outcomes if isinstance(each, BaseException)], _texts(done))
+        return _texts(done), {"dry_run": False, "rows": [each["result"] for each in done]}
+
+
+def _whole(errors: list[BaseException], done: str) -> KctlError:
+    """One error that names what was done too."""
+    kind = OperationUnknown if any(isinstance(each, OperationUnknown) for each in errors) else OperationRefused
+    reasons = "; ".join(filter(None, map(str, errors)))
+    return kind("; but ".join(filter(None, (done and f"only in part: {done}", reasons))))
+
+
+def _texts(outcomes: list[JsonObject]) -> str:
+    return "; ".join(str(outcome["text"]) for outcome in outcomes)
+
+
+def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
+    """Partition to where it is to go on, as an agent reads it. `0=1200,3=55` names the partitions itself."""
+    if not _EACH.fullmatch(to):
+        return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
+    if partition is not None:
+        raise BadParams(f"{to} names its partitions: leave out the other one")
+    return {int(each): offset for each, _, offset in (pair.partition("=") for pair in to.split(","))}
+
+
+def _wire_target(to: str) -> str:
+    """`2026-11-21T10:00` -> `@1795255200000`, local time without an offset of its own; anything else as it is."""
+    if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
+        return to
+    try:
+        return f"@{int(datetime.fromisoformat(to).timestamp() * 1000)}"
+    except ValueError:
+        raise BadParams(
+            f"{to!r} is not a position: use earliest, latest, an offset, or a time such as 2026-11-21T10:00"
+        ) from None

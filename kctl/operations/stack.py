@@ -1,0 +1,74 @@
+"""`stack`: where a process stands."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.rpc.params import param
+from kctl_agent.rpc.wire import JsonObject
+
+__all__ = ["ShowStacks"]
+
+_ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStacks(FleetOperation):
+    """Show the stacks of all threads of a process and of its JVM."""
+
+    rpc: ClassVar = "stack"
+    changes: ClassVar = False
+    name: str = param("a worker, a sinker, `engine`, or an attached application", is_argument=True)
+
+    def touches(self, context: Context) -> frozenset[str]:
+        context.members.check_known(self.name)
+        return frozenset()
+
+    async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
+        """Those of its JVM by `jcmd`."""
+        answer = await context.agents.operate(self.name, "stack_dump", {}, _ANSWER_SECONDS)
+        pid = (await context.agents.operate(self.name, "ping", {}, _ANSWER_SECONDS))["pid"]
+        jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]
+        threads = answer.get("threads", [])
+        text = f"{self.name} has {number_of(len(threads), 'Python thread')} and {number_of(len(jvms), 'JVM')}"
+        return text, {"threads": threads, "jvms": jvms}
+
+
+def _jvms(pid: int) -> list[int]:
+    """The Java processes of its session; of an attached application those of the session it was started in."""
+    from kctl.master.process import session_members
+
+    found = []
+    for member in session_members(pid):
+        try:
+            if Path(f"/proc/{member}/comm").read_text() == "java\n":
+                found.append(member)
+        except OSError:
+            continue
+    return found
+
+
+async def _jvm_stack(pid: int) -> JsonObject:
+    """`error` instead of `stack` when it cannot be had: a JRE has no jcmd."""
+    from kctl.jars import java_command
+
+    try:
+        jcmd = await asyncio.to_thread(lambda: java_command().resolve().with_name("jcmd"))
+        process = await asyncio.create_subprocess_exec(
+            jcmd, str(pid), "Thread.print", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError as error:
+        return {"pid": pid, "error": f"jcmd cannot be run: {error.strerror}"}
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return {"pid": pid, "error": "the JVM does not answer"}
+    return {"pid": pid, "stack": output.decode("utf-8", "replace")}

@@ -1,0 +1,34 @@
+"""`start`: a process of a fleet is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
+from kctl.master.restart import SupervisionState
+from kctl_agent.rpc.params import param
+
+__all__ = ["StartProcess"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartProcess(FleetOperation):
+    """Start a worker, a sinker or the engine that was stopped or given up, or that waits for its next try."""
+
+    rpc: ClassVar = "start"
+    limit_seconds: ClassVar = 180.0
+    name: str = param("a worker, a sinker or `engine`")
+
+    def touches(self, context: Context) -> frozenset[str]:
+        return frozenset({context.supervisor.process(self.name).name})
+
+    async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
+        """Waits until it has come up."""
+        process = context.supervisor.process(self.name)
+        if process.state in (SupervisionState.STARTING, SupervisionState.RUNNING):
+            return f"{process.name} is {process.state} already{await context.file_changed()}", {"pid": process.pid}
+        before = process.incarnation
+        process.start()
+        await context.up(process, before, report)
+        return f"{process.name} runs as pid {process.pid}{await context.file_changed()}", {"pid": process.pid}

@@ -1,0 +1,88 @@
+"""What a shell completes, and by which script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kctl.cli.app import tree
+from kctl.cli.completion import complete, install, script
+from kctl.cli.fleet.tables import TABLES
+from kctl.cli.output import OUTPUTS
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from tests.unit.kctl_cli.conftest import Kctl
+
+
+def completed(*words: str) -> list[str]:
+    """By bash itself, from its script; the last word is the one under the cursor."""
+    lines = [
+        script({"SHELL": "/bin/bash"}),
+        f"COMP_WORDS=(kctl {' '.join(each or repr('') for each in words)}); COMP_CWORD={len(words)}",
+        '_kctl; echo "${COMPREPLY[*]}"',
+    ]
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.shows("the shell completes commands, their options and the rpc commands")
+def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> None:
+    assert completed("st") == ["start", "stop", "status", "stack", "storage"]
+    assert completed("rpc", "") == list(TABLES)
+    assert completed("rpc", "kafka_lag", "--f") == ["--fail-above"]
+    assert completed("rpc", "kafka_lag", "-o", "") == ["table", "wide", "json", "yaml"]
+    assert completed("status", "-o", "") == list(OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["storage", "dead", "l"], ["list"]),
+        (["-c", "kctl.toml", "storage", "dead", "s"], ["show"]),
+        (["pause", "--topic", "st"], []),
+        (["pause", "--dead"], ["--deadline"]),
+        (["kafka", "lag", "--all", "--read"], ["--read-committed"]),
+        (["--deb"], ["--debug"]),
+    ],
+)
+def test_what_is_offered_belongs_to_the_command_before_it(words: list[str], offered: list[str]) -> None:
+    assert complete(tree(), words, "bash") == offered
+
+
+def test_zsh_and_fish_show_what_each_word_means() -> None:
+    assert complete(tree(), ["res"], "zsh")[0] == "resume:Read again what was paused."
+    assert complete(tree(), ["res"], "fish")[0] == "resume\tRead again what was paused."
+
+
+@pytest.mark.parametrize(("shell", "start"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", None)])
+def test_completion_is_installed_once_and_leaves_what_was_there(
+    shell: str, start: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    env = {"SHELL": f"/usr/bin/{shell}"}
+    if start is not None:
+        (tmp_path / start).write_text("alias ll=ls")
+
+    reported = [install(env), install(env)]
+
+    written = Path(reported[0].rpartition(" ")[2])
+    assert written.read_text() == script(env)
+    assert reported[0] == reported[1]
+    if start is not None:
+        first, *lines = (tmp_path / start).read_text().splitlines()
+        assert (first, len(lines)) == ("alias ll=ls", 1)
+
+
+def test_a_shell_that_is_not_known_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"^SHELL is `tcsh`: there is completion for bash, zsh, fish$"):
+        script({"SHELL": "/bin/tcsh"})
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+
+    assert kctl("--show-completion").out == script({"SHELL": "/bin/zsh"}) + "\n"
