@@ -62,7 +62,7 @@ class FleetSection(Section):
     run_dir: Path = Path("run")
     """Sockets and `master.json`; created with mode 0700, for this user alone."""
     data_dir: Path = Path("data")
-    """What must survive a restart, and scratch folders; of one master at a time."""
+    """The folder of what must survive a restart, and of scratch folders; of one master at a time."""
     log_dir: Path = Path("logs")
     """One log file per process."""
 
@@ -172,9 +172,9 @@ class EngineSection(Section):
     heap: Size = ""
     """Heap of the engine's JVM; empty: `spark.driver_memory`, and a quarter of it for each worker beyond the first."""
     memory_soft: Annotated[Size, NOW] = ""
-    """As `workers.memory_soft`, of the engine. Workers go on with the next one, and stay members of their group."""
+    """The limit `workers.memory_soft`, for the engine. Workers go on with the next one, and stay group members."""
     memory_hard: Annotated[Size, NOW] = ""
-    """As `workers.memory_hard`, of the engine."""
+    """The limit `workers.memory_hard`, for the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class StorageSection(Section):
     effect: ClassVar = NEXT_START
 
     mode: Literal[MODES] = "file"  # type: ignore[valid-type]  # a tuple of texts, which Literal takes apart
-    """One SQLite file; a Redis; none: the handler runs inside the batch; or a table that batches become rows of,
+    """`file`: SQLite; `redis`; `directly`: the handler runs inside the batch; `lake`: batches become rows of a table,
     without sinkers (docs/storage.md)."""
     path: Path = Path("data/storage.sqlite")
     """The SQLite file, with mode `directly` for stored offsets and dead letters; all workers share it. Not on NFS. By
@@ -290,8 +290,8 @@ class SinkersSection(Section):
     count: Annotated[int, number(0, 1000), NOW] = 0
     """How many sinkers the master runs."""
     handler: Annotated[str, Form(r"|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", "`package.module:function`")] = ""
-    """What is called with messages, `package.module:function`; imported from the folder of this file, or installed. See
-    handlers.md."""
+    """The function or class that gets messages, `package.module:name`; imported from the folder of this file, or
+    installed. See handlers.md."""
     batch_size: Annotated[int, number(1, 100_000), MESSAGES] = 500
     """The most messages of one call of the handler."""
     batch_bytes: SomeSize = "16m"
@@ -324,7 +324,7 @@ class CollectSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class StatusSection(Section):
-    """By which measures a partition is ok, warned of, stalled or stopped; see status.md."""
+    """The measures by which a partition is ok, warned of, stalled or stopped; see status.md."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
     """The time over which a partition is judged; also the least silence, with messages waiting, that is no longer

@@ -294,7 +294,7 @@ class Collector:
 
 
 class _Replies(NamedTuple):
-    """What the agents replied to the commands of `_ASKED`."""
+    """Replies of agents to the commands of `_ASKED`."""
 
     block_size: FanOut[StorageReply]
     offset_checker: FanOut[PartitionsReply]

@@ -52,7 +52,7 @@ _SPAWN_FAILED = 127
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start and stop one worker or sinker."""
+    """The command, settings and times by which one process is started and stopped."""
 
     name: str
     command: Sequence[str]

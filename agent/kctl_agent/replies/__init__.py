@@ -1,4 +1,4 @@
-"""What agents reply: a frozen dataclass for each command, declared once for both sides.
+"""Replies of agents: a frozen dataclass for each command, declared once for both sides.
 
 An agent's threads publish these, `encode` makes JSON of them, and the control plane decodes JSON into the same types
 (`kctl.rpc.decode`): unknown fields are ignored, for an agent may be newer; absent ones take the default declared here,

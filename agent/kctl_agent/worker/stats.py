@@ -1,4 +1,4 @@
-"""What a worker publishes about itself, gathered from its parts.
+"""The snapshot that a worker publishes about itself, gathered from its parts.
 
 Nothing here calls the JVM or asks a storage: what hangs there would hold up every answer.
 """

@@ -61,7 +61,7 @@ class WorkerState(StrEnum):
 
     JOINING = "joining"
     ASSIGNED = "assigned"
-    """It has partitions, and no query yet."""
+    """The worker has partitions, and no query yet."""
     RUNNING = "running"
     THROTTLED = "throttled"
     """The storage has no room: no query, or one that ends."""
