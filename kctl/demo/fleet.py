@@ -47,7 +47,7 @@ session_timeout_seconds = 6.0
 
 [workers]
 count = {workers}
-max_records_per_batch = 50000
+max_records_per_batch = 200000
 
 [spark]
 master = "local[2]"
