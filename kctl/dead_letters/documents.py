@@ -98,7 +98,7 @@ def _field(name: str, value: bytes | None, form: Form) -> dict[str, Any]:
     if value is not None and form == "json":
         try:
             found = json.loads(value, parse_constant=_refuse)
-            json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # half of a pair of surrogates is no text
             return {f"{name}_json": found}
         except (ValueError, RecursionError):
             pass

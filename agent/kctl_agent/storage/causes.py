@@ -25,7 +25,7 @@ _NOT_THE_USERS = (
     sysconfig.get_path("stdlib"),
     "<",
 )
-_FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d+)', re.MULTILINE)
+_FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 """How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""

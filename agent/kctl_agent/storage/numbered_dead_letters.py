@@ -118,7 +118,7 @@ class NumberedDeadLetters(DeadLetterStore):
     def _places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
         if selection.ids is None:
             return self._dead_places(selection, after, limit)
-        numbers = [int(id_) for id_ in selection.ids if id_.isdecimal() and len(id_) < 19]
+        numbers = sorted({int(id_) for id_ in selection.ids if id_.isdecimal() and len(id_) < 19})
         places = sorted(map(Place.of, self._read_dead(numbers)))
         return [place for place in places if after is None or place > after][:limit]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
 from kctl.dead_letters.workbench import Verb, Workbench
@@ -52,12 +52,19 @@ class _Grouped(Filter):
     hours: int = Field(24, ge=0, le=720, description="Count those of the last so many hours too, each hour.")
 
 
+def _without_nulls(given: Any) -> Any:
+    """A part of a filter that is null would match everything, where its sender meant a value that JSON has not."""
+    if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
+        raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
+    return given
+
+
 class _Change(BaseModel):
     """What is to be changed: the filter, and how many were seen to match it."""
 
     model_config = ConfigDict(extra="forbid")
 
-    filter: Filter
+    filter: Annotated[Filter, BeforeValidator(_without_nulls)]
     count: int = Field(ge=0, le=2**63 - 1, strict=True, description="`count` of the groups of this filter.")
 
 

@@ -40,6 +40,7 @@ shop.NoCustomer: 17"""
             ("the handler shop:handle returned N values for N messages", ""),
         ),
         ("no customer 17", ("no customer N", "")),
+        (f'no\nFile "x", line {"1" * 5000}', ("no", "x:111111111")),
         ("the column id is null", ("the column id is null", "")),
         ("", ("", "")),
         ("x y" * 100, (("x y" * 100)[:MAX_CLASS_CHARACTERS], "")),

@@ -171,8 +171,10 @@ class Dead(Generic[S]):
                 change(Selection(topic="u"), expect=1)
             assert store.count_dead() == 8
 
+        one = next(iter(store.dead(Selection(text="03", partition=1)))).id
+        assert store.count_dead(Selection(ids=(one, one))) == 1
         done: list[int] = []
-        assert store.remove_dead(Selection(text="03", partition=1), 1, done.append) == 1
+        assert store.remove_dead(Selection(ids=(one, one)), 1, done.append) == 1
         assert store.requeue_dead(Selection(error_class="KeyError"), 4, done.append) == 4
         assert done == [1, 4]
         assert self.offsets(storage) == [0, 1, 2]

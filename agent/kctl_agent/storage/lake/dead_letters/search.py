@@ -16,7 +16,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import as_dead_letters
 from kctl_agent.storage.base import DeadLetter
 from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
-from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, quoted
+from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, of_cluster, quoted
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
@@ -24,13 +24,20 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import DeltaTable
 
-__all__ = ["RowPlace", "all_rows", "next_rows", "of_rows"]
+__all__ = ["MOST_ROWS", "Origin", "RowPlace", "all_rows", "next_rows", "of_rows"]
 
 PLACE = ["failed_at", "topic", "partition", "offset", READING]
-OTHERS = ["error", TRIES, "timestamp"]
+OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 MOST_ROWS = 10_000
 """That can be named one by one."""
+
+
+class Origin(NamedTuple):
+    """Where a row comes from beside its topic and partition: two clusters of one group may have the same offsets."""
+
+    cluster: str | None
+    reading: str
 
 
 class RowPlace(NamedTuple):
@@ -78,31 +85,31 @@ def next_rows(
     return [(place, each) for place, each in rows.items() if each is not None]
 
 
-def all_rows(table: DeltaTable, wanted: Condition, selection: Selection) -> Iterator[tuple[str, DeadLetter]]:
-    """Those that are selected, each with its reading, in any order; without their payload where that is not asked for.
+def all_rows(table: DeltaTable, wanted: Condition, selection: Selection) -> Iterator[tuple[Origin, DeadLetter]]:
+    """Those that are selected, each with its origin, in any order; without their payload where that is not asked for.
     Raises OSError, and what delta-rs raises."""
     payload = PAYLOAD if selection.key is not None or selection.text is not None else []
     for part in batches(table, [*PLACE, *OTHERS, *payload], wanted):
         for row in _plain(part).to_pylist():
             dead_letter = _dead_letter({**dict.fromkeys(PAYLOAD), **row})
             if selection.takes_dead_letter(dead_letter):
-                yield row[READING], dead_letter
+                yield Origin(row["cluster"], row[READING]), dead_letter
 
 
-def of_rows(rows: Sequence[tuple[str, DeadLetter]]) -> str:
+def of_rows(rows: Sequence[tuple[Origin, DeadLetter]]) -> str:
     """Exactly these, as SQL. Raises StorageError: they are too many to be named."""
     if len(rows) > MOST_ROWS:
         raise StorageError(
-            f"{len(rows)} dead letters of a table match by more than topic, partition, offsets and times, and at most "
-            f"{MOST_ROWS} can be chosen so at a time: choose fewer, by times for instance; nothing was changed"
+            f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "
+            "choose fewer at a time, by times for instance; nothing was changed"
         )
-    offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
-    for reading, each in rows:
-        offsets[each.block.topic, each.block.partition, reading].append(each.offset)
+    offsets: dict[tuple[str, int, Origin], list[int]] = defaultdict(list)
+    for origin, each in rows:
+        offsets[each.block.topic, each.block.partition, origin].append(each.offset)
     alternatives = (
         f'"topic" = {quoted(topic)} and "partition" = {partition} and "offset" in ({", ".join(map(str, those))}) and '
-        f"coalesce(\"{READING}\", '') = {quoted(reading)}"
-        for (topic, partition, reading), those in offsets.items()
+        f"coalesce(\"{READING}\", '') = {quoted(origin.reading)} and {of_cluster(origin.cluster).sql}"
+        for (topic, partition, origin), those in offsets.items()
     )
     return f"({' or '.join(f'({each})' for each in alternatives) or 'false'})"
 

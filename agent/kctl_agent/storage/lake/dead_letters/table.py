@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import (
@@ -30,7 +31,7 @@ from kctl_agent.storage.base import (
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
-from kctl_agent.storage.lake.dead_letters.search import RowPlace, all_rows, next_rows, of_rows
+from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
 from kctl_agent.storage.lake.dead_letters.selection import (
     READING,
     Condition,
@@ -243,14 +244,19 @@ class DeadLetterTable(DeadLetterStore):
             condition = self._condition(selection)
             if expect is None and not needs_rows(selection):
                 return condition.sql
-            rows = list(self._matching(table, selection))
+            matching = self._matching(table, selection)
+            if not needs_rows(selection):
+                _checked(sum(1 for _ in matching), expect)
+                return condition.sql
+            rows = list(islice(matching, MOST_ROWS + 1))
+            chosen = of_rows(rows)
             _checked(len(rows), expect)
-            return f"{condition.sql} and {of_rows(rows)}" if needs_rows(selection) else condition.sql
+            return f"{condition.sql} and {chosen}"
 
         return choose
 
-    def _matching(self, table: DeltaTable, selection: Selection) -> Iterator[tuple[str, DeadLetter]]:
-        """In any order, each with its reading."""
+    def _matching(self, table: DeltaTable, selection: Selection) -> Iterator[tuple[Origin, DeadLetter]]:
+        """In any order, each with its origin."""
         return all_rows(table, self._condition(selection), selection)
 
     def _condition(self, selection: Selection) -> Condition:

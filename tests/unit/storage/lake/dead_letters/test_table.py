@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Selection, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.base import Advance, Binding, Selection, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
@@ -386,3 +386,19 @@ def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> Non
     assert limited.expire_dead() == 0
     assert dead(table) == [111]
     assert DeltaTable(table.folder.uri).version() == 3, "what removes nothing is no commit"
+
+
+def test_of_two_clusters_with_the_same_offsets_only_what_is_chosen_is_removed(
+    storage: LakeStorage, table: DeadLetterTable, path: Path
+) -> None:
+    written(table, begun(storage, 100, 110), [101]).commit()
+    there = opened(path, Binding(GROUP.group, "another"))
+    there.init_offsets([StoredOffset(*TP, None, 100)])
+    other = DeadLetterTable(there, GROUP.group)
+    written(other, begun(there, 100, 110), [101], cluster="another").commit()
+    assert table.count_dead() == 2
+    with table.storage.table.latest() as rows:
+        rows.update({"error": "'KeyError: x'"}, predicate="cluster = 'another'")
+
+    assert table.remove_dead(Selection(error_class="KeyError"), expect=1) == 1
+    assert [each.error for each in table.dead()] == ["no JSON"]
