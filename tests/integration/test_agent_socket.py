@@ -39,10 +39,10 @@ with Caller(Path(sys.argv[1])) as caller:
 SERVE = """
 import os, resource, signal, sys, warnings
 from pathlib import Path
-from kctl_agent.rpc.commands import COMMANDS, Command
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.server import AgentServer
 warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads; that is what is tested
-big = Command("big", lambda *_: {"text": "x" * 5_000_000}, "for this test", needs_snapshot=False)
+big = AgentCommand("big", lambda *_: {"text": "x" * 5_000_000}, "for this test", needs_snapshot=False)
 server = AgentServer(Path(sys.argv[1]), "worker-0", COMMANDS | {"big": big})
 """
 STAY = """
@@ -313,10 +313,10 @@ class SlowToClose(socket.socket):
             os.close(fd)
 
 import kctl_agent.rpc.server
-class Connection(kctl_agent.rpc.server.Connection):
+class Connection(kctl_agent.rpc.server.AcceptedConnection):
     def __init__(self, accepted, *rest):
         super().__init__(SlowToClose(fileno=accepted.detach()), *rest)
-kctl_agent.rpc.server.Connection = Connection
+kctl_agent.rpc.server.AcceptedConnection = Connection
 """
 
 
