@@ -69,6 +69,7 @@ from kctl_agent.storage.claim import (
     Settled,
     StorageStats,
 )
+from kctl_agent.storage.dead_letter_pages import PAGE
 from kctl_agent.storage.limits import StorageLimits, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
@@ -199,7 +200,7 @@ class DeadLetterStore(ABC):
         self,
         selection: Selection = EVERYTHING,
         after: str | None = None,
-        limit: int = 1000,
+        limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
         """The next dead letters behind the `next` of a former page, the oldest first. Once it has read for so many
@@ -209,7 +210,7 @@ class DeadLetterStore(ABC):
         """Dead letters, the oldest first, read as they are iterated."""
         after, left = None, limit
         while left is None or left > 0:
-            page = self.dead_page(selection, after, 1000 if left is None else min(left, 1000))
+            page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE))
             yield from page.rows
             after, left = page.next, None if left is None else left - len(page.rows)
             if after is None:

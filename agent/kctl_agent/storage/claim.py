@@ -22,6 +22,7 @@ __all__ = [
     "PartitionStats",
     "Settled",
     "StorageStats",
+    "check_count",
 ]
 
 
@@ -129,6 +130,13 @@ class CountChanged(StorageError):
         )
         self.expected = expected
         self.found = found
+
+
+def check_count(found: int, expected: int | None) -> int:
+    """The number that was found. Raises CountChanged: another one was expected."""
+    if expected not in (None, found):
+        raise CountChanged(expected, found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

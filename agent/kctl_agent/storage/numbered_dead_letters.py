@@ -9,24 +9,22 @@ meanwhile is left to the next call, else a handler that fails at once would keep
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kctl_agent.errors import BadParams
 from kctl_agent.storage.base import DeadLetterStore
-from kctl_agent.storage.claim import CountChanged, DeadLetter, DeadLetterGroup, DeadLetterPage
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
+from kctl_agent.storage.dead_letter_pages import PAGE, Step, read_page
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["NumberedDeadLetters", "Place"]
 
-PAGE = 1000
 SCANNED = 200
 """That are read at a time where an index does not know which are selected."""
-PAGE_BYTES = 16 << 20
-"""Of bodies, that are read at a time."""
 
 
 class Place(NamedTuple):
@@ -84,7 +82,7 @@ class NumberedDeadLetters(DeadLetterStore):
         """The same, without putting them back."""
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        return next(iter(self._read_dead([int(id)])), None) if id.isdecimal() and len(id) < 19 else None
+        return next(iter(self._read_dead(_numbers([id]))), None)
 
     def dead_page(
         self,
@@ -95,31 +93,18 @@ class NumberedDeadLetters(DeadLetterStore):
     ) -> DeadLetterPage:
         selection = selection.dated(self._dead_now())
         place = None if after is None else Place.parsed(after)
-        until = None if seconds is None else time.monotonic() + seconds
-        found: list[DeadLetter] = []
-        size = 0
-        while len(found) < limit and size < PAGE_BYTES:
-            wanted = limit - len(found) if selection.is_indexed else SCANNED
-            places = self._places(selection, place, wanted)
-            for dead_letter in self._read_dead([each.number for each in places]):
-                place = Place.of(dead_letter)
-                size += len(dead_letter.block.body)
-                if selection.takes_dead_letter(dead_letter):
-                    found.append(dead_letter)
-                if len(found) == limit or size >= PAGE_BYTES:
-                    return DeadLetterPage(found, str(place))
-            if len(places) < wanted:
-                return DeadLetterPage(found, None)
-            place = places[-1]
-            if until is not None and time.monotonic() >= until:
-                break
-        return DeadLetterPage(found, str(place))
+        return read_page(partial(self._step, selection), selection.takes_dead_letter, place, limit, seconds)
+
+    def _step(self, selection: Selection, after: Place | None, limit: int) -> Step[Place]:
+        wanted = limit if selection.is_indexed else SCANNED
+        places = self._places(selection, after, wanted)
+        rows = ((Place.of(each), each) for each in self._read_dead([each.number for each in places]))
+        return Step(rows, places[-1] if len(places) == wanted else None)
 
     def _places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
         if selection.ids is None:
             return self._dead_places(selection, after, limit)
-        numbers = sorted({int(id_) for id_ in selection.ids if id_.isdecimal() and len(id_) < 19})
-        places = sorted(map(Place.of, self._read_dead(numbers)))
+        places = sorted(map(Place.of, self._read_dead(_numbers(selection.ids))))
         return [place for place in places if after is None or place > after][:limit]
 
     def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
@@ -155,8 +140,8 @@ class NumberedDeadLetters(DeadLetterStore):
     ) -> int:
         last = self._last_dead()
         selection = selection.dated(self._dead_now())
-        if expect is not None and (found := self.count_dead(selection)) != expect:
-            raise CountChanged(expect, found)
+        if expect is not None:
+            check_count(self.count_dead(selection), expect)
         done, after = 0, None
         while True:
             page = self.dead_page(selection, after, PAGE)
@@ -166,3 +151,8 @@ class NumberedDeadLetters(DeadLetterStore):
             if page.next is None:
                 return done
             after = page.next
+
+
+def _numbers(ids: Iterable[str]) -> list[int]:
+    """Each once; what cannot be an id is left out."""
+    return sorted({int(id_) for id_ in ids if id_.isdecimal() and len(id_) < 19})

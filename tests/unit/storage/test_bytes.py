@@ -12,7 +12,7 @@ import pytest
 
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
-from kctl_agent.storage import numbered_dead_letters
+from kctl_agent.storage import dead_letter_pages
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.conformance.given import everything, put, stored
@@ -74,7 +74,7 @@ def test_large_messages_are_claimed_few_at_a_time(storage: Storage) -> None:
 def test_dead_letters_are_put_back_in_pages_of_bounded_bytes_and_in_blocks_of_bounded_bytes(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (numbered_dead_letters, dead_letter_store):
+    for module in (dead_letter_pages, dead_letter_store):
         monkeypatch.setattr(module, "PAGE_BYTES", 100 * KIB)
     put_sizes(storage, *[40 * KIB] * 10)
     for claim in storage.claim("a", 500, 60.0):

@@ -13,13 +13,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import (
     Binding,
-    CountChanged,
     DeadLetter,
     DeadLetterGroup,
     DeadLetterPage,
@@ -28,7 +27,9 @@ from kctl_agent.storage.base import (
     StoredOffset,
     TopicPartition,
 )
+from kctl_agent.storage.claim import check_count
 from kctl_agent.storage.dead_letter_groups import grouped
+from kctl_agent.storage.dead_letter_pages import PAGE, Step, read_page
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
 from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["DeadLetterTable", "EarlierTry"]
-
-PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +157,15 @@ class DeadLetterTable(DeadLetterStore):
     ) -> DeadLetterPage:
         selection = selection.dated(time.time())
         place = None if after is None else RowPlace.parsed(after)
-        until = None if seconds is None else time.monotonic() + seconds
-        found: list[DeadLetter] = []
-        while self.storage.table.exists():
-            wanted = PAGE if needs_rows(selection) else limit - len(found)
-            with self.storage.table.latest() as table:
-                rows = next_rows(table, self._condition(selection), place, wanted)
-            for place, dead_letter in rows:
-                if selection.takes_dead_letter(dead_letter):
-                    found.append(dead_letter)
-                if len(found) == limit:
-                    return DeadLetterPage(found, str(place))
-            if len(rows) < wanted:
-                break
-            if until is not None and time.monotonic() >= until:
-                return DeadLetterPage(found, str(place))
-        return DeadLetterPage(found, None)
+        return read_page(partial(self._step, selection), selection.takes_dead_letter, place, limit, seconds)
+
+    def _step(self, selection: Selection, after: RowPlace | None, limit: int) -> Step[RowPlace]:
+        if not self.storage.table.exists():
+            return Step((), None)
+        wanted = PAGE if needs_rows(selection) else limit
+        with self.storage.table.latest() as table:
+            rows = next_rows(table, self._condition(selection), after, wanted)
+        return Step(rows, rows[-1][0] if len(rows) == wanted else None)
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
@@ -204,7 +196,7 @@ class DeadLetterTable(DeadLetterStore):
     ) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
         if not self.storage.table.exists():
-            return _checked(0, expect)
+            return check_count(0, expect)
         count = self.requeues.request(self._choice(selection, expect))
         progress(count)
         return count
@@ -224,7 +216,7 @@ class DeadLetterTable(DeadLetterStore):
         progress: Callable[[int], None] = lambda _: None,
     ) -> int:
         if not self.storage.table.exists():
-            return _checked(0, expect)
+            return check_count(0, expect)
         choose = self._choice(selection, expect)
         count = self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
         progress(count)
@@ -246,11 +238,11 @@ class DeadLetterTable(DeadLetterStore):
                 return condition.sql
             matching = self._matching(table, selection)
             if not needs_rows(selection):
-                _checked(sum(1 for _ in matching), expect)
+                check_count(sum(1 for _ in matching), expect)
                 return condition.sql
             rows = list(islice(matching, MOST_ROWS + 1))
             chosen = of_rows(rows)
-            _checked(len(rows), expect)
+            check_count(len(rows), expect)
             return f"{condition.sql} and {chosen}"
 
         return choose
@@ -269,13 +261,6 @@ class DeadLetterTable(DeadLetterStore):
         wanted = predicate(self.group, EVERYTHING) & than(NUMBER, ">", 0)
         with self.storage.table.latest() as table:
             return list(read(table, ["cluster"], wanted)["cluster"].to_pylist())
-
-
-def _checked(found: int, expect: int | None) -> int:
-    """The number that was found. Raises CountChanged."""
-    if expect not in (None, found):
-        raise CountChanged(expect, found)
-    return found
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
