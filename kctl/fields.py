@@ -1,10 +1,14 @@
-"""Values as fields of a document, the same in every view: bytes and times."""
+"""Values as fields of a document, the same in every view: bytes and times; and times as they are given."""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-__all__ = ["bytes_field", "moment"]
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["bytes_field", "moment", "unix_seconds"]
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -22,3 +26,10 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
 def moment(unix_seconds: float) -> str:
     """`2026-11-22T10:04:02Z`: the same on every host, and what `--to` and `--time` take."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
+
+
+def unix_seconds(given: datetime) -> float:
+    """Of a time that a caller has given: without a zone it is in UTC, as all that are shown."""
+    from datetime import UTC  # `rpc` and `status` never need it
+
+    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

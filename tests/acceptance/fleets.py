@@ -278,6 +278,24 @@ class Fleet(DemoFleet):
             producer.close()
         self.sent.update(TopicPartition(self.topic, n % self.partitions) for n in range(count))
 
+    def send_to(self, *partitions: int, count: int = 1, value: bytes = b"x") -> None:
+        """The same, `count` of them into each of these partitions."""
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all", linger_ms=20)
+        try:
+            for _ in range(count):
+                for partition in partitions:
+                    producer.send(self.topic, value, partition=partition)
+            producer.flush()
+        finally:
+            producer.close()
+        self.sent.update({TopicPartition(self.topic, partition): count for partition in partitions})
+
+    def has_committed(self, *partitions: int) -> bool:
+        """All that was sent into these."""
+        self.check()
+        rows = self.offsets()
+        return all(rows[each]["current_offset"] == self.sent[TopicPartition(self.topic, each)] for each in partitions)
+
     def load(self, rate: float = 1000.0) -> Producer:
         """A producer in a thread; `finish` it to have its messages counted."""
         producer = Producer(self.broker.bootstrap_servers, self.topic, self.partitions, rate)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.transforms import POISON
@@ -34,14 +33,14 @@ def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_r
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
     pid = fleet.workers()["worker-0"]["pid"]
 
-    send(fleet, POISON, BAD)
-    send(fleet, b"x", *GOOD)
+    fleet.send_to(BAD, value=POISON)
+    fleet.send_to(*GOOD)
     row = eventually(lambda: isolated(fleet), 180, "it is isolated")
     assert row["isolated"] == [{"topic": fleet.topic, "partition": BAD, "why": WHY}]
     assert [event["partition"] for event in row["events"] if event["kind"] == "partition_isolated"] == [BAD]
-    eventually(lambda: are_committed(fleet, *GOOD), SETTLE_SECONDS, "the others are stored and committed")
-    send(fleet, b"x", *GOOD)
-    eventually(lambda: are_committed(fleet, *GOOD), SETTLE_SECONDS, "they go on being read")
+    eventually(lambda: fleet.has_committed(*GOOD), SETTLE_SECONDS, "the others are stored and committed")
+    fleet.send_to(*GOOD)
+    eventually(lambda: fleet.has_committed(*GOOD), SETTLE_SECONDS, "they go on being read")
 
     corrected.touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
@@ -49,23 +48,6 @@ def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_r
     assert fleet.workers()["worker-0"]["pid"] == pid, "the process was not started again"
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
-
-
-def send(fleet: Fleet, value: bytes, *partitions: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all")
-    try:
-        for partition in partitions:
-            producer.send(fleet.topic, value, partition=partition)
-        producer.flush()
-    finally:
-        producer.close()
-    fleet.sent.update(TopicPartition(fleet.topic, partition) for partition in partitions)
-
-
-def are_committed(fleet: Fleet, *partitions: int) -> bool:
-    fleet.check()
-    rows = fleet.offsets()
-    return all(rows[each]["current_offset"] == fleet.sent[TopicPartition(fleet.topic, each)] for each in partitions)
 
 
 def isolated(fleet: Fleet) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient
 
 from kctl.testing.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
@@ -36,17 +36,17 @@ def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_h
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 
     cluster.brokers[leaders(cluster, fleet.topic)[0]].kill()
-    send(fleet, 1, 2)
-    eventually(lambda: committed(fleet, 1, 2), 120, "the others are stored and committed")
+    fleet.send_to(1, 2, count=100)
+    eventually(lambda: fleet.has_committed(1, 2), 120, "the others are stored and committed")
     row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is reported")
     assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader"}]
     assert row["last_error"] == f"{fleet.topic}-0 is not read: it has no leader"
     assert [each["partition"] for each in row["events"] if each["kind"] == "partition_left_out"] == [0]
-    send(fleet, 1, 2)
-    eventually(lambda: committed(fleet, 1, 2), SETTLE_SECONDS, "they go on being read")
+    fleet.send_to(1, 2, count=100)
+    eventually(lambda: fleet.has_committed(1, 2), SETTLE_SECONDS, "they go on being read")
 
     cluster.start()
-    send(fleet, 0)
+    fleet.send_to(0, count=100)
     eventually(fleet.is_caught_up, 120, "it is read again")
     eventually(lambda: fleet.workers()["worker-0"]["left_out"] == [], SETTLE_SECONDS, "nothing is left out")
     found = fleet.audit()
@@ -57,24 +57,6 @@ def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int]:
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         [described] = admin.describe_topics([topic])
         return {each["partition_index"]: each["leader_id"] for each in described["partitions"]}
-
-
-def send(fleet: Fleet, *partitions: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all")
-    try:
-        for partition in partitions:
-            for _ in range(100):
-                producer.send(fleet.topic, b"x", partition=partition)
-        producer.flush()
-    finally:
-        producer.close()
-    fleet.sent.update({TopicPartition(fleet.topic, partition): 100 for partition in partitions})
-
-
-def committed(fleet: Fleet, *partitions: int) -> bool:
-    fleet.check()
-    rows = fleet.offsets()
-    return all(rows[each]["current_offset"] == fleet.sent[TopicPartition(fleet.topic, each)] for each in partitions)
 
 
 def left_out(fleet: Fleet) -> dict[str, Any] | None:

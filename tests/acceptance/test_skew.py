@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
@@ -22,8 +21,8 @@ def test_a_partition_with_nearly_all_records_is_stored_once_beside_small_and_emp
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS, workers_more="max_records_per_batch = 5000")
-    send(fleet, LARGE_COUNT, LARGE)
-    send(fleet, SMALL_COUNT, *SMALL)
+    fleet.send_to(LARGE, count=LARGE_COUNT)
+    fleet.send_to(*SMALL, count=SMALL_COUNT)
     fleet.start()
     eventually(lambda: committed(fleet, LARGE), START_SECONDS, "a batch of the large one is committed")
     pid = fleet.workers()["worker-0"]["pid"]
@@ -31,22 +30,10 @@ def test_a_partition_with_nearly_all_records_is_stored_once_beside_small_and_emp
 
     eventually(lambda: fleet.workers().get("worker-0", {}).get("pid") not in (None, pid), START_SECONDS, "another runs")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
-    send(fleet, SMALL_COUNT, *range(PARTITIONS))
+    fleet.send_to(*range(PARTITIONS), count=SMALL_COUNT)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
     found = fleet.audit()
     assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
-
-
-def send(fleet: Fleet, count: int, *partitions: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all", linger_ms=20)
-    try:
-        for number in range(count):
-            for partition in partitions:
-                producer.send(fleet.topic, b"%d" % number, partition=partition)
-        producer.flush()
-    finally:
-        producer.close()
-    fleet.sent.update({TopicPartition(fleet.topic, partition): count for partition in partitions})
 
 
 def committed(fleet: Fleet, partition: int) -> bool:

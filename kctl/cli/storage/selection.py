@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import wraps
 from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
 from kctl.cli.command import option
 from kctl.errors import UsageError
+from kctl.fields import unix_seconds
 from kctl_agent.storage.selection import Selection
 
 __all__ = ["choosing", "params_of"]
@@ -58,13 +59,11 @@ def _option(declared: Field[Any]) -> Any:
 
 
 def _value(declared: Field[Any], given: Any) -> Any:
-    """A time without a zone is in UTC, as all that are printed."""
     if given is None or given == []:
         return None
     if declared.metadata["metavar"] != "TIME":
         return tuple(given) if isinstance(given, list) else given
     try:
-        at = datetime.fromisoformat(given)
+        return unix_seconds(datetime.fromisoformat(given))
     except ValueError:
         raise UsageError(f"{given!r} is no time: give one such as 2026-11-21T10:00:00Z") from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import Field as DeclaredField
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from kctl.fields import unix_seconds
 from kctl_agent.storage.selection import Selection
 
 __all__ = ["Filter", "selection_of"]
@@ -52,5 +53,5 @@ def selection_of(given: Filter) -> Selection:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        return unix_seconds(value)
     return tuple(value) if isinstance(value, list) else value

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table_counts import TableCounter
-from kctl_agent.storage.lake.folder import Folder
-from kctl_agent.storage.lake.table_storage import TARGET_FILE_BYTES, TableStorage
-from kctl_agent.storage.limits import StorageLimits, TableStats
+from kctl_agent.storage.lake.table_storage import TableStorage
+from kctl_agent.storage.limits import TableStats
 
 __all__ = ["LakeStorage"]
 
@@ -17,24 +16,13 @@ __all__ = ["LakeStorage"]
 class LakeStorage(TableStorage):
     """The table of the messages; it also counts and expires their dead letters."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        *,
-        partition_by: Sequence[str] = (),
-        target_file_bytes: int = TARGET_FILE_BYTES,
-        merge_schema: bool = False,
-        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
-    ) -> None:
-        super().__init__(
-            folder,
-            partition_by=partition_by,
-            target_file_bytes=target_file_bytes,
-            merge_schema=merge_schema,
-            limits=limits,
-        )
-        self._dead_letters = self.beside()
-        self._dead_letter_counter = TableCounter(self._dead_letters.table, target_file_bytes)
+    @cached_property
+    def _dead_letters(self) -> TableStorage:
+        return self.beside()
+
+    @cached_property
+    def _dead_letter_counter(self) -> TableCounter:
+        return TableCounter(self._dead_letters.table, self.target_file_bytes)
 
     def stats(self) -> TableStats:
         return replace(super().stats(), dead=self._count_dead())
