@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.testing.scripted_broker import BrokerAnswers, ScriptedBroker
+from kctl.testing.scripted_broker import Answers, ScriptedBroker
 from tests.exporters import Exporter, running_exporter
 from tests.meanwhile import Meanwhile
 
@@ -30,12 +30,12 @@ class Fickle:
     def groups_seen(self) -> int:
         return self.cycles * self._groups_per_cycle
 
-    def script(self) -> dict[str, BrokerAnswers]:
+    def script(self) -> dict[str, Answers]:
         return {
-            "ListGroups": BrokerAnswers(self._list),
-            "DescribeGroups": BrokerAnswers(self._describe),
-            "OffsetFetch": BrokerAnswers(self._committed),
-            "ListOffsets": BrokerAnswers(self._offsets),
+            "ListGroups": Answers(self._list),
+            "DescribeGroups": Answers(self._describe),
+            "OffsetFetch": Answers(self._committed),
+            "ListOffsets": Answers(self._offsets),
         }
 
     def _names(self) -> list[str]:

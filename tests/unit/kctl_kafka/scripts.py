@@ -9,7 +9,7 @@ from typing import Any
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition
-from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 
 LOADING = 14
 NOT_COORDINATOR = 16
@@ -33,11 +33,11 @@ def connection_to(
         yield broker, connection
 
 
-def described(*groups: Mapping[str, Any]) -> BrokerAnswers:
+def described(*groups: Mapping[str, Any]) -> Answers:
     """Of the groups described here those that are asked for; others are dead, as a broker reports them."""
     known = {group["group_id"]: group for group in groups}
     dead = {"group_state": "Dead"}
-    return BrokerAnswers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
+    return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
 
 
 def group(name: str, *, state: str = "Stable", code: int = 0, members: Sequence[Mapping[str, Any]] = ()) -> Any:
@@ -70,7 +70,7 @@ def member(name: str, **assigned: Sequence[int]) -> Any:
     }
 
 
-def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> BrokerAnswers:
+def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
     """What each group has committed, or its error code; -1 for partitions that are asked for by name beside those."""
 
     def one(asked: Any) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> BrokerAnswer
         offsets = known if asked.topics is None else {key: known.get(key, -1) for key in wanted}
         return {"group_id": asked.group_id, "topics": _by_topic(offsets, "committed_offset", metadata="")}
 
-    return BrokerAnswers(lambda request: {"groups": [one(each) for each in request.groups]})
+    return Answers(lambda request: {"groups": [one(each) for each in request.groups]})
 
 
-def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> BrokerAnswers:
+def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> Answers:
     """The offsets that are asked for; `codes` are errors of single partitions."""
 
     def fields(request: Any) -> dict[str, Any]:
@@ -95,10 +95,10 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
                 each["error_code"] = (codes or {}).get((topic["name"], each["partition_index"]), 0)
         return {"topics": topics}
 
-    return BrokerAnswers(fields)
+    return Answers(fields)
 
 
-def refused_coordinator(name: str) -> BrokerAnswers:
+def refused_coordinator(name: str) -> Answers:
     """The coordinator of every group is broker 1, but that of `name` is not to be known."""
 
     def fields(request: Any) -> dict[str, Any]:
@@ -108,17 +108,17 @@ def refused_coordinator(name: str) -> BrokerAnswers:
             "coordinators": [{"key": key, **(refused if key == name else found)} for key in request.coordinator_keys]
         }
 
-    return BrokerAnswers(fields)
+    return Answers(fields)
 
 
-def committed_codes(code: int) -> BrokerAnswers:
+def committed_codes(code: int) -> Answers:
     """An OffsetCommit of which every partition has this error code."""
 
     def fields(request: Any) -> dict[str, Any]:
         keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}
         return {"topics": _by_topic(keys, "error_code")}
 
-    return BrokerAnswers(fields)
+    return Answers(fields)
 
 
 def _by_topic(values: Mapping[Partition, int], name: str, **more: Any) -> list[dict[str, Any]]:

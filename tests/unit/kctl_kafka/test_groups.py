@@ -14,12 +14,12 @@ from kctl.kafka.groups import describe_groups, list_groups
 from kctl.kafka.lag import read_lag
 from kctl.testing.broker_frames import metadata_fields
 from kctl.testing.scripted_broker import (
-    BrokerAnswers,
-    BrokerBreaksFrame,
-    BrokerStalls,
+    Answers,
+    BreaksFrame,
     HangsUp,
     Script,
     ScriptedBroker,
+    Stalls,
     Step,
 )
 from tests.unit.kctl_kafka.scripts import (
@@ -36,7 +36,7 @@ from tests.unit.kctl_kafka.scripts import (
 )
 
 BILLING = group("billing", members=[member("b", orders=[1, 0])])
-NO_GROUPS = BrokerAnswers({"groups": []})
+NO_GROUPS = Answers({"groups": []})
 LOADS = described(group("billing", code=LOADING, state=""))
 
 
@@ -75,7 +75,7 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(code: int) -> None:
     assert "FindCoordinator" in broker.asked
 
 
-@pytest.mark.parametrize("step", [HangsUp(), BrokerBreaksFrame()])
+@pytest.mark.parametrize("step", [HangsUp(), BreaksFrame()])
 def test_a_broken_connection_is_tried_again_and_named_when_it_stays_broken(step: Step) -> None:
     with connection_to({"DescribeGroups": [step, described(BILLING)]}) as (_, connection):
         [found] = describe_groups(connection, ["billing"])
@@ -86,7 +86,7 @@ def test_a_broken_connection_is_tried_again_and_named_when_it_stays_broken(step:
 
 
 def test_a_coordinator_that_does_not_answer_in_time_is_an_error_of_the_group() -> None:
-    with connection_to({"DescribeGroups": BrokerStalls()}, seconds=SOON) as (_, connection):
+    with connection_to({"DescribeGroups": Stalls()}, seconds=SOON) as (_, connection):
         [found] = describe_groups(connection, ["billing"])
 
     assert isinstance(found.error, BrokerUnreachable)
@@ -116,7 +116,7 @@ def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one()
         "DescribeGroups": described(),
         "ListGroups": NO_GROUPS,
         "OffsetFetch": fetched({"nobody": {}}),
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {})),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
     }
     with ScriptedBroker(script) as first, ScriptedBroker(script, node_id=2) as second:
         brokers |= {1: first.address, 2: second.address}
@@ -143,7 +143,7 @@ def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
     }
     script = {
         "DescribeGroups": described(group("billing", code=69, state="")),
-        "ConsumerGroupDescribe": BrokerAnswers({"groups": [modern]}),
+        "ConsumerGroupDescribe": Answers({"groups": [modern]}),
     }
     with connection_to(script) as (_, connection):
         [found] = describe_groups(connection, ["billing"])
@@ -153,7 +153,7 @@ def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
 
 
 def test_a_group_of_a_kind_that_cannot_be_described_is_shown_as_listed() -> None:
-    listed = BrokerAnswers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
+    listed = Answers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
     with connection_to({"DescribeGroups": described(), "ListGroups": listed}) as (broker, connection):
         [found] = describe_groups(connection, ["topology"])
 
@@ -170,7 +170,7 @@ def test_bytes_that_are_no_assignment_are_not_known_and_no_failure() -> None:
 
 
 def test_a_list_of_groups_names_the_broker_that_refused_it() -> None:
-    with connection_to({"ListGroups": BrokerAnswers({"error_code": LOADING})}) as (_, connection):
+    with connection_to({"ListGroups": Answers({"error_code": LOADING})}) as (_, connection):
         groups, problems = list_groups(connection)
 
     assert groups == []
@@ -178,7 +178,7 @@ def test_a_list_of_groups_names_the_broker_that_refused_it() -> None:
 
 
 def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> None:
-    script: Script = {"DescribeGroups": described(), "ListGroups": BrokerAnswers({"error_code": LOADING})}
+    script: Script = {"DescribeGroups": described(), "ListGroups": Answers({"error_code": LOADING})}
     with connection_to(script) as (_, connection):
         [found] = describe_groups(connection, ["billing"])
 
@@ -188,8 +188,8 @@ def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> No
 
 def test_a_list_of_groups_has_the_groups_of_the_brokers_that_answer_and_names_the_one_that_does_not() -> None:
     brokers: dict[int, str] = {}
-    listed = BrokerAnswers({"groups": [{"group_id": "billing", "group_state": "Stable", "group_type": "Classic"}]})
-    metadata = BrokerAnswers(lambda _: metadata_fields(brokers, {}))
+    listed = Answers({"groups": [{"group_id": "billing", "group_state": "Stable", "group_type": "Classic"}]})
+    metadata = Answers(lambda _: metadata_fields(brokers, {}))
     with ScriptedBroker(node_id=2) as dead, ScriptedBroker({"ListGroups": listed, "Metadata": metadata}) as broker:
         brokers |= {1: broker.address, 2: dead.address}
         dead.vanish()
@@ -206,7 +206,7 @@ def test_a_group_whose_coordinator_is_refused_has_that_error_and_no_coordinator(
     script: Script = {
         "DescribeGroups": described(BILLING),
         "FindCoordinator": refused_coordinator("secret"),
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {})),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
     }
     with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SOON) as connection:
         brokers |= {1: broker.address, 2: "127.0.0.1:1"}  # of a cluster with one broker nobody asks for it

@@ -10,7 +10,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
 from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import BrokerAnswers, HangsUp, Script, ScriptedBroker, Step
+from kctl.testing.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -66,7 +66,7 @@ def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_err
     brokers: dict[int, str] = {}
     script = {
         "ListOffsets": ENDS,
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"])),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"])),
     }
     with (
         ScriptedBroker(script) as broker,
@@ -86,7 +86,7 @@ def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_err
 
 def test_a_dead_leader_costs_only_the_partitions_that_it_leads() -> None:
     brokers: dict[int, str] = {}
-    script = {"ListOffsets": ENDS, "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
+    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
     with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker:
         brokers |= {1: broker.address, 2: dead.address}
         dead.vanish()
@@ -174,7 +174,7 @@ def test_a_coordinator_that_is_refused_is_an_error_of_its_group_and_of_a_commit(
     script: Script = {
         "OffsetFetch": fetched({"audit": {FIRST: 1}}),
         "FindCoordinator": refused_coordinator("secret"),
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {})),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
     }
     with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SOON) as connection:
         brokers |= {1: broker.address, 2: "127.0.0.1:1"}

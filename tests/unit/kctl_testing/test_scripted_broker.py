@@ -17,18 +17,18 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import require, topics_of
 from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
 from kctl.testing.scripted_broker import (
-    BrokerAnswers,
-    BrokerBreaksFrame,
-    BrokerSendsBytes,
-    BrokerStalls,
-    BrokerVanishes,
+    Answers,
+    BreaksFrame,
     HangsUp,
     Script,
     ScriptedBroker,
+    SendsBytes,
+    Stalls,
     Step,
+    Vanishes,
 )
 
-GROUPS = BrokerAnswers({"groups": [{"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty"}]})
+GROUPS = Answers({"groups": [{"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty"}]})
 SECONDS = 5.0
 
 
@@ -53,7 +53,7 @@ def test_an_answer_may_be_made_from_the_request() -> None:
         return {"groups": [{"group_id": name.upper()} for name in request.groups]}
 
     with (
-        ScriptedBroker({"DescribeGroups": BrokerAnswers(described)}) as broker,
+        ScriptedBroker({"DescribeGroups": Answers(described)}) as broker,
         ClusterConnection(plain(broker.address), 5) as ours,
     ):
         ours.open()
@@ -63,7 +63,7 @@ def test_an_answer_may_be_made_from_the_request() -> None:
 
 
 def test_steps_are_taken_one_request_after_the_other_and_the_last_one_stays() -> None:
-    steps: list[Step] = [BrokerAnswers({"error_code": 14}), GROUPS]
+    steps: list[Step] = [Answers({"error_code": 14}), GROUPS]
     with ScriptedBroker({"ListGroups": steps}) as broker:
         codes = [listed(broker).error_code for _ in range(3)]
 
@@ -92,7 +92,7 @@ def test_it_coordinates_every_group() -> None:
 
 def test_several_brokers_are_named_by_a_script_for_metadata() -> None:
     with ScriptedBroker(node_id=2) as second:
-        both = BrokerAnswers(lambda _: metadata_fields({1: first.address, 2: second.address}, {"orders": [1, 2, -1]}))
+        both = Answers(lambda _: metadata_fields({1: first.address, 2: second.address}, {"orders": [1, 2, -1]}))
         with (
             ScriptedBroker({"Metadata": both}) as first,
             ClusterConnection(plain(first.address), SECONDS) as connection,
@@ -119,22 +119,23 @@ def test_it_may_know_only_old_versions_of_a_request() -> None:
     assert [(each.group_id, each.group_state) for each in answer.groups] == [("billing", "")]
 
 
-@pytest.mark.parametrize(
-    "step", [BrokerBreaksFrame({"groups": [{"group_id": "x" * 100}]}), HangsUp(), BrokerVanishes()]
-)
+@pytest.mark.parametrize("step", [BreaksFrame({"groups": [{"group_id": "x" * 100}]}), HangsUp(), Vanishes()])
 def test_a_connection_can_end_at_any_place(step: Step) -> None:
     with ScriptedBroker({"ListGroups": [step, GROUPS]}) as broker, pytest.raises(BrokerUnreachable):
         listed(broker)
 
 
 def test_it_can_send_anything() -> None:
-    with ScriptedBroker({"ListGroups": BrokerSendsBytes()}) as broker, pytest.raises(KctlError):
+    with (
+        ScriptedBroker({"ListGroups": SendsBytes(b"HTTP/1.1 400 Bad Request\r\n\r\n")}) as broker,
+        pytest.raises(KctlError),
+    ):
         listed(broker)
 
 
 def test_what_stalls_is_answered_when_the_event_is_set_and_holds_up_what_comes_after_it() -> None:
     go = threading.Event()
-    script: Script = {"ListGroups": BrokerStalls(go, then=GROUPS), "DescribeGroups": BrokerAnswers()}
+    script: Script = {"ListGroups": Stalls(go, then=GROUPS), "DescribeGroups": Answers()}
     requests: Sequence[Any] = [
         ListGroupsRequest(states_filter=[], types_filter=[]),
         DescribeGroupsRequest(groups=[], include_authorized_operations=False),
@@ -148,7 +149,7 @@ def test_what_stalls_is_answered_when_the_event_is_set_and_holds_up_what_comes_a
 
 
 def test_what_stalls_for_ever_is_given_up_by_the_client() -> None:
-    with ScriptedBroker({"ListGroups": BrokerStalls()}) as broker, pytest.raises(BrokerUnreachable):
+    with ScriptedBroker({"ListGroups": Stalls()}) as broker, pytest.raises(BrokerUnreachable):
         listed(broker, seconds=0.3)
 
 
@@ -199,7 +200,7 @@ def test_a_client_of_another_kind_is_served_too() -> None:
 def test_a_mistake_in_a_script_fails_the_test_that_made_it() -> None:
     with (
         pytest.raises(ValueError, match="colour"),
-        ScriptedBroker({"ListGroups": BrokerAnswers({"colour": "red"})}) as broker,
+        ScriptedBroker({"ListGroups": Answers({"colour": "red"})}) as broker,
         pytest.raises(BrokerUnreachable),
     ):
         listed(broker)

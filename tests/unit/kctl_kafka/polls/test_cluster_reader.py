@@ -8,7 +8,7 @@ import pytest
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
-from kctl.testing.scripted_broker import BrokerAnswers, ScriptedBroker, Step
+from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import LOADING, NOT_COORDINATOR, described, group
 
 LISTED = {"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}
@@ -19,12 +19,12 @@ OTHER = {**LISTED, "group_id": "other"}
 def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code: int) -> None:
     """A coordinator that is just moving lists nothing and reports no error; its groups must not end. A new one denies
     them for a moment."""
-    both, one = BrokerAnswers({"groups": [LISTED, OTHER]}), BrokerAnswers({"groups": [OTHER]})
+    both, one = Answers({"groups": [LISTED, OTHER]}), Answers({"groups": [OTHER]})
     script: dict[str, list[Step]] = {
         # The reader lists once, and what is described is listed once more before it counts as missing.
         "ListGroups": [both, one, one, one, both, one, one],
         "DescribeGroups": [described(group("billing", code=code)), described(), described()],
-        "OffsetFetch": [BrokerAnswers({"groups": [{"group_id": name, "topics": []} for name in ("billing", "other")]})],
+        "OffsetFetch": [Answers({"groups": [{"group_id": name, "topics": []} for name in ("billing", "other")]})],
     }
     with (
         ScriptedBroker(script, topics={"orders": 1}) as broker,
@@ -50,8 +50,8 @@ def test_what_is_on_the_list_costs_no_further_question() -> None:
     with (
         ScriptedBroker(
             {
-                "ListGroups": BrokerAnswers({"groups": [LISTED]}),
-                "OffsetFetch": BrokerAnswers({"groups": [{"group_id": "billing", "topics": []}]}),
+                "ListGroups": Answers({"groups": [LISTED]}),
+                "OffsetFetch": Answers({"groups": [{"group_id": "billing", "topics": []}]}),
             }
         ) as broker,
         closing(ClusterReader(plain(broker.address), 10)) as reader,

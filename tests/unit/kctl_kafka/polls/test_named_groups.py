@@ -19,7 +19,7 @@ from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.kafka.polls.named_groups import NamedGroups
 from kctl.reduce import BrokerSnapshot, GroupStats
 from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import BrokerAnswers, ScriptedBroker, Step
+from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import NOT_COORDINATOR, described, fetched, group, listed_offsets, member
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
@@ -42,21 +42,21 @@ class Coordinator:
 
     def script(self) -> dict[str, Step | Sequence[Step]]:
         return {
-            "DescribeGroups": BrokerAnswers(self._described),
-            "ListGroups": BrokerAnswers({"groups": []}),
-            "OffsetFetch": BrokerAnswers(self._fetched),
+            "DescribeGroups": Answers(self._described),
+            "ListGroups": Answers({"groups": []}),
+            "OffsetFetch": Answers(self._fetched),
             "ListOffsets": ENDS,
         }
 
     def _described(self, request: Any) -> Any:
         known = {"knows": [STABLE], "moves": [group("readers", code=NOT_COORDINATOR)], "denies": []}[self.state]
-        fields = described(*known).fields
+        fields = described(*known).result
         assert callable(fields)
         return fields(request)
 
     def _fetched(self, request: Any) -> Any:
         offsets = {"knows": {FIRST: 5}, "moves": NOT_COORDINATOR, "denies": {}}[self.state]
-        fields = fetched({"readers": offsets}).fields  # type: ignore[dict-item]
+        fields = fetched({"readers": offsets}).result  # type: ignore[dict-item]
         assert callable(fields)
         return fields(request)
 
@@ -124,7 +124,7 @@ def test_a_master_that_starts_after_a_failover_believes_its_first_coordinator_af
     """It has seen no other one, so whether this one has just taken over is not known; nor is the lag, then."""
     coordinator, clock, brokers = Coordinator(), Clock(), dict[int, str]()
     coordinator.state = "denies"
-    script = coordinator.script() | {"Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 1]}))}
+    script = coordinator.script() | {"Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 1]}))}
     with ScriptedBroker(node_id=2) as other, ScriptedBroker(script) as broker:
         brokers |= {1: broker.address, 2: other.address}
         groups = NamedGroups(["readers"], clock=clock)
@@ -205,7 +205,7 @@ def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
         return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
 
     first = Coordinator().script() | {
-        "Metadata": BrokerAnswers(metadata),
+        "Metadata": Answers(metadata),
         "ListOffsets": [ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS],
     }
     with (
@@ -231,7 +231,7 @@ def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_aga
         return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
 
     script = Coordinator().script() | {
-        "Metadata": BrokerAnswers(metadata),
+        "Metadata": Answers(metadata),
         "ListOffsets": [ENDS, ENDS, listed_offsets({}, {FIRST: NO_SUCH_TOPIC, SECOND: NO_SUCH_TOPIC}), ENDS],
     }
     with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
@@ -248,9 +248,7 @@ def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_aga
 
 def test_a_partition_without_a_leader_is_named_and_asked_for_until_it_has_one() -> None:
     leaders, brokers = {"orders": [1, -1]}, dict[int, str]()
-    script = Coordinator().script() | {
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, leaders, ["orders"]))
-    }
+    script = Coordinator().script() | {"Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders"]))}
     with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
         brokers[1] = broker.address
         without = [reader.read() for _ in range(2)]
@@ -268,8 +266,8 @@ def test_a_coordinator_that_is_gone_costs_the_group_and_what_it_leads_alone() ->
     brokers: dict[int, str] = {}
     place = {"node_id": 2, "host": "127.0.0.1"}
     script = Coordinator().script() | {
-        "Metadata": BrokerAnswers(lambda _: metadata_fields(brokers, {"orders": [1, 2]})),
-        "FindCoordinator": BrokerAnswers(lambda request: {"coordinators": [{"key": "readers", **place, "port": port}]}),
+        "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]})),
+        "FindCoordinator": Answers(lambda request: {"coordinators": [{"key": "readers", **place, "port": port}]}),
     }
     with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
         port = int(dead.address.rsplit(":", 1)[1])

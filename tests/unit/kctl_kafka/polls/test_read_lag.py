@@ -12,7 +12,7 @@ from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import LagRow, read_lag
 from kctl.kafka.reset import plan
 from kctl.kafka.target import Target
-from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -141,10 +141,10 @@ def test_a_share_group_is_as_far_behind_as_its_coordinator_reports(capsys: pytes
     }
     script: Script = {
         "DescribeGroups": described(),
-        "ShareGroupDescribe": BrokerAnswers(
+        "ShareGroupDescribe": Answers(
             {"groups": [{"group_id": "w", "group_state": "Empty", "assignor_name": "simple"}]}
         ),
-        "DescribeShareGroupOffsets": BrokerAnswers(starts),
+        "DescribeShareGroupOffsets": Answers(starts),
         "OffsetFetch": fetched({"w": {}}),
         "ListOffsets": ENDS,
     }

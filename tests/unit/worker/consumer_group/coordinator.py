@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from kctl.testing.scripted_broker import BrokerAnswers, Script, ScriptedBroker
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -17,7 +17,7 @@ ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("or
 EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
 
 
-def committed(codes: Mapping[str, int] = {}) -> BrokerAnswers:
+def committed(codes: Mapping[str, int] = {}) -> Answers:
     """An OffsetCommit in which every partition of these topics has an error."""
 
     def fields(request: Any) -> dict[str, Any]:
@@ -34,18 +34,18 @@ def committed(codes: Mapping[str, int] = {}) -> BrokerAnswers:
             ]
         }
 
-    return BrokerAnswers(fields)
+    return Answers(fields)
 
 
 def group_script(answers: Script) -> Script:
     """A coordinator that gives its only member `EVERYTHING`."""
     return {
-        "JoinGroup": BrokerAnswers(_joined),
-        "SyncGroup": BrokerAnswers(lambda request: {"assignment": request.assignments[0].assignment}),
-        "Heartbeat": BrokerAnswers(),
-        "LeaveGroup": BrokerAnswers(),
-        "OffsetFetch": BrokerAnswers(_nothing_committed),
-        "ListOffsets": BrokerAnswers(_empty_logs),
+        "JoinGroup": Answers(_joined),
+        "SyncGroup": Answers(lambda request: {"assignment": request.assignments[0].assignment}),
+        "Heartbeat": Answers(),
+        "LeaveGroup": Answers(),
+        "OffsetFetch": Answers(_nothing_committed),
+        "ListOffsets": Answers(_empty_logs),
         **answers,
     }
 

@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from kctl.testing.scripted_broker import BrokerAnswers, BrokerStalls, Script, ScriptedBroker
+from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
@@ -98,8 +98,8 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun(
     eventually: Callable[..., object],
 ) -> None:
     may_end, sync = threading.Event(), group_script({})["SyncGroup"]
-    assert isinstance(sync, BrokerAnswers)
-    script = group_script({"SyncGroup": [BrokerStalls(may_end, sync), sync]})
+    assert isinstance(sync, Answers)
+    script = group_script({"SyncGroup": [Stalls(may_end, then=sync), sync]})
     with ScriptedBroker(script, topics=TOPICS) as broker:
         member = Membership(member_settings(broker.address), "worker-0", lambda _: {}, lambda: None, lambda _: None)
         coordinator = member._consumer._coordinator
@@ -123,8 +123,8 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
     it never gives up: partitions had no reader until the next rebalance."""
     claims: list[list[str]] = []
     join = group_script({})["JoinGroup"]
-    assert isinstance(join, BrokerAnswers)
-    answer = join.fields
+    assert isinstance(join, Answers)
+    answer = join.result
     assert callable(answer)
 
     def joined(request: Any) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
             return {"error_code": UNKNOWN_MEMBER}
         return {"error_code": REBALANCING if len(claims) < 2 else 0}
 
-    script = group_script({"JoinGroup": BrokerAnswers(joined), "Heartbeat": BrokerAnswers(evicted)})
+    script = group_script({"JoinGroup": Answers(joined), "Heartbeat": Answers(evicted)})
     with ScriptedBroker(script, topics=TOPICS) as broker:
         settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
         member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
@@ -170,7 +170,7 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
 
     script: Script = {
         "OffsetCommit": committed(),
-        "Heartbeat": [*[BrokerAnswers({"error_code": REBALANCING})] * 3, BrokerAnswers()],
+        "Heartbeat": [*[Answers({"error_code": REBALANCING})] * 3, Answers()],
     }
     with scripted_group(script, on_revoked=on_revoked) as (broker, member):
         eventually(lambda: broker.asked.count("Heartbeat") > 3)
@@ -192,8 +192,8 @@ def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its
     """Another may have read on from them meanwhile, and this one would commit backwards."""
     happened: list[str] = []
     sync = group_script({})["SyncGroup"]
-    assert isinstance(sync, BrokerAnswers)
-    in_sync = sync.fields
+    assert isinstance(sync, Answers)
+    in_sync = sync.result
     assert callable(in_sync)
     due: list[str] = []  # a script in a fixed order would evict it before it had partitions, where a first join is slow
 
@@ -202,8 +202,8 @@ def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its
 
     script = group_script(
         {
-            "SyncGroup": BrokerAnswers(lambda request: once("evicted", code) or in_sync(request)),
-            "Heartbeat": BrokerAnswers(lambda _: once("rebalance", REBALANCING) or {}),
+            "SyncGroup": Answers(lambda request: once("evicted", code) or in_sync(request)),
+            "Heartbeat": Answers(lambda _: once("rebalance", REBALANCING) or {}),
         }
     )
     with ScriptedBroker(script, topics=TOPICS) as broker:
