@@ -17,6 +17,7 @@ from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.file.schema import transaction
+from kctl_agent.storage.file.selection import where
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
@@ -126,16 +127,13 @@ def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float)
 
 def _indexed(selection: Selection, causes: Collection[int]) -> tuple[str, list[object]]:
     """What the index knows of, as SQL, with its values."""
-    clauses: list[tuple[str, object]] = [("cause in (select value from json_each(?))", json.dumps(list(causes)))]
-    for clause, value in (
+    return where(
+        ("cause in (select value from json_each(?))", json.dumps(list(causes))),
         ("topic=?", selection.topic),
         ("partition=?", selection.partition),
         ("at>=?", selection.died_from),
         ("at<=?", selection.died_to),
-    ):
-        if value is not None:
-            clauses.append((clause, value))
-    return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]
+    )
 
 
 def expire(db: sqlite3.Connection, before: float) -> int:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["condition"]
+__all__ = ["condition", "where"]
 
 
 def condition(selection: Selection) -> tuple[str, list[object]]:
     """On topic, partition, first, last, and its values; times aside. Raises StorageError: what waits cannot be chosen
     by it."""
     chosen = selection.of_blocks()
-    clauses: list[tuple[str, object]] = [("1=?", 1)]
-    for clause, value in (
+    return where(
+        ("1=?", 1),
         ("topic=?", chosen.topic),
         ("partition=?", chosen.partition),
         ("last>=?", chosen.offset_from),
         ("first<=?", chosen.offset_to),
-    ):
-        if value is not None:
-            clauses.append((clause, value))
-    return " and ".join(clause for clause, _ in clauses), [value for _, value in clauses]
+    )
+
+
+def where(*clauses: tuple[str, object]) -> tuple[str, list[object]]:
+    """Clauses of SQL, each with its value, as one with all values; without those that have none."""
+    given = [(clause, value) for clause, value in clauses if value is not None]
+    return " and ".join(clause for clause, _ in given), [value for _, value in given]
