@@ -15,15 +15,15 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Advance, Binding, Chunk, Put, StoredOffset, StoredOffsetMissing, TopicPartition
-from kctl_agent.storage.conformance import Dead, StoredOffsets
-from kctl_agent.storage.conformance.dead import ERROR
-from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
 from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.compaction import Compacted, Compaction
 from kctl_agent.storage.lake.table_storage import TableStorage
+from tests.conformance import Dead, StoredOffsets
+from tests.conformance.dead import ERROR
+from tests.conformance.given import TOPIC_ID, chunk
 
 __all__ = ["OpenTable", "TableDead", "TableOffsets", "compact", "opened", "write"]
 

@@ -14,9 +14,9 @@ from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
-from kctl_agent.storage.conformance.given import everything, offsets, put, total
 from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage
+from tests.conformance.given import everything, offsets, put, total
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis

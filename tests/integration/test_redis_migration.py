@@ -15,8 +15,8 @@ import redis
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Claim, OtherGroup, Settled, StorageUnusable, StoredOffset
-from kctl_agent.storage.conformance.given import chunk, everything, put, total
 from kctl_agent.storage.redis import RedisStorage
+from tests.conformance.given import chunk, everything, put, total
 from tests.integration.test_storage_redis import client_of, opened, server, start
 
 __all__ = ["server", "start"]

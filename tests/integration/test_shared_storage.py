@@ -15,10 +15,10 @@ import pytest
 
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
-from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
+from tests.conformance.given import fill
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings

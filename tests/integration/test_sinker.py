@@ -20,9 +20,9 @@ from kctl_agent.message import Message
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import pack
-from kctl_agent.storage.conformance.given import fill, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
+from tests.conformance.given import fill, put
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 

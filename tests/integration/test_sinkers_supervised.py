@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage.conformance.given import fill
 from kctl_agent.storage.file import FileStorage
+from tests.conformance.given import fill
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place

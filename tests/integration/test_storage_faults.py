@@ -24,9 +24,9 @@ import pytest
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Chunk, Storage, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn
-from kctl_agent.storage.conformance.given import chunk, everything, put, stored, total
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
+from tests.conformance.given import chunk, everything, put, stored, total
 from tests.redis_server import is_installed, require_redis
 
 ROUNDS = 20

@@ -33,10 +33,10 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.claim import Settled
-from kctl_agent.storage.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
+from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
 from tests.cutting_proxy import CuttingProxy
 from tests.redis_server import require_redis
 

@@ -1,8 +1,8 @@
 """The contract of a storage, and the types of its calls.
 
 `OffsetStore` is what every worker needs of a storage, `DeadLetterStore` what an operator needs of messages that were
-given up, `Storage` is both, and messages wait in it for sinkers. `kctl_agent.storage.conformance` has a class of tests
-for each. What every implementation guarantees to the workers that put:
+given up, `Storage` is both, and messages wait in it for sinkers. tests/conformance has a class of tests for each. What
+every implementation guarantees to the workers that put:
 
 - **One transaction.** `put_all`, or of a table the commit of a batch, writes the messages of its chunks *and* moves
   their partitions' stored offsets, or does neither.

@@ -36,8 +36,6 @@ class Kind:
     """It is the file `storage.path`."""
     is_table: bool = False
     """Batches become rows of a table, whose files have to be looked after; its dead letters are a second table."""
-    is_for_tests: bool = False
-    """Nobody can choose it in a configuration."""
 
     @property
     def is_local(self) -> bool:
@@ -139,18 +137,11 @@ def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
     )
 
 
-def _memory(settings: Settings, _: float | None) -> Storage:
-    from kctl_agent.storage.memory import MemoryStorage
-
-    return MemoryStorage(**_of_all(settings))
-
-
 KINDS: Final[Mapping[str, Kind]] = {
     "file": Kind(open=_file, is_queue=True, is_file=True),
     "redis": Kind(open=_redis, is_queue=True),
     "directly": Kind(open=_directly, is_handled_inside=True, is_file=True),
     "lake": Kind(is_table=True),
-    "memory": Kind(open=_memory, is_queue=True, is_for_tests=True),
 }
-MODES: Final = tuple(name for name, kind in KINDS.items() if not kind.is_for_tests)
+MODES: Final = tuple(KINDS)
 """What `storage.mode` may be."""

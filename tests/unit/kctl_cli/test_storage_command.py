@@ -16,9 +16,9 @@ from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.claim import DeadLetter
-from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from tests.conformance.given import chunk, put
 from tests.unit.storage.lake.dead_letters.test_table import written
 from tests.unit.storage.lake.test_storage import begun, opened
 

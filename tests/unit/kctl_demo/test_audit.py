@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kctl.demo.audit import audit
 from kctl_agent.storage.block import Block, encode
-from kctl_agent.storage.conformance.given import chunk
+from tests.conformance.given import chunk
 
 PRODUCED = {("t", 0): 10}
 

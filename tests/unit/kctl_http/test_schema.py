@@ -23,8 +23,8 @@ from kctl.master.snapshot import Reduced
 from kctl_agent.message import Message
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
-from kctl_agent.storage.memory import MemoryStorage
 from tests.fleet_snapshot import TOKEN, TOKENS, healthy, source_of
+from tests.memory_storage import MemoryStorage
 
 
 async def fleet(request: Request) -> Reduced[Any]:

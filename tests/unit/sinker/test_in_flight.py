@@ -12,8 +12,8 @@ import pytest
 from kctl_agent.sinker.in_flight import NEVER, RETURNED_FALSE, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import DIED, UNKNOWN, Journal
 from kctl_agent.storage.claim import Claim
-from kctl_agent.storage.conformance.given import fill
-from kctl_agent.storage.memory import MemoryStorage
+from tests.conformance.given import fill
+from tests.memory_storage import MemoryStorage
 
 
 def claims(count: int, *, block_messages: int = 5, tries: int = 0) -> list[Claim]:

@@ -13,7 +13,7 @@ from kctl_agent.sinker import inline_handler
 from kctl_agent.sinker.failures import FailureLog
 from kctl_agent.sinker.inline_handler import HandlingStorage
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.conformance.given import chunk
+from tests.conformance.given import chunk
 
 CODE = """
 import threading

@@ -25,8 +25,8 @@ from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.conformance.given import fill, total
-from kctl_agent.storage.memory import MemoryStorage
+from tests.conformance.given import fill, total
+from tests.memory_storage import MemoryStorage
 
 Handle = Callable[[list[Message]], Sequence[object]]
 

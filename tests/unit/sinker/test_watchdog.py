@@ -12,8 +12,8 @@ import pytest
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Claim, StorageUnusable
-from kctl_agent.storage.conformance.given import fill
-from kctl_agent.storage.memory import MemoryStorage
+from tests.conformance.given import fill
+from tests.memory_storage import MemoryStorage
 
 Eventually = Callable[..., Any]
 LEASE_SECONDS = 0.3

@@ -67,7 +67,7 @@ def test_a_task_stores_its_records_without_importing_pandas() -> None:
         "import sys\n"
         "import pyarrow as pa\n"
         "from kctl_agent.storage.base import StoredOffset\n"
-        "from kctl_agent.storage.memory import MemoryStorage\n"
+        "from tests.memory_storage import MemoryStorage\n"
         "from kctl_agent.worker.query.batch_put import PartitionPlan\n"
         "from kctl_agent.worker.query.put import PutJob, put_partitions\n"
         "storage = MemoryStorage(block_messages=3)\n"

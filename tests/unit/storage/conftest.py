@@ -17,8 +17,8 @@ from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.storage.redis import RedisStorage
+from tests.memory_storage import MemoryStorage
 from tests.redis_server import is_installed, require_redis
 
 BLOCK_MESSAGES = 3

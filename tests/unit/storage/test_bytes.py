@@ -15,15 +15,15 @@ from kctl_agent.message import Message
 from kctl_agent.storage import dead_letter_pages
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
-from kctl_agent.storage.conformance.given import everything, put, stored
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
+from tests.conformance.given import everything, put, stored
 from tests.redis_server import require_redis
 
 KIB, MIB = 1 << 10, 1 << 20
 
 
-@pytest.fixture(params=["memory", "file", "redis"])
+@pytest.fixture(params=["file", "redis"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Storage]:
     """Made of settings, so that they reach each kind."""
     settings: dict[str, Any] = {"mode": request.param, "path": str(tmp_path / "s"), "compression": "none"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl_agent.storage.conformance import Claims, DeadLetters, Order, Puts, Times
+from tests.conformance import Claims, DeadLetters, Order, Puts, Times
 
 
 class TestPuts(Puts): ...

@@ -49,5 +49,5 @@ def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path)
 
 
 def test_a_mode_that_is_not_known_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="known are: file, redis, directly, lake, memory"):
+    with pytest.raises(StorageError, match="known are: file, redis, directly, lake"):
         opened(tmp_path / "s.sqlite", "tape")

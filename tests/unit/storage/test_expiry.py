@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.storage.conformance.given import fill, total
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import storage as redis
+from tests.conformance.given import fill, total
 
 
 def kill(storage: Storage, count: int) -> None:

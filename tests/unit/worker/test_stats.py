@@ -14,11 +14,11 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Advance, StoredOffset
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
+from tests.memory_storage import MemoryStorage
 
 TP = TopicPartition("t", 0)
 

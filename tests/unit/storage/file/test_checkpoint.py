@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage.base import Advance, StoredOffset
-from kctl_agent.storage.conformance.given import chunk, everything, fill, put, stored
 from kctl_agent.storage.file import FileStorage, log, schema
 from kctl_agent.storage.file import checkpoint as checkpoint_module
 from kctl_agent.storage.file import storage as storage_module
 from kctl_agent.storage.file.checkpoint import begin_copy, copy, reading, writing
 from kctl_agent.storage.file.schema import connect
+from tests.conformance.given import chunk, everything, fill, put, stored
 
 
 @pytest.fixture

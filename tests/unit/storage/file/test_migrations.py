@@ -12,10 +12,10 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Binding, Claim, DeadLetter, OtherGroup, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.claim import PartitionStats
-from kctl_agent.storage.conformance.given import chunk, everything, offsets, put, total
 from kctl_agent.storage.file import FileStorage, migrations
 from kctl_agent.storage.file.schema import SCHEMA_VERSION
 from kctl_agent.storage.limits import StorageLimits
+from tests.conformance.given import chunk, everything, offsets, put, total
 from tests.unit.storage.file.test_storage import Machine
 
 TOKEN = "00000000000000000000000000000003"

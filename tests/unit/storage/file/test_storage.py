@@ -19,12 +19,12 @@ import pytest
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer
 from kctl_agent.storage.file.checkpoint import copy
 from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
 from kctl_agent.storage.kinds import open_storage
+from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
 
 FRAME_BYTES = 24 + 16384
 """Of the write-ahead log: a page and what comes before it."""

@@ -11,13 +11,13 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.storage.base import StoredOffset
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
+from tests.memory_storage import MemoryStorage
 from tests.unit.worker.query.test_pipeline import Query
 from tests.unit.worker.test_import_dir import settings
 

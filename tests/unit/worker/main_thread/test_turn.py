@@ -22,7 +22,6 @@ from kctl_agent.process import deadline
 from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.own_jvm import talk_to_no_other
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.offsets import brokers as brokers_module
 from kctl_agent.worker.offsets import start_offsets
@@ -30,6 +29,7 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.stopping import stop_queries
+from tests.memory_storage import MemoryStorage
 from tests.unit.worker.test_import_dir import settings
 
 MAX_POLL_SECONDS = 60.0

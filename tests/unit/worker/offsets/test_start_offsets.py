@@ -14,13 +14,13 @@ from kafka.errors import KafkaError, LeaderNotAvailableError
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
-from kctl_agent.storage.conformance.given import chunk, put
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
+from tests.conformance.given import chunk, put
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)

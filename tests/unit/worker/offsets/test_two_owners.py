@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
-from kctl_agent.storage.conformance.given import chunk, stored
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId, parse
 from kctl_agent.worker.offsets.positions import Found, decide
+from tests.conformance.given import chunk, stored
+from tests.memory_storage import MemoryStorage
 
 TP = ("t", 0)
 LOG = [offset for offset in range(120) if offset % 7 != 3]

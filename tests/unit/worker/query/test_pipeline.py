@@ -13,13 +13,13 @@ import pytest
 from kafka import TopicPartition
 
 from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
-from kctl_agent.storage.conformance.given import next_offset, stored
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Batch, Pipeline, _Run
+from tests.conformance.given import next_offset, stored
+from tests.memory_storage import MemoryStorage
 from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
 

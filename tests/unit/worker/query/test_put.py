@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from kctl_agent.storage.base import Chunk, Put, Storage, StoredOffset, Writer
-from kctl_agent.storage.conformance.given import next_offset, stored
-from kctl_agent.storage.memory import MemoryStorage
 from kctl_agent.worker.query.batch_put import PartitionPlan
 from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partitions
+from tests.conformance.given import next_offset, stored
+from tests.memory_storage import MemoryStorage
 
 
 def arrow(

@@ -1,4 +1,4 @@
-"""A storage in the memory of this process: complete, for tests, users' too. Nothing survives the process.
+"""A storage in the memory of this process, for tests: complete, and passes the suite as the others do.
 
 Pickled, it comes back as the same storage within its process, as a file storage would.
 """

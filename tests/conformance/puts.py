@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from kctl_agent.storage.base import Binding, Chunk, GapRefused, OtherGroup, Put, Storage, StoredOffset
-from kctl_agent.storage.conformance import given
-from kctl_agent.storage.conformance.given import TOPIC_ID, chunk
-from kctl_agent.storage.conformance.offsets import StoredOffsets
+from tests.conformance import given
+from tests.conformance.given import TOPIC_ID, chunk
+from tests.conformance.offsets import StoredOffsets
 
 __all__ = ["Puts"]
 

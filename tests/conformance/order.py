@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.storage.conformance.given import chunk, everything, fill, offsets, put
-from kctl_agent.storage.conformance.times import PassTime
+from tests.conformance.given import chunk, everything, fill, offsets, put
+from tests.conformance.times import PassTime
 
 __all__ = ["Order"]
 

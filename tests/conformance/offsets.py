@@ -22,7 +22,7 @@ from kctl_agent.storage.base import (
     StoredOffsetMissing,
     StoredOffsetMoved,
 )
-from kctl_agent.storage.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
+from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
 
 __all__ = ["StoredOffsets"]
 
@@ -43,7 +43,7 @@ class StoredOffsets(Generic[S]):
 
     def reopened(self, storage: S) -> S:
         """The same as another process has it."""
-        there: S = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own bytes
+        there: S = pickle.loads(pickle.dumps(storage))
         return there
 
     def put(self, storage: S, *chunks: Chunk) -> list[Put]:

@@ -10,8 +10,8 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StorageError, StoredOffset
-from kctl_agent.storage.conformance.dead import ERROR, Dead
-from kctl_agent.storage.conformance.given import (
+from tests.conformance.dead import ERROR, Dead
+from tests.conformance.given import (
     OTHER_TOPIC_ID,
     TOPIC_ID,
     chunk,

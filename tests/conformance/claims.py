@@ -9,7 +9,7 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Settled, Storage, StoredOffset
 from kctl_agent.storage.block import pack
-from kctl_agent.storage.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
+from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 
 __all__ = ["Claims"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kctl_agent.storage.base import Selection, Settled, Storage
-from kctl_agent.storage.conformance.given import everything, fill, offsets, total
+from tests.conformance.given import everything, fill, offsets, total
 
 __all__ = ["PassTime", "Times"]
 
