@@ -20,20 +20,19 @@ LONG = "pytest.mark.long"
 HEAD = """\
 # What is promised, and what shows it
 
-Generated from the tests by `python -m tests.proof > docs/proof.md`: each promise stands at the test that shows it, as
-`@pytest.mark.shows("…")`, or as the docstring of its file. To find the test of one, search for its words in its file.
-*long* is what `make test-long` alone runs. What is measured, with target, command, machine and date, is in
-[benchmarks/README.md](../benchmarks/README.md).
+Generated from the tests by `python -m tests.proof > docs/proof.md`: a promise stands at the test that shows it, as
+`@pytest.mark.shows("…")`, or begins the docstring of its file; `git grep -i` finds it by its words. *long* is what
+`make test-long` alone runs. What is measured is in [benchmarks/README.md](../benchmarks/README.md).
 """
 
 
 def page() -> str:
     """The whole page: a section for each folder, an entry for each file that shows something."""
     sections = [HEAD]
-    for folder, files in groupby(_files(), key=lambda path: path.parent):
+    for folder, files in groupby(_files(), key=_section):
         entries = [entry for file in files if (entry := _entry(file))]
         if entries:
-            sections.append("\n".join([f"## {folder.relative_to(ROOT)}\n", *entries, ""]))
+            sections.append("\n".join([f"## {folder}\n", *entries, ""]))
     return "\n".join(sections)
 
 
@@ -64,10 +63,15 @@ def _files() -> list[Path]:
     return sorted(files, key=lambda path: (rank.get(path.parent, len(rank)), path.parent, path.name))
 
 
+def _section(file: Path) -> str:
+    """The folder of a file, but of unit tests those of a package together."""
+    parts = file.parent.relative_to(ROOT).parts
+    return "/".join(parts[:3] if parts[:2] == ("tests", "unit") else parts)
+
+
 def _entry(file: Path) -> str:
-    shown = " · ".join(promises(file))
-    name = file.stem.removeprefix("test_")
-    text = f"- [{name}](../{file.relative_to(ROOT)}): {shown}" if shown else ""
+    shown = " ".join(f"{promise[0].upper()}{promise[1:]}." for promise in promises(file))
+    text = f"- {shown}" if shown else ""
     return "\n".join(wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import Field, fields
+from textwrap import fill
 from typing import Any, Literal
 
 from kctl.config.clusters import NAMED
@@ -48,6 +49,7 @@ Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is
 (secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the
 jars), `KCTL_CACHE_DIR` (where they are kept).
 """
+_COLUMNS = ("key", "type", "default", "what it does", "changes with")
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _RANGED = (Literal, int, float)
 """Types whose bounds the page shows. What texts look like is in their help text, and again only in errors."""
@@ -55,28 +57,40 @@ _RANGED = (Literal, int, float)
 
 def reference() -> str:
     """Returns the whole page, ending with a newline."""
-    sections = [_section(section, kind, "changes with") for section, kind in SECTIONS.items()]
-    named = [_section(f"{section}.NAME", kind) for section, kind in NAMED.items()]
-    return "".join([_INTRODUCTION, *sections, *named])
+    sections = [_section(section, kind) for section, kind in SECTIONS.items()]
+    return "".join([_INTRODUCTION, *sections, *map(_named, NAMED.items())])
 
 
-def _section(title: str, kind: type[Section], *more: str) -> str:
+def _section(title: str, kind: type[Section]) -> str:
     texts = help_texts(kind)
-    columns = ("key", "type", "default", "what it does", *more)
-    rows = [columns, *(_cells(kind, each, texts[each.name])[: len(columns)] for each in fields(kind))]
+    rows = [_COLUMNS, *(_cells(kind, each, texts[each.name]) for each in fields(kind))]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "|---" * len(columns) + "|")
+    lines.insert(1, "|---" * len(_COLUMNS) + "|")
     return "\n".join([f"\n## `[{title}]`\n", f"{inspect.getdoc(kind)}\n", *lines, ""])
 
 
+def _named(section: tuple[str, type[Section]]) -> str:
+    """Describes a section of which a file may have several; its keys stand in the table of `[kafka]`."""
+    title, kind = section
+    keys = fill(f"Its keys, as in `[kafka]`: {', '.join(f'`{each.name}`' for each in fields(kind))}.", 120)
+    return f"\n## `[{title}.NAME]`\n\n{inspect.getdoc(kind)}\n\n{keys}\n"
+
+
 def _cells(kind: type[Section], setting: Field[Any], text: str) -> tuple[str, ...]:
-    words, takes, default = kind_words(setting.type), allowed(setting.type), default_of(setting)
-    unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
+    default = default_of(setting)
     cells = (
         f"`{setting.name}`",
-        f"{words}, {unit}" if unit else words,
+        _type(setting),
         "**required**" if default is None else f"`{json.dumps(as_json(default))}`",
-        f"{text} Takes {takes}." if takes != words and plain(setting.type) in _RANGED else text,
+        text,
         _EFFECTS[effect(kind, setting)],
     )
     return tuple(cell.replace("|", "\\|") for cell in cells)
+
+
+def _type(setting: Field[Any]) -> str:
+    """Describes type, unit and bounds: `seconds from 1 to 1800`; of a choice, what can be chosen."""
+    words = kind_words(setting.type)
+    unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
+    takes = allowed(setting.type) if plain(setting.type) in _RANGED else words
+    return takes.replace(words, unit or words.removeprefix("a ")).replace(" or ", ", ")

@@ -1,4 +1,4 @@
-"""A metric: name, type, labels, unit, a sentence, and how its samples follow from a `FleetSnapshot`."""
+"""A metric: name, type, labels, a sentence, and how its samples follow from a `FleetSnapshot`."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ class Metric:
     name: str
     kind: Literal["gauge", "counter", "histogram"] = "gauge"
     labels: tuple[str, ...]
-    unit: str
-    """`seconds`, `bytes`, `messages`, `offset`, …; `0 or 1` for what is true or not."""
     sentence: str
 
 

@@ -41,7 +41,6 @@ METRICS: tuple[Metric, ...] = (
     OfCluster(
         name="kctl_collect_up",
         labels=(*CLUSTER, "part"),
-        unit="0 or 1",
         sentence="Whether the last poll of all groups of a cluster had all of a part: `groups` (which there are), "
         "`committed`, `members`, `offsets` (of the logs). What failed keeps its last values, which grow older.",
         samples=_up,
@@ -49,35 +48,30 @@ METRICS: tuple[Metric, ...] = (
     OfCluster(
         name="kctl_cluster_collect_last_success_timestamp_seconds",
         labels=(*CLUSTER, "part"),
-        unit="Unix time",
         sentence="When a part of the poll of all groups last succeeded; the parts are those of `kctl_collect_up`.",
         samples=_last_success,
     ),
     OfCluster(
         name="kctl_cluster_collect_timestamp_seconds",
         labels=CLUSTER,
-        unit="Unix time",
         sentence="When the groups of the cluster were last collected, whatever failed then: ages count from there.",
         samples=_taken_at,
     ),
     OfCluster(
         name="kctl_cluster_collect_duration_seconds",
         labels=CLUSTER,
-        unit="seconds",
         sentence="How long the last collection of all groups of the cluster took.",
         samples=_duration,
     ),
     OfCluster(
         name="kctl_cluster_groups",
         labels=CLUSTER,
-        unit="groups",
         sentence="Groups of the cluster that are collected.",
         samples=_groups,
     ),
     OfCluster(
         name="kctl_cluster_cut_groups",
         labels=CLUSTER,
-        unit="groups",
         sentence="Groups whose partitions have no series of their own because of `exporter.max_partitions`.",
         samples=_cut_groups,
     ),

@@ -77,38 +77,32 @@ def _info(group: GroupSnapshot) -> Iterator[Sample]:
 METRICS: tuple[Metric, ...] = (
     GroupValue(
         name="kctl_group_lag",
-        unit="messages",
         sentence="The sum of the lags that are known.",
         value=_lag,
     ),
     GroupValue(
         name="kctl_group_max_lag_seconds",
-        unit="seconds",
         sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
         value=lambda group: group.assessment.lag_seconds,
     ),
     GroupValue(
         name="kctl_group_lag_growth_per_second",
-        unit="messages per second",
         sentence="By how much the group's lag grows each second; negative while it falls.",
         value=lambda group: group.assessment.growth_per_second,
     ),
     GroupValue(
         name="kctl_group_catchup_seconds",
-        unit="seconds",
         sentence="Time until the last partition has caught up; absent while one of them does not.",
         value=lambda group: group.assessment.catchup_seconds,
     ),
     GroupValue(
         name="kctl_group_members",
-        unit="members",
         sentence="Members of the group as its coordinator counts them, those of other clients included.",
         value=_members,
     ),
     OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
-        unit="0 or 1",
         sentence="1 for the state in which the coordinator sees the group, 0 for the others (absent for groups that "
         "are collected as all of their cluster): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
         samples=_state,
@@ -116,14 +110,12 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_group_generation",
         labels=GROUP,
-        unit="generation",
         sentence="The generation in which the workers are; it changes with each rebalance.",
         samples=_one(_generation),
     ),
     OfGroup(
         name="kctl_group_info",
         labels=(*GROUP, "type", "coordinator"),
-        unit="0 or 1",
         sentence="Always 1, for groups that are collected as all of their cluster: `type` is `classic`, `consumer` "
         "(KIP-848), `share` or `streams` (empty before Kafka 3.8), `coordinator` the broker that coordinates it.",
         samples=_info,
@@ -131,7 +123,6 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_group_status",
         labels=(*GROUP, "status"),
-        unit="0 or 1",
         sentence="1 for the worst status that any partition of the group has, 0 for the others (absent, as in "
         "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
         samples=_status,
@@ -139,7 +130,6 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_fleet_verdict",
         labels=(*GROUP, "level"),
-        unit="0 or 1",
         sentence="1 for the verdict on the fleet, 0 for the others: "
         + ", ".join(f"`{each.value}`" for each in Level)
         + ". See status.md.",
@@ -148,13 +138,11 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_group_unowned_partitions",
         labels=GROUP,
-        unit="partitions",
         sentence="Partitions for which no worker answers.",
         samples=_one(_unowned),
     ),
     GroupValue(
         name="kctl_group_stats_age_seconds",
-        unit="seconds",
         sentence="The age of the oldest offsets of a partition when the collection was taken.",
         value=_age,
     ),

@@ -55,14 +55,12 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_rpc_requests_total",
         kind="counter",
         labels=(*GROUP, "method", "outcome"),
-        unit="requests",
         sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (somebody did not answer), `failed`.",
         samples=_requests,
     ),
     Histogram(
         name="kctl_rpc_duration_seconds",
         labels=(*GROUP, "method"),
-        unit="seconds",
         bounds=RPC_BUCKETS_SECONDS,
         sentence="How long those requests took, from the request read to the reply made.",
         samples=_durations,
@@ -71,7 +69,6 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_operations_total",
         kind="counter",
         labels=(*GROUP, "operation", "outcome"),
-        unit="operations",
         sentence="Operations since the master started, by name and outcome: `done`, `failed`, `unknown` "
         "(may still happen), `refused` (contradicted one under way, or could not be understood).",
         samples=_operations,
@@ -80,7 +77,6 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_http_refused_total",
         kind="counter",
         labels=(*GROUP, "code"),
-        unit="requests",
         sentence="HTTP requests and connections that were refused before any route saw them, since the master started, "
         "by the code of the error (http.md); `tls_handshake`: one that failed or took too long.",
         samples=_http_refused,
@@ -89,7 +85,6 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_events_total",
         kind="counter",
         labels=(*GROUP, "kind"),
-        unit="events",
         sentence="What happened since the master started, by kind: `verdict`, `rebalance`, `restart`, `status`, "
         "`state`, `operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, "
         "`topic_recreated`, `records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, "
@@ -99,14 +94,12 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_collect_duration_seconds",
         labels=GROUP,
-        unit="seconds",
         sentence="How long the last collection took, agents and brokers together.",
         samples=_collect_duration,
     ),
     Single(
         name="kctl_collect_last_success_timestamp_seconds",
         labels=(*GROUP, "part"),
-        unit="Unix time",
         sentence="When a part last succeeded: `agents` (all answered a ping); `committed`, `offsets` and "
         "`group` of the brokers.",
         samples=_last_success,
@@ -114,7 +107,6 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_build_info",
         labels=(*GROUP, "version"),
-        unit="0 or 1",
         sentence="Always 1; the label is the version of the master.",
         samples=_build,
     ),

@@ -43,14 +43,12 @@ _LAG = attrgetter("lag")
 METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_lag",
-        unit="messages",
         sentence="Messages between the group's committed offset and the end of the partition. Before the first commit: "
         "from the log start with `kafka.auto_offset_reset` `earliest`, from its worker's position with `latest`.",
         values=_LAG,
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
-        unit="seconds",
         sentence="The longest that a message which waits can have waited: the time since the last processed record's "
         "timestamp, or since nothing waited, whichever is later (beyond an hour by the pace of arrivals); 0 when "
         "nothing waits.",
@@ -58,40 +56,34 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_lag_growth_per_second",
-        unit="messages per second",
         sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
         "it falls.",
         values=attrgetter("growth_per_second"),
     ),
     PartitionColumn(
         name="kctl_consumer_catchup_seconds",
-        unit="seconds",
         sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
         "not fall.",
         values=attrgetter("catchup_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_committed_offset",
-        unit="offset",
         sentence="The offset that the group has committed.",
         values=attrgetter("committed"),
     ),
     PartitionColumn(
         name="kctl_consumer_position_offset",
-        unit="offset",
         sentence="The next offset that the partition's worker will read.",
         values=attrgetter("position"),
     ),
     PartitionColumn(
         name="kctl_consumer_ahead",
-        unit="messages",
         sentence="By how much the committed offset lies above the end of the partition, as after it was cut off or its "
         "topic recreated: so many messages will be skipped. Absent where it does not; the lag is 0 then.",
         values=_ahead,
     ),
     PartitionColumn(
         name="kctl_consumer_lost_messages",
-        unit="messages",
         sentence="By how much the committed offset lies below the first offset that the brokers still have: retention "
         "has removed so many offsets that were not read. Absent where it does not; the lag counts them.",
         values=_lost,
@@ -99,7 +91,6 @@ METRICS: tuple[Metric, ...] = (
     WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
-        unit="0 or 1",
         sentence="1 for the status that the partition has; the others are absent: "
         + ", ".join(f"`{status.value}`" for status in Status)
         + ". See status.md.",
@@ -108,13 +99,11 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_partition_start_offset",
-        unit="offset",
         sentence="The first offset that the brokers still have.",
         values=attrgetter("start"),
     ),
     PartitionColumn(
         name="kctl_partition_end_offset",
-        unit="offset",
         sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "
         "offset.",
         values=attrgetter("end"),
@@ -122,7 +111,6 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_topic_lag",
         labels=(*GROUP, "topic"),
-        unit="messages",
         sentence="The sum of the topic's lags that are known.",
         samples=_topic_lag,
     ),

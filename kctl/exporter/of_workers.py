@@ -59,7 +59,6 @@ def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[M
             name=name,
             kind="counter" if name.endswith("_total") else "gauge",
             labels=labels if metric.label is None else (*labels, metric.label[0]),
-            unit=metric.unit,
             sentence=metric.sentence,
             samples=_samples(of, named),
         )
@@ -115,14 +114,12 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_worker_up",
         labels=_WORKER,
-        unit="0 or 1",
         sentence="1 if the agent of the worker or sinker answered a ping in the last collection, else 0.",
         samples=_up,
     ),
     Single(
         name="kctl_worker_state",
         labels=(*_WORKER, "state"),
-        unit="0 or 1",
         sentence="1 for the state that the supervisor sees the worker or sinker in, 0 for the others: "
         + ", ".join(f"`{state.value}`" for state in SupervisionState)
         + ".",
@@ -132,21 +129,18 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_restarts_total",
         kind="counter",
         labels=(*_WORKER, "reason"),
-        unit="restarts",
         sentence="How often the supervisor has started the worker or sinker again, by what had ended it.",
         samples=_restarts,
     ),
     Single(
         name="kctl_worker_resident_memory_bytes",
         labels=_WORKER,
-        unit="bytes",
         sentence="Memory of all processes of the worker together, JVM included; what forked ones share counts once.",
         samples=_by_worker(lambda snapshot: snapshot.resident_bytes),
     ),
     Single(
         name="kctl_worker_memory_limit_bytes",
         labels=_WORKER,
-        unit="bytes",
         sentence="The memory at which the worker is restarted; absent where there is no limit.",
         samples=_by_worker(lambda snapshot: snapshot.memory_limit_bytes),
     ),
@@ -155,7 +149,6 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_storage_full",
         labels=GROUP,
-        unit="0 or 1",
         sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` shows "
         "why).",
         samples=_full,

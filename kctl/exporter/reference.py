@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kctl.exporter.metric import Metric
+from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
 from kctl.exporter.metrics import METRICS
 
 __all__ = ["reference"]
@@ -26,28 +24,48 @@ same question gives the same value:
 - Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
 - `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration; of groups that are collected as all
   of their cluster, its name and theirs. Those have the metrics of partitions and groups, as far as brokers know them.
+- A name that ends in `_total` is a counter, `kctl_rpc_duration_seconds` a histogram, any other a gauge. "1 for" and
+  "whether" are 0 or 1; timestamps are Unix time. Labels of a metric beside those of its section stand in braces.
 - OpenMetrics 1.0 is for clients that ask for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
 - To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
   for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.
-
 """
-_HEAD = """\
-| metric | type | labels | unit | what it measures |
-|---|---|---|---|---|
-"""
+_SECTIONS = {
+    PARTITION: "Partitions",
+    (*GROUP, "topic"): "Topics",
+    (*GROUP, "worker"): "Workers and sinkers",
+    GROUP: "Groups and fleets",
+    CLUSTER: "Clusters, with all their groups",
+}
+"""Headings by the labels that their metrics have at least; a metric stands under the first that fits."""
 
 
 def reference() -> str:
     """Returns the whole page, ending with a newline."""
-    return _INTRODUCTION + _HEAD + _rows(METRICS)
+    return "".join([_INTRODUCTION, *map(_section, _SECTIONS)])
 
 
-def _rows(metrics: Sequence[Metric]) -> str:
-    return "".join(f"{_row(metric)}\n" for metric in metrics)
+def _section(labels: tuple[str, ...]) -> str:
+    rows = "".join(_row(metric, labels) for metric in METRICS if _home(metric) == labels)
+    return f"""
+## {_SECTIONS[labels]}
+
+Labels: {_listed(labels)}.
+
+| metric | what it measures |
+|---|---|
+{rows}"""
 
 
-def _row(metric: Metric) -> str:
-    labels = ", ".join(map("`{}`".format, metric.labels))
-    cells = (f"`{metric.name}`", metric.kind, labels, metric.unit, metric.sentence)
-    return f"| {' | '.join(cells)} |"
+def _home(metric: Metric) -> tuple[str, ...]:
+    return next(labels for labels in _SECTIONS if metric.labels[: len(labels)] == labels)
+
+
+def _row(metric: Metric, labels: tuple[str, ...]) -> str:
+    more = ",".join(metric.labels[len(labels) :])
+    return f"| `{metric.name}{f'{{{more}}}' if more else ''}` | {metric.sentence} |\n"
+
+
+def _listed(labels: tuple[str, ...]) -> str:
+    return ", ".join(map("`{}`".format, labels))

@@ -1,4 +1,4 @@
-"""Somebody's own PySpark application, attached: the example, as it stands, on a real Spark and a real broker."""
+"""The example of an attached PySpark application, on a real Spark and a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input, as a person meets it: one sentence on stderr, an exit code of its own, nothing half-started left behind.
+"""Bad input is one sentence on stderr and an exit code of its own, with nothing half-started left behind.
 
 Everything here goes through the real command line and a real broker. What the master's own checks leave behind is also
 held inside a process, in tests/integration/test_master.py.

@@ -1,4 +1,4 @@
-"""A record that cannot be read stops its own partition and no other: its query is halved until it is alone."""
+"""A record that cannot be read stops its own partition and no other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A cluster of three brokers that loses its leaders, coordinator and controller, whose topic grows, is recreated and
-is truncated, while real workers read it: nothing that was acknowledged is lost, and what a retry heals is no error."""
+"""A cluster that loses leaders, coordinator and controller, whose topic grows, is recreated and is truncated under real
+workers: nothing acknowledged is lost, and what a retry heals is no error."""
 
 from __future__ import annotations
 

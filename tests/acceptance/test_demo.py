@@ -1,4 +1,4 @@
-"""`kctl demo` is the main job as a user does it: everything comes up, prints its stats, and ends without a trace."""
+"""`kctl demo`: everything comes up, prints its stats, and ends without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Spark JVM for several workers: what one of them, or the engine, suffers is no matter of the others."""
+"""One Spark JVM for several workers: what one of them, or the engine, suffers costs the others nothing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def with_pandas(fleet: Fleet) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.shows("an engine that is killed costs no worker its process or its membership: 0 lost, 0 twice")
+@pytest.mark.shows("a killed engine costs no worker its process or its membership: 0 lost, 0 twice")
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
     two: Fleet, eventually: Eventually
 ) -> None:

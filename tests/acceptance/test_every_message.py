@@ -1,5 +1,5 @@
-"""Whatever a message holds and whichever client compressed it, the handler is given it byte for byte: over TLS and
-SASL, through worker, storage and sinker; and what a transaction took back is not among it. So for rows of a table."""
+"""Whatever a message holds and whichever client compressed it, the handler is given it byte for byte, over TLS and
+SASL; so are rows of a table; and nothing that a transaction took back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transform of examples/ in a real worker: records that it leaves out are committed, and never stored."""
+"""The transform of examples/: records that it leaves out are committed, and never stored."""
 
 from __future__ import annotations
 

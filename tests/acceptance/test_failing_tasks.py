@@ -1,4 +1,4 @@
-"""What the driver makes of an exception in an executor's Python, through Spark's and Py4J's own exceptions."""
+"""An exception in an executor's Python, as the driver sees it through Spark and Py4J."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Parts of a running fleet are killed under load, or stand still for longer than their lease: nothing is lost, nothing
-is stored twice, and handled twice is only what such a sinker had in flight."""
+"""Parts of a running fleet are killed under load, or stand still for longer than their lease: nothing is lost or stored
+twice, and handled twice is only what such a sinker had in flight."""
 
 from __future__ import annotations
 

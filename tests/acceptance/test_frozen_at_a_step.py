@@ -1,5 +1,5 @@
-"""A worker that is frozen, with its JVM and executors, for longer than its session, at each step of starting a query
-and of a batch, under load; another one takes over, and then it goes on."""
+"""A worker that is frozen for longer than its session, at each step of starting a query and of a batch, while another
+one takes over: nothing is lost or stored twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JVM that hangs: the master finds the engine's by its main thread, and a worker gives up its own by itself."""
+"""A JVM that hangs is found: the engine's by the master, a worker's own by the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which names a real JVM writes files where the machine's locale is not UTF-8."""
+"""Names of files that a JVM writes where the machine's locale is not UTF-8."""
 
 from __future__ import annotations
 

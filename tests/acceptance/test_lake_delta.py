@@ -1,5 +1,4 @@
-"""A table of a fleet and Delta's own implementation for Spark, which reads what delta-rs reads, and writes
-beside the fleet."""
+"""Delta's own implementation for Spark beside a fleet, on one table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Whatever moves the positions of a group whose storage is a Delta table: each message is a row as often as it was to
-be read, counted in the table."""
+"""Whatever moves the positions of a group: each message is a row of the table as often as it was to be read."""
 
 from __future__ import annotations
 

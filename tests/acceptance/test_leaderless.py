@@ -1,4 +1,4 @@
-"""A partition without a leader stops nobody: its worker reads the others, and it again when its leader is back."""
+"""A partition without a leader stops nobody: the others are read, and it is when its leader is back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a fleet cannot do without goes away for far longer than its supervisor is patient with a process: each process
-waits for it, named, also one that is started meanwhile, and goes on by itself."""
+"""What a fleet needs goes away for far longer than a process may hang: each process waits, names it, and goes on by
+itself."""
 
 from __future__ import annotations
 

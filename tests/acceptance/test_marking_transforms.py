@@ -1,5 +1,4 @@
-"""What becomes of marked messages, with a real Spark and without Kafka: each is a row or a dead letter, whatever the
-transform marks them by."""
+"""Each marked message is a row or a dead letter, whatever the transform marks it by."""
 
 from __future__ import annotations
 

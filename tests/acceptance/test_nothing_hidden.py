@@ -106,7 +106,7 @@ def test_records_that_retention_removes_below_a_running_query_are_counted_and_re
     assert stored(fleet, 0) == [*range(begin), *range(11_000, 12_000)]
 
 
-@pytest.mark.shows("records that retention removed are counted and reported, and each other one is stored")
+@pytest.mark.shows("records that retention removed are counted and reported")
 @pytest.mark.long
 def test_records_that_retention_removed_before_they_were_read_are_counted_and_reported(
     make_fleet: Callable[..., Fleet], eventually: Eventually

@@ -1,4 +1,4 @@
-"""Operations on real workers under load: nothing is lost, stored twice or read while paused, and the group agrees."""
+"""Operations on real workers under load: nothing is lost, stored twice or read while paused."""
 
 from __future__ import annotations
 

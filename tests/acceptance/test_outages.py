@@ -1,5 +1,4 @@
-"""Outages and trouble of every part of a fleet: ten seconds after each all views show one verdict with one reason, and
-ten seconds after its end all is well again."""
+"""Outages of every part of a fleet: ten seconds after each begins or ends all views show one verdict and reason."""
 
 from __future__ import annotations
 

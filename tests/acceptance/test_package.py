@@ -1,4 +1,4 @@
-"""`pip install kctl` into an empty environment, without the repository: `kctl demo` is all that is to be typed."""
+"""`pip install kctl` into an empty environment: `kctl demo` is all that is to be typed."""
 
 from __future__ import annotations
 

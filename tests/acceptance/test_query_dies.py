@@ -1,4 +1,4 @@
-"""A query that dies by itself, of a record: its cause is named, its restarts are counted, and it heals by itself."""
+"""A query that dies of a record: its cause is named, its restarts are counted, and it heals by itself."""
 
 from __future__ import annotations
 

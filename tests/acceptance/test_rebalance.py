@@ -1,4 +1,4 @@
-"""Workers come and go under load: no offset lost, none stored twice, and all members name one leader."""
+"""Workers come and go under load: no offset lost, none stored twice, one leader for all."""
 
 from __future__ import annotations
 

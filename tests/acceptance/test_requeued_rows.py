@@ -1,5 +1,4 @@
-"""Dead letters of a table that go through a real Spark once more, as they were, and of a table in a folder whose name
-has what URIs escape."""
+"""Dead letters of a table go through a real Spark once more, as they were."""
 
 from __future__ import annotations
 

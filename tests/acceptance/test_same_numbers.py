@@ -1,4 +1,4 @@
-"""One truth: our numbers are those of Kafka's own tool, over the CLI, HTTP and Prometheus."""
+"""Our numbers are those of Kafka's own tool, over CLI, HTTP and Prometheus."""
 
 from __future__ import annotations
 

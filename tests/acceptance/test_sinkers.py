@@ -1,4 +1,4 @@
-"""Kafka -> Spark -> storage -> sinkers -> handler, all of it real: `kctl demo` counts what the handler was given."""
+"""Kafka -> Spark -> storage -> sinkers -> handler: what the handler was given is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task reads partitions of which one has nearly everything and most have nothing: each record is stored once."""
+"""A task that reads partitions of which one has nearly everything and most have nothing stores each record once."""
 
 from __future__ import annotations
 

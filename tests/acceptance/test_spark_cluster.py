@@ -1,4 +1,4 @@
-"""On a Spark cluster the messages go from the executors into the storage, not through the driver."""
+"""On a Spark cluster messages go from the executors into the storage, not through the driver."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
     assert found.stored == found.produced > 0
 
 
-@pytest.mark.shows("a Spark cluster with a secret takes the worker that knows it, encrypted, and no stranger")
+@pytest.mark.shows("a Spark cluster with a secret takes the worker that knows it, and no stranger")
 @pytest.mark.long
 def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no_stranger(
     redis_server: RedisServer,

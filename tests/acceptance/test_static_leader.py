@@ -1,4 +1,4 @@
-"""Static membership: the worker that leads the group is killed, and is back within its session."""
+"""Static membership: a killed leader of the group is back within its session."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A storage that is not the one that the group's offsets were committed with: restored from an older copy, failed over,
-emptied, exchanged, or somebody else's. Nothing is lost in silence, and nothing is stored twice."""
+"""A storage that was restored from an older copy, failed over, emptied, exchanged, or is somebody else's: nothing is
+lost in silence, and nothing is stored twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another user of the machine, or files of that user in a folder, can do to a worker: nothing.
+"""What another user of the machine, or that user's files in a folder, can do to a worker: nothing.
 
 Who may call the sockets of kctl is in test_who_may_call.py.
 """

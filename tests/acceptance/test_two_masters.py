@@ -1,4 +1,4 @@
-"""Two masters, each with its run_dir, whose workers are in one group and whose storage is one file."""
+"""Two masters whose workers are in one group and whose storage is one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That kctl finds what Spark has written, and Spark what it is to put back; else nothing is stored or removed."""
+"""kctl finds what Spark has written, and Spark what it is to put back; else nothing is stored or removed."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def reply(port: int, request: bytes) -> bytes:
             return b""
 
 
-@pytest.mark.shows("only the JVM may call back; what listens on a dead JVM's port is sent nothing and believed nothing")
+@pytest.mark.shows("only the JVM may call back; what listens on a dead JVM's port is sent and believed nothing")
 @pytest.mark.parametrize("is_late", [False, True], ids=["first", "after the application has used callbacks"])
 def test_only_the_jvm_may_call_back(gateway: Any, is_late: bool) -> None:
     from pyspark.java_gateway import ensure_callback_server_started

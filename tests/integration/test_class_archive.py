@@ -33,7 +33,7 @@ def mapped(broker: KafkaBroker) -> set[str]:
     return {each.path for each in psutil.Process(broker.pid).memory_maps()}
 
 
-@pytest.mark.shows("class archives are recorded once, for their user; a damaged or foreign one is not used")
+@pytest.mark.shows("class archives are recorded once; a damaged or foreign one is not used")
 def test_a_broker_records_its_classes_and_the_next_starts_with_them(cache: Path, tmp_path: Path) -> None:
     assert java_options() == ()
     (cache / "classes").mkdir()

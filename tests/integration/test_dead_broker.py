@@ -73,7 +73,7 @@ def stale(answer: dict[str, Any]) -> list[str]:
     return [each["message"] for each in answer["failed"] if (each["from"], each["code"]) == ("brokers", "stale")]
 
 
-@pytest.mark.shows("a broker that is dead or hangs: ages of its offsets everywhere, exit code 3, `complete` false")
+@pytest.mark.shows("a dead broker: ages of its offsets everywhere, exit code 3, `complete` false")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
     fleet: Any, own_broker: KafkaBroker, eventually: Eventually, number: signal.Signals

@@ -27,7 +27,7 @@ from kctl.testing.topics import create_topic
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-@pytest.mark.shows("a broker or Redis of the demo that ends is named with pid and signal; what is unknown is null")
+@pytest.mark.shows("a broker or Redis of the demo that ends is named with pid and signal")
 def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
         parts = DemoParts(broker, None, DemoFleet(tmp_path))

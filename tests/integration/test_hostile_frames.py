@@ -79,7 +79,7 @@ class GoodCaller(Meanwhile):
             self.wrong.append(reply)
 
 
-@pytest.mark.shows("10,000 hostile frames: no crash, no hang, no growth, a good caller served throughout")
+@pytest.mark.shows("10,000 hostile frames at an agent: no crash, no hang, no growth, a good caller served")
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
     agent: psutil.Process, short_dir: Path, tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:

@@ -189,7 +189,7 @@ def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
         return log_offsets(connection, known, [(topic, partition)])[topic, partition].offset or 0
 
 
-@pytest.mark.shows("the leader killed while `kctl kafka produce` runs: every message once, in order, no error shown")
+@pytest.mark.shows("the leader killed while `kctl kafka produce` runs: every message once, in order")
 def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(wounded: Wounded, kctl: Kctl) -> None:
     code, out, err = wounded.produced
 

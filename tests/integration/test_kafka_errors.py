@@ -167,7 +167,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     assert [row["lag"] for row in json.loads(lag.stdout)["rows"]] == [0, 0]
 
 
-@pytest.mark.shows("what is wrong with Kafka is one sentence with the broker's name of it, and an exit code")
+@pytest.mark.shows("what is wrong with Kafka is one sentence with the broker's name of it")
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [

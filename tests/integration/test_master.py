@@ -205,7 +205,7 @@ def unusable(path: Path, error: type[KctlError], run_dir: Path, **overrides: str
     return sentence
 
 
-@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code, and leaves nothing behind")
+@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code")
 def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
     config_file: Callable[..., Path], short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +236,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     assert "chmod 700" in unusable(path, RunDirUnusable, run_dir)
 
 
-@pytest.mark.shows("a second master on one run_dir or data_dir is refused with pid and run_dir of the first")
+@pytest.mark.shows("a second master on one run_dir or data_dir is refused")
 def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., Any]) -> None:
     fleet = master()
 

@@ -41,7 +41,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
         yield running
 
 
-@pytest.mark.shows("what hangs or is gone is one verdict with one reason in every view, and so is its end")
+@pytest.mark.shows("what hangs or is gone is one verdict with one reason in every view")
 def test_what_hangs_or_is_gone_is_one_verdict_in_every_view(
     master: Callable[..., Any], own_broker: KafkaBroker
 ) -> None:

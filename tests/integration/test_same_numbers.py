@@ -109,7 +109,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
         yield running
 
 
-@pytest.mark.shows("one number over RPC, HTTP, `/metrics` and the page; what is gone or old is so everywhere")
+@pytest.mark.shows("one number over RPC, HTTP, `/metrics` and the page; what is old is so everywhere")
 def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
     master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker
 ) -> None:

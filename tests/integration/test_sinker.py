@@ -229,7 +229,7 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
     assert dead_letters == []
 
 
-@pytest.mark.shows("a lease that runs out while the handler works: the late settle changes nothing and is reported")
+@pytest.mark.shows("a settle after its lease ran out changes nothing and is reported")
 def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
     sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
 ) -> None:

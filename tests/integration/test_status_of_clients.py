@@ -117,7 +117,7 @@ class Watch:
         await self._cache.close()
 
 
-@pytest.mark.shows("a group of other clients on a real broker is judged as it behaves")
+@pytest.mark.shows("groups of other clients are judged as they behave")
 def test_a_client_that_commits_stands_still_leaves_and_loses_is_judged_so(broker: KafkaBroker) -> None:
     asyncio.run(judged(broker))
 

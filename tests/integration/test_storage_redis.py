@@ -139,7 +139,7 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
         assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == client.REPLY_SECONDS, "an executor's"
 
 
-@pytest.mark.shows("a Redis that is away or hangs is reported, then used again; a lost reply does nothing twice")
+@pytest.mark.shows("a Redis that is away is reported, then used again; a lost reply does nothing twice")
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
     server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def versions(lock: Path) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.MULTILINE))
 
 
-@pytest.mark.shows("compose file, manifests, systemd unit, routes are what those who read them take")
+@pytest.mark.shows("compose file, manifests, systemd unit and routes are valid")
 def test_the_compose_file_follows_its_schema() -> None:
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
 

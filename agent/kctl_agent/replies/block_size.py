@@ -16,26 +16,24 @@ class TableReply:
     version: int | None = value(
         metric=FieldMetric(
             "kctl_table_version",
-            "commits",
             "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
             "one, at most every ten seconds; the size is `kctl_storage_bytes`.",
         )
     )
     rows: int | None = value(
         metric=FieldMetric(
-            "kctl_table_rows", "rows", "Rows in the table; absent where the log does not have them of every file."
+            "kctl_table_rows", "Rows in the table; absent where the log does not have them of every file."
         )
     )
-    files: int | None = value(metric=FieldMetric("kctl_table_files", "files", "Files of the newest version."))
+    files: int | None = value(metric=FieldMetric("kctl_table_files", "Files of the newest version."))
     small_files: int | None = value(
         metric=FieldMetric(
             "kctl_table_small_files",
-            "files",
             "Of these, how many are smaller than half of `storage.target_file_bytes`.",
         )
     )
     last_commit_seconds: float | None = age(
-        metric=FieldMetric("kctl_table_last_commit_age_seconds", "seconds", "Since anybody has committed to the table.")
+        metric=FieldMetric("kctl_table_last_commit_age_seconds", "Since anybody has committed to the table.")
     )
 
 
@@ -49,23 +47,19 @@ class StorageReply:
     pending: int | None = value(
         metric=FieldMetric(
             "kctl_storage_messages",
-            "messages",
             "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
             ("state", "pending"),
         )
     )
     delayed: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_delayed_messages", "messages", "Pending messages that failed and wait for their next try."
-        )
+        metric=FieldMetric("kctl_storage_delayed_messages", "Pending messages that failed and wait for their next try.")
     )
-    processing: int | None = value(metric=FieldMetric("kctl_storage_messages", "messages", "", ("state", "processing")))
-    dead: int | None = value(metric=FieldMetric("kctl_storage_messages", "messages", "", ("state", "dead")))
-    bytes: int | None = value(metric=FieldMetric("kctl_storage_bytes", "bytes", "The size of what the storage holds."))
+    processing: int | None = value(metric=FieldMetric("kctl_storage_messages", "", ("state", "processing")))
+    dead: int | None = value(metric=FieldMetric("kctl_storage_messages", "", ("state", "dead")))
+    bytes: int | None = value(metric=FieldMetric("kctl_storage_bytes", "The size of what the storage holds."))
     limit: int | None = value(
         metric=FieldMetric(
             "kctl_storage_limit_messages",
-            "messages",
             "With so many messages in the storage the workers take no new batch; absent without a limit.",
             is_limit=True,
         )
@@ -73,7 +67,6 @@ class StorageReply:
     limit_bytes: int | None = value(
         metric=FieldMetric(
             "kctl_storage_limit_bytes",
-            "bytes",
             "With so many bytes in the storage the workers take no new batch; absent without a limit.",
             is_limit=True,
         )
@@ -81,7 +74,6 @@ class StorageReply:
     dead_limit: int | None = value(
         metric=FieldMetric(
             "kctl_storage_dead_limit_messages",
-            "messages",
             "With so many dead letters the workers take no new batch; absent without a limit.",
             is_limit=True,
         )
@@ -89,7 +81,6 @@ class StorageReply:
     free_bytes: int | None = value(
         metric=FieldMetric(
             "kctl_storage_free_bytes",
-            "bytes",
             "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
             "Redis without one.",
         )

@@ -15,7 +15,6 @@ class FieldMetric(NamedTuple):
     """The metric of a field; a counter's name ends with `_total`."""
 
     name: str
-    unit: str
     sentence: str
     label: tuple[str, str] | None = None
     """Name and value of a label, where several fields make one metric; the first has its sentence."""

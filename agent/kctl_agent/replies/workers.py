@@ -85,39 +85,34 @@ class SinkerStats:
     handled: int | None = counter(
         metric=FieldMetric(
             "kctl_sinker_messages_total",
-            "messages",
             "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
             "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
             ("outcome", "handled"),
         )
     )
-    retried: int | None = counter(
-        metric=FieldMetric("kctl_sinker_messages_total", "messages", "", ("outcome", "retried"))
-    )
-    dead: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "messages", "", ("outcome", "dead")))
-    lost: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "messages", "", ("outcome", "lost")))
+    retried: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "retried")))
+    dead: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "dead")))
+    lost: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "lost")))
     in_flight: int | None = value(
         metric=FieldMetric(
-            "kctl_sinker_in_flight_messages", "messages", "Messages that the sinker has claimed and not settled yet."
+            "kctl_sinker_in_flight_messages", "Messages that the sinker has claimed and not settled yet."
         )
     )
     handler_errors: int | None = counter(
         metric=FieldMetric(
             "kctl_sinker_handler_errors_total",
-            "calls",
             "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
         )
     )
     handler_p50_seconds: float | None = value(
         metric=FieldMetric(
             "kctl_sinker_handler_duration_seconds",
-            "seconds",
             "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
             ("percentile", "p50"),
         )
     )
     handler_p99_seconds: float | None = value(
-        metric=FieldMetric("kctl_sinker_handler_duration_seconds", "seconds", "", ("percentile", "p99"))
+        metric=FieldMetric("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
     )
 
 
@@ -126,24 +121,22 @@ class EngineStats:
     """Contents of an engine's JVM just now."""
 
     workers: int | None = value(
-        metric=FieldMetric("kctl_engine_workers", "workers", "So many workers have a gateway into the engine's JVM.")
+        metric=FieldMetric("kctl_engine_workers", "So many workers have a gateway into the engine's JVM.")
     )
     queries: int | None = value(
         metric=FieldMetric(
             "kctl_engine_queries",
-            "queries",
             "Streaming queries that are active in the engine's JVM, also those of workers that have just ended.",
         )
     )
     heap_used_bytes: int | None = value(
         metric=FieldMetric(
             "kctl_engine_heap_used_bytes",
-            "bytes",
             "The heap that the engine's JVM uses, garbage that was not collected yet included.",
         )
     )
     heap_max_bytes: int | None = value(
-        metric=FieldMetric("kctl_engine_heap_max_bytes", "bytes", "The most heap that the engine's JVM may use.")
+        metric=FieldMetric("kctl_engine_heap_max_bytes", "The most heap that the engine's JVM may use.")
     )
 
 
@@ -154,14 +147,12 @@ class CommitStats:
     failed: int | None = counter(
         metric=FieldMetric(
             "kctl_table_commit_failures_total",
-            "commits",
             "Commits of the worker to its table that failed, since it started; its batch is run again.",
         )
     )
     retried: int | None = counter(
         metric=FieldMetric(
             "kctl_table_commit_retries_total",
-            "commits",
             "Commits of the worker that others got ahead of, so that they were decided anew on what these left; usual"
             " where many workers fill one table.",
         )
@@ -186,27 +177,25 @@ class WorkerReply:
     last_batch_seconds: float | None = value(
         column="last-batch-seconds",
         digits=2,
-        metric=FieldMetric("kctl_batch_duration_seconds", "seconds", "How long the worker's last finished batch took."),
+        metric=FieldMetric("kctl_batch_duration_seconds", "How long the worker's last finished batch took."),
     )
     last_batch_rows: int | None = None
     rows_per_second: float | None = value(column="rows/s", digits=0)
     batch_running_seconds: float | None = age(
         metric=FieldMetric(
             "kctl_batch_running_seconds",
-            "seconds",
             "For how long the batch in progress has been running; absent between batches.",
         )
     )
     rows_total: int | None = counter(
-        metric=FieldMetric("kctl_batch_rows_total", "messages", "Messages that the worker has stored since it started.")
+        metric=FieldMetric("kctl_batch_rows_total", "Messages that the worker has stored since it started.")
     )
     batches_total: int | None = counter(
-        metric=FieldMetric("kctl_batches_total", "batches", "Batches that the worker has finished since it started.")
+        metric=FieldMetric("kctl_batches_total", "Batches that the worker has finished since it started.")
     )
     queries_failed: int | None = counter(
         metric=FieldMetric(
             "kctl_worker_query_failures_total",
-            "queries",
             "Queries of the worker that ended by themselves with an error, since it started; it begins another each "
             "time, and its last error is the reason.",
         )

@@ -242,7 +242,7 @@ def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-@pytest.mark.shows("what is put back or deleted over HTTP is the filter and the count that was seen; another is a 409")
+@pytest.mark.shows("over HTTP exactly the dead letters that were seen are put back or deleted; another count is a 409")
 @pytest.mark.parametrize("verb", ["requeue", "delete"])
 async def test_another_count_than_was_seen_is_refused_with_both(
     client: httpx.AsyncClient, storage: FileStorage, verb: str

@@ -109,7 +109,7 @@ async def test_where_no_coordinator_answers_the_members_are_not_known_and_the_re
     assert (body["lag"], body["members"], body["members_error"]) == (6, None, "nobody answers")
 
 
-@pytest.mark.shows("however many ask for members of a group, brokers are asked for two at a time")
+@pytest.mark.shows("brokers are asked for members of two groups at a time, however many ask")
 async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_others_are_refused() -> None:
     began, may_end = threading.Semaphore(0), threading.Event()
 

@@ -133,7 +133,7 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
-@pytest.mark.shows("a table in a folder such as /tmp: its folders are made before another user can, no link followed")
+@pytest.mark.shows("a table's folders in /tmp are made before another user can, and no link is followed")
 def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_another_user_can(
     private: None, shared: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

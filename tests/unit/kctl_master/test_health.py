@@ -36,7 +36,7 @@ def beat(state: str | None = "running", batches: int | None = 5, lag: int | None
     return Heartbeat(1, state, batches, lag)
 
 
-@pytest.mark.shows("what counts as unhealthy is a table of cases, never a limit that a worker was born above")
+@pytest.mark.shows("a worker is unhealthy by a table of cases, never by a limit below its size after the start")
 @pytest.mark.parametrize(
     ("health", "now", "cause", "at_once"),
     [
@@ -117,7 +117,7 @@ def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(ba
     assert judge(RULES, begun, 161.0) is None
 
 
-@pytest.mark.shows("half an hour of waiting for something outside is no fault, of any kind (faked time)")
+@pytest.mark.shows("half an hour of waiting for something outside is no fault (faked time)")
 @pytest.mark.parametrize("state", ["starting", "joining", "assigned", "running"])
 def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_has_its_time_again(state: str) -> None:
     health = Health(heartbeat_at=0.0, progress_at=0.0)

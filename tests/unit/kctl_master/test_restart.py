@@ -150,7 +150,7 @@ events = st.one_of(
 histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_size=60)
 
 
-@pytest.mark.shows("the restart machine is pure: never two incarnations, no restart storm, back-off bounded")
+@pytest.mark.shows("never two incarnations of a process, no restart storm, back-off bounded")
 @given(policies, histories)
 def test_there_are_never_two_incarnations_and_never_a_restart_storm(
     policy: RestartPolicy, history: list[tuple[float, Event, float]]

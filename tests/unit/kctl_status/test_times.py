@@ -36,7 +36,7 @@ def rows_of(history: History) -> list[list[tuple[float, int, int]]]:
     return kept
 
 
-@pytest.mark.shows("when something was seen takes two bytes, and is given back exactly")
+@pytest.mark.shows("times of observations take two bytes, and are exact")
 def test_times_are_given_back_as_they_were() -> None:
     times = TimeCodes()
 

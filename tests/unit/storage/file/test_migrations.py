@@ -65,7 +65,7 @@ def test_a_file_of_version_1_goes_on_where_it_was(path: Path) -> None:
         assert db.execute("pragma user_version").fetchone() == (SCHEMA_VERSION,)
 
 
-@pytest.mark.shows("storages of earlier commits become ones of today, whole or not at all; later ones are refused")
+@pytest.mark.shows("storages of earlier commits are migrated whole or not at all; later ones are refused")
 def test_messages_leases_delays_and_dead_letters_are_counted_as_before(storage: FileStorage) -> None:
     stats = storage.stats()
 

@@ -133,7 +133,7 @@ def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -
     assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
 
 
-@pytest.mark.shows("who was frozen commits nothing beside the next owner of its partitions")
+@pytest.mark.shows("a frozen worker commits nothing beside the next owner of its partitions")
 def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -419,7 +419,7 @@ def test_a_worker_that_is_fenced_stops_its_query_at_once(turning: Callable[..., 
     assert (run.query.stops, worker.events(), worker.pipeline.groups) == (1, ["fenced"], frozenset())
 
 
-@pytest.mark.shows("a worker that loses its group while it seeks begins nothing; a pause that is done stays")
+@pytest.mark.shows("a worker that loses its group while it seeks begins nothing")
 def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_its_own(
     turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,7 @@ def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], lis
     return files, draw(st.lists(predicates([rows for rows, _ in files]), min_size=12, max_size=12))
 
 
-@pytest.mark.shows("what a query finds by statistics is what it finds without, also after a compaction: all types")
+@pytest.mark.shows("a query finds by statistics what it finds without, for all types, also after a compaction")
 @given(tables_and_predicates(), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_what_is_found_through_statistics_is_what_is_found_without(
