@@ -8,9 +8,10 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Master
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066[link=http://x]y[/link][/x]\x08\x7f\r"
-WORKER = {
-    "name": BAD,
-    "kind": BAD,
-    "state": BAD,
-    "pid": 1,
-    "version": BAD,
-    "last_error": BAD,
-    "rows_per_second": 1.0,
-    "supervisor": status_json(state=BAD, last_error=BAD, restarts=1, restarts_by_cause={BAD: 1}),
-}
 SUPERVISED = status_json(
     name=BAD,
     desired=BAD,
@@ -42,26 +33,24 @@ SUPERVISED = status_json(
     log=BAD,
     paused=[{"topic": BAD, "partition": None, "by": BAD, "since": 0}],
 )
-ROW = {"topic": BAD, "partition": 0, "current_offset": 1, "kafka_max_offset": 2, "remaining_count": 1, "worker": BAD}
+
+
+def filled(kind: Any) -> Any:
+    """A value of this type as JSON, in which each text is `BAD`."""
+    origin, of = get_origin(kind), get_args(kind)
+    if kind in (str, bool, int, float):
+        return BAD if kind is str else kind(1)
+    if origin is tuple:
+        return [filled(of[0])]
+    if origin is Mapping:
+        return {filled(of[0]): filled(of[1])}
+    if origin is not None:
+        return filled(next(each for each in of if each is not type(None)))
+    return {name: filled(each) for name, each in get_type_hints(kind).items()}
+
+
 RESULTS: dict[str, dict[str, Any]] = {
-    "kafka_lag": {"total": 1, "unknown": [{"topic": BAD, "partition": 1}], "topics": {BAD: 1}},
-    "offset_checker": {"rows": [ROW]},
-    "block_size": {"pending": 1, "processing": 0, "dead": 0, "bytes": 1, "limit": None},
-    "member_leader": {
-        "leader": BAD,
-        "generation": 1,
-        "agreed": False,
-        "members": [{"member_id": BAD, "worker": BAD, "is_leader": True, "generation": 1, "partitions": [ROW]}],
-    },
-    "metadata_brokers": {"rows": [{"node_id": 1, "host": BAD, "port": 1, "rack": BAD, "controller": True}]},
-    "metadata_topics": {
-        "rows": [{"topic": BAD, "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1], "offline": []}]
-    },
-    "workers": {"rows": [WORKER]},
-    "ping": {"rows": [{"name": BAD, "pid": 1, "version": BAD}]},
-    "describe": {
-        "methods": [{"method": BAD, "rpc": BAD, "changes": False, "deadline_ms": 1, "summary": BAD, "params": []}]
-    },
+    **{name: filled(resolve_name(table.kind)) for name, table in TABLES.items()},
     "status": {
         "rows": [SUPERVISED],
         "verdict": {"level": "failing", "about": BAD, "reason": BAD, "since": 1.0},

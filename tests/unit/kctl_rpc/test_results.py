@@ -58,10 +58,6 @@ WRONG: list[tuple[str, JsonObject, str]] = [
 ]
 
 
-def test_a_wrong_reply_is_listed_here_for_every_command() -> None:
-    assert {rpc for rpc, _, _ in WRONG} == COMMANDS.keys()
-
-
 @pytest.mark.shows("an agent's reply is checked once, at the edge: a wrong one names the field")
 @pytest.mark.parametrize(("rpc", "result", "why"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, result: JsonObject, why: str) -> None:

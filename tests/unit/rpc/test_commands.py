@@ -34,18 +34,7 @@ def bare(snapshot: Snapshot) -> Snapshot:
 
 
 @pytest.mark.shows("the commands are a table; whatever is not in it is unknown")
-def test_the_table_holds_exactly_the_commands_of_the_design() -> None:
-    assert sorted(COMMANDS) == [
-        "block_size",
-        "describe",
-        "kafka_lag",
-        "member_leader",
-        "metadata_brokers",
-        "metadata_topics",
-        "offset_checker",
-        "ping",
-        "workers",
-    ]
+def test_the_table_holds_commands_by_their_names_and_none_changes_anything() -> None:
     assert all(name == command.name for name, command in COMMANDS.items())
     assert not any(command.changes for command in COMMANDS.values())
 
