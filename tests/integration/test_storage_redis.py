@@ -351,26 +351,6 @@ def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> 
             writer.put(given)
 
 
-def test_blocks_of_the_layout_before_are_claimed(server: RedisServer, storage: RedisStorage) -> None:
-    fill(storage, 9)
-    with client_of(server) as client:
-        client.set(storage._session.prefix + "layout", "1")
-        for key in list(client.scan_iter("*body:*")):
-            client.hset(key.replace(b"body:", b"block:"), "body", client.getdel(key))
-    storage.prepare()
-    assert stored(storage) == list(range(9))
-
-    (first, second) = storage.claim("a", 6, 60.0)
-    storage.settle(first, [True, False, True], max_tries=5)
-    storage.settle(second, [False, True, True], max_tries=1, reason="no")
-
-    assert total(storage) == (3, 0, 1, 1)
-    assert storage.stats().bytes == sum(len(block.body) for block in storage.blocks()) + sum(
-        len(dead_letter.block.body) for dead_letter in storage.dead()
-    )
-    assert [message.offset for message in everything(storage)] == [1, 6, 7, 8]
-
-
 @pytest.mark.shows("no `KEYS`, no `MAXLEN` in Redis, nothing whose cost grows with the database")
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 6)
@@ -548,7 +528,7 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage._session.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9; this release reads 1 to 6"):
+    with pytest.raises(StorageUnusable, match="layout 9, and this release reads 6: name another"):
         storage.prepare()
 
 

@@ -3,8 +3,7 @@
     b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
     msgpack, compressed with the codec
 
-The CRC-32 is that of all other bytes of the block, in their order: a byte that was changed is found out. Blocks of
-version 1 have none; they are read as before.
+The CRC-32 is that of all other bytes of the block, in their order: a byte that was changed is found out.
 
 The msgpack is of {"o","t","k","v","h"}:
 
@@ -43,6 +42,7 @@ __all__ = [
     "BinaryColumn",
     "Block",
     "Columns",
+    "binary_column",
     "decode",
     "encode",
     "pack",
@@ -50,12 +50,9 @@ __all__ = [
 
 MAGIC = b"KB"
 VERSION = 2
-VERSIONS = (1, 2)
 CODECS = ("none", "snappy", "lz4", "zstd")
 HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
-"""Behind the header since version 2."""
-MAX_BLOCK_BYTES = 1 << 31
 BLOCK_BYTES = 1 << 20
 """The most bytes of messages in a block, where nothing else is set."""
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
@@ -77,12 +74,6 @@ class BinaryColumn:
 
     lengths: NDArray[np.int32]
     data: Bytes
-
-    def slice(self, begin: int, end: int) -> BinaryColumn:
-        ends = np.cumsum(np.maximum(self.lengths, 0), dtype=np.int64)
-        first = int(ends[begin - 1]) if begin else 0
-        last = int(ends[end - 1]) if end else 0
-        return BinaryColumn(self.lengths[begin:end], memoryview(self.data)[first:last])
 
     def values(self) -> Iterator[bytes | None]:
         at = 0
@@ -109,22 +100,13 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def slice(self, begin: int, end: int) -> Columns:
-        return Columns(
-            self.offsets[begin:end],
-            self.timestamps[begin:end],
-            self.keys and self.keys.slice(begin, end),
-            self.values and self.values.slice(begin, end),
-            self.headers and self.headers.slice(begin, end),
-        )
-
     def take(self, wanted: NDArray[np.bool_]) -> Columns:
         """The messages at which `wanted` is true."""
         columns = (self.keys, self.values, self.headers)
         return Columns(
             self.offsets[wanted],
             self.timestamps[wanted],
-            *(column and _joined(list(compress(column.values(), wanted.tolist()))) for column in columns),
+            *(column and binary_column(list(compress(column.values(), wanted.tolist()))) for column in columns),
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
@@ -215,9 +197,9 @@ def pack(messages: Sequence[Message]) -> Columns:
     return Columns(
         np.array([message.offset for message in messages], np.int64),
         np.array([message.timestamp for message in messages], np.int64),
-        _joined([message.key for message in messages]),
-        _joined([message.value for message in messages]),
-        _joined([_header_json(message.headers) for message in messages]),
+        binary_column([message.key for message in messages]),
+        binary_column([message.value for message in messages]),
+        binary_column([_header_json(message.headers) for message in messages]),
     )
 
 
@@ -226,7 +208,8 @@ def _header_json(headers: Headers) -> bytes | None:
     return json.dumps(pairs).encode() if pairs else None
 
 
-def _joined(values: list[bytes | None]) -> BinaryColumn | None:
+def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
+    """These values as a column; None when every one is null."""
     if all(value is None for value in values):
         return None
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
@@ -280,18 +263,15 @@ def decode(body: bytes, first: int, count: int) -> Columns:
     Raises:
         BadBlock: not a block, another version or codec, damaged, or not that many messages.
     """
-    if len(body) < HEADER.size or body[:2] != MAGIC:
+    if len(body) < HEADER.size + CHECKSUM.size or body[:2] != MAGIC:
         raise BadBlock("these bytes are not a block")
     _, version, codec, length = HEADER.unpack_from(body)
-    if version not in VERSIONS or codec >= len(CODECS):
-        known = " and ".join(map(str, VERSIONS))
-        raise BadBlock(f"a block of version {version} with codec {codec}; this release reads versions {known}")
-    if length > MAX_BLOCK_BYTES:
-        raise BadBlock(f"a block that claims {length} bytes")
-    payload: bytes | memoryview = _payload(memoryview(body), version)
+    if version != VERSION or codec >= len(CODECS):
+        raise BadBlock(f"a block of version {version} with codec {codec}; this release reads version {VERSION}")
+    payload: Bytes = memoryview(body)[HEADER.size + CHECKSUM.size :]
+    if CHECKSUM.unpack_from(body, HEADER.size)[0] != _checksum(memoryview(body)[: HEADER.size], payload):
+        raise BadBlock("a damaged block: its bytes do not fit its checksum")
     try:
-        if codec == 0 and len(payload) != length:
-            raise BadBlock(f"a block of {length} bytes that has {len(payload)}")
         if codec:
             payload = _codec(CODECS[codec]).decompress(payload, length, asbytes=True)
         fields: dict[str, Any] = msgpack.unpackb(payload)
@@ -312,24 +292,8 @@ def decode(body: bytes, first: int, count: int) -> Columns:
     return columns
 
 
-def _payload(body: memoryview, version: int) -> memoryview:
-    """What follows the header and, since version 2, its checksum, which is checked."""
-    header, rest = body[: HEADER.size], body[HEADER.size :]
-    if version == 1:
-        return rest
-    if len(rest) < CHECKSUM.size:
-        raise BadBlock("a damaged block: it ends before its checksum")
-    payload = rest[CHECKSUM.size :]
-    if CHECKSUM.unpack_from(rest)[0] != _checksum(header, payload):
-        raise BadBlock("a damaged block: its bytes do not fit its checksum")
-    return payload
-
-
 def _unpack(pair: list[bytes] | None) -> BinaryColumn | None:
     if pair is None:
         return None
     lengths, data = pair
-    column = BinaryColumn(np.frombuffer(lengths, "<i4"), data)
-    if int(np.maximum(column.lengths, 0).sum()) != len(data):
-        raise BadBlock("a damaged block: a column's lengths do not add up to its bytes")
-    return column
+    return BinaryColumn(np.frombuffer(lengths, "<i4"), data)

@@ -82,7 +82,7 @@ def _shown(stored: StoredOffset | None) -> str:
 
 def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, codec: str) -> Iterator[Block]:
     """The chunk without its first `skip` messages as blocks of so many messages and bytes at the most."""
-    columns = chunk.columns.slice(skip, len(chunk.columns)) if skip else chunk.columns
+    columns = next(chunk.columns.cut((skip, len(chunk.columns)))) if skip else chunk.columns
     for part in columns.split(block_messages, block_bytes):
         yield Block(
             chunk.topic,

@@ -4,7 +4,7 @@
 tries. They are two tables because SQLite writes a whole row anew when one column of it changes size: a lease would cost
 another 100 KB each. `counters` is kept by triggers, so that counting costs the same for ten blocks and ten million.
 
-How a file of an older version becomes one of this is in `migrations`.
+Nothing is released yet, so there is one version, and a file of another is refused.
 """
 
 from __future__ import annotations
@@ -14,26 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = [
-    "CAUSES",
-    "DEAD_INDEXES",
-    "INDEXES",
-    "LOG_BYTES",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "TRIGGERS",
-    "connect",
-    "transaction",
-    "trigger",
-]
+from kctl_agent.storage.base import StorageUnusable
+
+__all__ = ["LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "transaction"]
 
 SCHEMA_VERSION = 5
+OLDEST_SQLITE = (3, 35, 0)
+"""RETURNING, https://sqlite.org/releaselog/3_35_0.html"""
+PAGE_BYTES = 16384
+"""A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
 """A write-ahead log that is longer is copied by the thread that notices; as a rule `writer` was there before. It
 is cut to this length when it begins anew."""
-
-CAUSES = "create table cause(id integer primary key, error_class text not null, line text not null)"
 
 TABLES = (
     # The id of this storage, and whose messages it holds; one row once somebody has bound it.
@@ -41,11 +34,10 @@ TABLES = (
     "create table stored_offset("
     " topic text not null, partition integer not null, topic_id text, next integer not null,"
     " version integer not null default 0, primary key (topic, partition)) without rowid",
-    # `state` is of version 1 and not used: to drop a column would write all blocks anew.
     "create table block("
     " id integer primary key, topic text not null, topic_id text, partition integer not null,"
     " first integer not null, last integer not null, count integer not null, bytes integer not null,"
-    " state text not null default 'pending', body blob not null)",
+    " body blob not null)",
     # `until` ends a lease or a delay and is null of what is pending; `since` is when it was put, in Unix seconds.
     "create table queue("
     " id integer primary key, topic text not null, partition integer not null, count integer not null,"
@@ -56,19 +48,12 @@ TABLES = (
     " first integer not null, last integer not null, count integer not null, bytes integer not null,"
     " tries integer not null, error text not null, at real not null, damaged integer not null, body blob not null,"
     " cause integer)",
-    CAUSES,
+    "create table cause(id integer primary key, error_class text not null, line text not null)",
     "create table counters("
     " topic text not null, partition integer not null, state text not null, messages integer not null,"
     " bytes integer not null, primary key (topic, partition, state)) without rowid",
     # Of the machine, when the storage was used last: after a boot no lease means anything.
     "create table boot(id text not null)",
-)
-
-DEAD_INDEXES = (
-    "create unique index cause_names on cause(error_class, line)",
-    "create index dead_at on dead(at)",
-    # What groups are counted from, without a look at the dead letters themselves.
-    "create index dead_cause on dead(cause, topic, partition, at)",
 )
 
 INDEXES = (
@@ -77,30 +62,52 @@ INDEXES = (
     "create index queue_owner on queue(owner) where owner is not null",
     "create index queue_partition on queue(topic, partition)",
     "create index dead_partition on dead(topic, partition, first)",
-    *DEAD_INDEXES,
+    "create unique index cause_names on cause(error_class, line)",
+    "create index dead_at on dead(at)",
+    # What groups are counted from, without a look at the dead letters themselves.
+    "create index dead_cause on dead(cause, topic, partition, at)",
 )
 
 _COUNT = """
-    insert into {counters} values ({row}.topic, {row}.partition, {state}, {sign} {row}.count, {sign} {row}.bytes)
+    insert into counters values ({row}.topic, {row}.partition, {state}, {sign} {row}.count, {sign} {row}.bytes)
         on conflict do update set messages=messages+excluded.messages, bytes=bytes+excluded.bytes;
 """
 
 
-def trigger(name: str, event: str, table: str, state: str, *rows: tuple[str, str], counters: str = "counters") -> str:
+def _trigger(name: str, event: str, table: str, state: str, *rows: tuple[str, str]) -> str:
     """One that adds each row, given as (`new` or `old`, sign), to the counters of its state."""
-    changes = "".join(
-        _COUNT.format(row=row, sign=sign, state=state.format(row=row), counters=counters) for row, sign in rows
-    )
+    changes = "".join(_COUNT.format(row=row, sign=sign, state=state.format(row=row)) for row, sign in rows)
     return f"create trigger {name} after {event} on {table} begin {changes} end"
 
 
 TRIGGERS = (
-    trigger("queue_insert", "insert", "queue", "{row}.state", ("new", "+")),
-    trigger("queue_update", "update of state, count, bytes", "queue", "{row}.state", ("old", "-"), ("new", "+")),
-    trigger("queue_delete", "delete", "queue", "{row}.state", ("old", "-")),
-    trigger("dead_insert", "insert", "dead", "'dead'", ("new", "+")),
-    trigger("dead_delete", "delete", "dead", "'dead'", ("old", "-")),
+    _trigger("queue_insert", "insert", "queue", "{row}.state", ("new", "+")),
+    _trigger("queue_update", "update of state, count, bytes", "queue", "{row}.state", ("old", "-"), ("new", "+")),
+    _trigger("queue_delete", "delete", "queue", "{row}.state", ("old", "-")),
+    _trigger("dead_insert", "insert", "dead", "'dead'", ("new", "+")),
+    _trigger("dead_delete", "delete", "dead", "'dead'", ("old", "-")),
 )
+
+
+def create(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables where there are none. Raises StorageUnusable: a file of another version, or a SQLite that is too
+    old."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise StorageUnusable(f"this Python has SQLite {sqlite3.sqlite_version}; a file storage needs {oldest}")
+    db.execute(f"pragma page_size={PAGE_BYTES}")
+    db.execute("pragma journal_mode=wal")
+    with transaction(db):
+        (version,) = db.execute("pragma user_version").fetchone()
+        if version not in (0, SCHEMA_VERSION):
+            raise StorageUnusable(
+                f"{path} has version {version} of the storage, and this release reads version {SCHEMA_VERSION}: name "
+                "another storage.path, or use the release that has written it"
+            )
+        if version == 0:
+            for statement in (*TABLES, *INDEXES, *TRIGGERS):
+                db.execute(statement)
+            db.execute(f"pragma user_version={SCHEMA_VERSION}")
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:

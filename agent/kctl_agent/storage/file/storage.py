@@ -7,7 +7,7 @@ then. What sinkers do is not: what was settled in the last moments before a powe
 at-least-once allows.
 
 This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`,
-`stats`, `schema`, `migrations` and, for the disk, `log`, `checkpoint` and `recovery`.
+`stats`, `schema` and, for the disk, `log`, `checkpoint` and `recovery`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table, stats
 from kctl_agent.storage.file.checkpoint import begin_copy
 from kctl_agent.storage.file.log import Log
-from kctl_agent.storage.file.migrations import create
 from kctl_agent.storage.file.recovery import recover
-from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, transaction
+from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, create, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits
@@ -97,7 +96,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         with self._lock, self._as_unusable():
             recover(self.path)
             with closing(connect(self.path, "rwc")) as db:
-                create(db, self.path, self.clock)
+                create(db, self.path)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         with self._session(is_durable=True) as db, transaction(db):

@@ -6,7 +6,6 @@ Each is a file of its own in a folder beside the storage, until `recovery` has c
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -14,9 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["note_recovery", "note_sync_failure", "noted", "noting_disk_errors", "sync_failures"]
-
-FOLDERS = ("sync-failures", "doubts")
-"""Behind the storage's name: the one that is written, and the one of files of schema version 3 and before."""
 
 RECOVERY = "recovery-"
 """Begins the name of a file that a recovery has left."""
@@ -37,7 +33,7 @@ def noting_disk_errors(path: Path) -> Iterator[None]:
 
 def note_sync_failure(path: Path) -> None:
     # It need not survive a power cut: after that the log ends where it is whole, and what it lacks counts nowhere.
-    folder = _folder(path, FOLDERS[0])
+    folder = _folder(path)
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
         (folder / uuid.uuid4().hex).touch()
@@ -49,7 +45,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
     Raises:
         OSError: it could not be noted; the failures still stand.
     """
-    folder = _folder(path, FOLDERS[0])
+    folder = _folder(path)
     before = list(folder.glob(f"{RECOVERY}*"))
     folder.mkdir(exist_ok=True)
     (folder / f"{RECOVERY}{uuid.uuid4().hex}").touch()
@@ -68,12 +64,11 @@ def sync_failures(path: Path) -> list[Path]:
 
 
 def _entries(path: Path) -> list[Path]:
-    found: list[Path] = []
-    for name in FOLDERS:
-        with suppress(FileNotFoundError), os.scandir(_folder(path, name)) as entries:
-            found += [Path(each.path) for each in entries]
-    return found
+    try:
+        return list(_folder(path).iterdir())
+    except FileNotFoundError:
+        return []
 
 
-def _folder(path: Path, name: str) -> Path:
-    return path.with_name(f"{path.name}-{name}")
+def _folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}-sync-failures")

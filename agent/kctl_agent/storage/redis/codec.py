@@ -32,13 +32,11 @@ def parted(name: str) -> TopicPartition:
 
 
 def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredOffset | None:
-    """Of topic_id, next, version; one that was written before layout 3 has no version."""
+    """Of topic_id, next, version."""
     topic_id, following, version = row
-    return (
-        None
-        if not following
-        else StoredOffset(*tp, (topic_id or b"").decode() or None, int(following), int(version or 0))
-    )
+    if not following:
+        return None
+    return StoredOffset(*tp, (topic_id or b"").decode() or None, int(following), int(version or 0))
 
 
 def block_of(row: Sequence[bytes]) -> Block:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from kctl_agent.storage.ack_rules import requeued
-from kctl_agent.storage.causes import Cause, cause_of
+from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.numbered_dead_letters import Place
@@ -19,7 +19,7 @@ from kctl_agent.storage.redis.codec import dead_letter_of, name_of, run_of
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["groups", "index", "last", "places", "read", "remove", "requeue"]
+__all__ = ["groups", "last", "places", "read", "remove", "requeue"]
 
 PAGE = 500
 PAGE_BYTES = 16 << 20
@@ -139,21 +139,6 @@ def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
     """Messages removed for good: put back as no blocks."""
     removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
-
-
-def index(session: RedisSession) -> None:
-    """Have dead letters of an older layout in the indexes of this one. May be repeated, and by several at a time."""
-    with as_unusable(session.place):
-        ids = [id_.decode() for id_ in session.client.zrange(session.prefix + "dead", 0, -1)]
-    older = [id_ for id_ in ids if len(id_) < 16]
-    for begin in range(0, len(older), PAGE):
-        page = older[begin : begin + PAGE]
-        with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-            for id_ in page:
-                pipeline.hget(session.key("dead", id_), "error")
-            errors = pipeline.execute()
-        causes = ("\t".join(cause_of((error or b"").decode(errors="replace"))) for error in errors)
-        session.run("index_dead", *itertools.chain(*zip(page, causes, strict=True)))
 
 
 def _left(session: RedisSession, dead_letters: list[DeadLetter]) -> list[DeadLetter]:

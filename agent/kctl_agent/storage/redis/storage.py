@@ -40,7 +40,7 @@ from kctl_agent.storage.selection import EVERYTHING, Selection
 __all__ = ["RedisStorage"]
 
 LAYOUT_VERSION = b"6"
-"""`migrate.lua` brings older ones up to it. Blocks stay as they are: those of layout 1 are read as before."""
+"""Nothing is released yet, so there is one, and another is refused."""
 PAGE = 500
 """Of blocks that are read or cleared at a time."""
 
@@ -75,14 +75,14 @@ class RedisStorage(NumberedDeadLetters, Storage):
         client = self._session.client
         with as_unusable(self._session.place):
             check_server(client, self._session.place)
-            layout = client.get(self._session.prefix + "layout")
-        if layout != LAYOUT_VERSION:
-            if layout is None or (layout.isdigit() and int(layout) < int(LAYOUT_VERSION)):
-                dead_letter_store.index(self._session)
-            layout = self._session.run("migrate", LAYOUT_VERSION)
-        if layout != LAYOUT_VERSION:
+            key = self._session.prefix + "layout"
+            layout = client.get(key)
+            if layout is None:  # a Redis that is full refuses each SET
+                client.set(key, LAYOUT_VERSION)
+        if layout not in (None, LAYOUT_VERSION):
             raise StorageUnusable(
-                f"{self.identity} has layout {layout.decode()}; this release reads 1 to {LAYOUT_VERSION.decode()}"
+                f"{self.identity} has layout {layout.decode()}, and this release reads {LAYOUT_VERSION.decode()}: name "
+                "another storage.namespace, or use the release that has written it"
             )
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
@@ -136,15 +136,15 @@ class RedisStorage(NumberedDeadLetters, Storage):
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]
         ids = sorted(int(id_) for line in lines for id_ in line)
-        fields = ("tp", "topic_id", "first", "last", "count", "body")  # the body of layout 1
+        fields = ("tp", "topic_id", "first", "last", "count")
         for begin in range(0, len(ids), PAGE):
             with as_unusable(self._session.place), client.pipeline(transaction=False) as pipeline:
                 for id_ in ids[begin : begin + PAGE]:
                     pipeline.hmget(self._session.key("block", id_), *fields)
                     pipeline.get(self._session.key("body", id_))
                 found = pipeline.execute()
-            rows = [[*row[:5], body or row[5]] for row, body in zip(found[::2], found[1::2], strict=True)]
-            yield from (block_of(row) for row in rows if row[0] is not None)
+            rows = zip(found[::2], found[1::2], strict=True)
+            yield from (block_of([*row, body]) for row, body in rows if body is not None)
 
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None

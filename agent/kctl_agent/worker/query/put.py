@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Put, Storage, TopicPartition
-from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.block import BinaryColumn, Columns, binary_column
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import PartitionPlan
 
@@ -213,11 +213,6 @@ def _binary(array: Any) -> BinaryColumn | None:
         bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=array.offset + len(array), bitorder="little")
         nulls = bits[array.offset :] == 0
         if lengths[nulls].any():  # the format allows bytes behind a null; ours does not
-            return _from_values(array.to_pylist())
+            return binary_column(array.to_pylist())
         lengths = np.where(nulls, np.int32(-1), lengths)
     return BinaryColumn(lengths, memoryview(data)[int(edges[0]) : int(edges[-1])] if data is not None else b"")
-
-
-def _from_values(values: list[bytes | None]) -> BinaryColumn:
-    lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
-    return BinaryColumn(lengths, b"".join(value or b"" for value in values))

@@ -10,7 +10,7 @@ local leased = {}
 local function read(id)
   local block = P .. 'block:' .. id
   local found = redis.call('HMGET', block, 'tries', 'tp', 'topic_id', 'first', 'last', 'count')
-  found[7] = redis.call('GET', P .. 'body:' .. id) or redis.call('HGET', block, 'body')
+  found[7] = redis.call('GET', P .. 'body:' .. id)
   return found
 end
 

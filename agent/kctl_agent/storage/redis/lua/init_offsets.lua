@@ -11,7 +11,6 @@ end
 if not is_seen then return found end
 for i = 1, #ARGV, 6 do
   redis.call('HSET', P .. 'offset:' .. ARGV[i], 'topic_id', ARGV[i + 3], 'next', ARGV[i + 4], 'version', ARGV[i + 5])
-  redis.call('HDEL', P .. 'offset:' .. ARGV[i], 'committed')
   redis.call('SADD', P .. 'partitions', ARGV[i])
 end
 return {}

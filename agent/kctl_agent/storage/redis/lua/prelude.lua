@@ -1,12 +1,12 @@
 -- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
 --
---   layout       number  what of this list is as it is: see migrate.lua
+--   layout       number  the version of this list
 --   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
 --   offset:TP    hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
 --   partitions   set     every TP that has a stored offset or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
---   body:ID      string  the bytes of a block (in layout 1 a field of its hash)
+--   body:ID      string  the bytes of a block
 --   sent:NAME    string  such bytes before the script of the same transaction has judged them
 --   ready        zset    ids that can be claimed; score is the id, so what was put first comes first
 --   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
@@ -55,7 +55,7 @@ end
 -- {topic_id, next, version} of a stored offset; '' for what it lacks.
 local function read_stored_offset(tp)
   local stored = redis.call('HMGET', P .. 'offset:' .. tp, 'topic_id', 'next', 'version')
-  return {stored[1] or '', stored[2] or '', stored[3] or (stored[2] and '0') or ''}
+  return {stored[1] or '', stored[2] or '', stored[3] or ''}
 end
 
 local function count(tp, state, messages, bytes)
@@ -76,8 +76,7 @@ local function add(tp, topic_id, first, last, messages, size, machine)
 end
 
 local function size_of(id)
-  local size = redis.call('STRLEN', P .. 'body:' .. id)
-  return size > 0 and size or redis.call('HSTRLEN', P .. 'block:' .. id, 'body')
+  return redis.call('STRLEN', P .. 'body:' .. id)
 end
 
 local function free(id, counts_try)

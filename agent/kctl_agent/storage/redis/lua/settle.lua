@@ -17,7 +17,6 @@ if fate == 'again' then
   if body ~= '' then
     redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', #body - size_of(id))
     redis.call('HSET', block, 'first', first, 'last', last, 'count', messages)
-    redis.call('HDEL', block, 'body')
     redis.call('SET', P .. 'body:' .. id, body)
   end
   redis.call('HDEL', block, 'owner', 'token', 'leased')
