@@ -16,14 +16,12 @@ from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
-from kctl_agent.storage.file.schema import transaction
 from kctl_agent.storage.file.selection import where
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["delete", "expire", "groups", "insert", "last", "places", "read", "remaining"]
+__all__ = ["delete", "groups", "insert", "last", "places", "read", "remaining"]
 
-EXPIRE_PAGE = 500
 MOST_RUNS = 2000
 """Of the index are read one by one; where there are more, all dead letters are, in the order in which they died."""
 _NEVER = 1e300
@@ -134,20 +132,6 @@ def _indexed(selection: Selection, causes: Collection[int]) -> tuple[str, list[o
         ("at>=?", selection.died_from),
         ("at<=?", selection.died_to),
     )
-
-
-def expire(db: sqlite3.Connection, before: float) -> int:
-    """Remove the oldest of before that time, a page at most; returns the number of messages. Without the write lock
-    where there is none."""
-    oldest = "select id from dead where at<=? order by at limit ?"
-    if db.execute(oldest, (before, 1)).fetchone() is None:
-        return 0
-    with transaction(db):
-        gone = db.execute(
-            f"delete from dead where id in ({oldest}) returning count",  # noqa: S608
-            (before, EXPIRE_PAGE),
-        ).fetchall()
-    return sum(count for (count,) in gone)
 
 
 def _dead_letter(row: tuple[object, ...]) -> DeadLetter:

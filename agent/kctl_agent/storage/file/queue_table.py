@@ -1,5 +1,5 @@
-"""Blocks of a file storage and their queue: insert, lease, settle, renew, release, requeue, clear; on a connection that
-is given. All but `insert` are each one transaction."""
+"""Blocks of a file storage and their queue: insert, lease, settle, renew, release, requeue, clear, count; on a
+connection that is given. What changes something is one transaction each, but for `insert`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.claim import Claim, DeadLetter
+from kctl_agent.storage.claim import Claim, DeadLetter, PartitionStats
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table
 from kctl_agent.storage.file.schema import transaction
@@ -24,6 +24,7 @@ __all__ = [
     "insert",
     "lease",
     "note_boot",
+    "partitions",
     "release",
     "renew",
     "requeue_dead",
@@ -211,6 +212,25 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
         ).fetchall()
         db.execute("delete from block where id not in (select id from queue)")
     return sum(count for (count,) in rows)
+
+
+def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:
+    """What waits and what is dead, by partition; `wall` is now, in Unix seconds."""
+    found: dict[tuple[str, int], PartitionStats] = {}
+    for topic, partition, state, messages, size in db.execute(
+        "select topic, partition, state, messages, bytes from counters where messages>0 order by topic, partition"
+    ):
+        tp = (topic, partition)
+        found[tp] = found.get(tp, PartitionStats(*tp)).plus(state, messages, size)
+    for topic, partition, since in db.execute(
+        "select topic, partition,"
+        " (select since from queue where topic=c.topic and partition=c.partition order by id limit 1)"
+        " from (select distinct topic, partition from counters where messages>0 and state<>'dead') c"
+    ):
+        tp = (topic, partition)
+        if tp in found and since is not None:  # somebody may have settled it between the two
+            found[tp] = found[tp].plus("pending", 0, 0, max(wall - since, 0.0))
+    return tuple(found.values())
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:

@@ -6,8 +6,8 @@ a put by the time its writer is closed, a stored offset when it is returned, bec
 then. What sinkers do is not: what was settled in the last moments before a power cut is claimed again, which
 at-least-once allows.
 
-This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`,
-`stats`, `schema` and, for the disk, `log`, `checkpoint` and `recovery`.
+This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`, `schema` and,
+for the disk, `log`, `checkpoint` and `recovery`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +30,7 @@ from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, 
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
 from kctl_agent.storage.clock import MachineClock
-from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table, stats
+from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
 from kctl_agent.storage.file.log import Log
 from kctl_agent.storage.file.recovery import recover
@@ -81,8 +82,9 @@ class FileStorage(NumberedDeadLetters, Storage):
             self._forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = (self.path, self.block_messages, self.block_bytes, self.codec, self.limits, self.clock)
-        return _again, settings, {"_file": self._file}
+        settings = ("block_messages", "block_bytes", "codec", "limits", "clock")
+        made = partial(type(self), **{name: getattr(self, name) for name in settings})
+        return made, (self.path,), {"_file": self._file}
 
     @property
     def identity(self) -> str:
@@ -178,7 +180,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     def stats(self) -> StorageStats:
         with self._session() as db:
-            partitions = stats.partitions(db, self.clock.wall())
+            partitions = queue_table.partitions(db, self.clock.wall())
         return StorageStats.of(partitions, self.limits, self._free())
 
     def _free(self) -> Free | None:
@@ -230,16 +232,6 @@ class FileStorage(NumberedDeadLetters, Storage):
     def clear(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:
             return queue_table.clear(db, selection, self.clock.wall())
-
-    def expire_dead(self) -> int:
-        removed, age = 0, self.limits.dead_seconds
-        while age is not None:
-            with self._session() as db:
-                page = dead_letter_table.expire(db, self.clock.wall() - age)
-            removed += page
-            if not page:
-                break
-        return removed
 
     def close(self) -> None:
         with self._lock:
@@ -309,11 +301,3 @@ class FileStorage(NumberedDeadLetters, Storage):
         if self._db is not None:
             self._db.close()
             self._db = None
-
-
-def _again(
-    path: Path, block_messages: int, block_bytes: int, codec: str, limits: StorageLimits, clock: MachineClock
-) -> FileStorage:
-    return FileStorage(
-        path, block_messages=block_messages, block_bytes=block_bytes, codec=codec, limits=limits, clock=clock
-    )

@@ -76,9 +76,7 @@ def test_a_file_of_another_version_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma user_version=99")
 
-    with pytest.raises(
-        StorageUnusable, match="version 99 of the storage, and this release reads version 5"
-    ):
+    with pytest.raises(StorageUnusable, match="version 99 of the storage, and this release reads version 5"):
         file_storage(path)
 
 
