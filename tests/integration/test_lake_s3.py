@@ -260,7 +260,7 @@ def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_
     left: list[str] = []
 
     def another_host_is_at_it() -> None:
-        left.extend(file.path for file in unused(other.table, 0))
+        left.extend(file.name for file in unused(other.table, 0))
         compact(other.table, 1 << 20)
 
     before_the_write(monkeypatch, another_host_is_at_it)

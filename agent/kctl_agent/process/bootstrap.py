@@ -24,7 +24,7 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.commands import AgentCommand, with_describe
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.storage.object_store import StoreMisconfigured
+from kctl_agent.storage.base import StorageMisconfigured
 
 __all__ = [
     "EX_CONFIG",
@@ -138,7 +138,7 @@ def fitting(kind: str) -> Iterator[None]:
         yield
     except json.JSONDecodeError as error:
         raise BootstrapError(f"the settings on stdin are not JSON: {error}") from error
-    except StoreMisconfigured as error:
+    except StorageMisconfigured as error:
         raise BootstrapError(str(error)) from error
     except KeyError as error:
         raise BootstrapError(f"the settings on stdin lack {error}") from error

@@ -34,7 +34,7 @@ class SparkSettings:
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """Decodes the JSON object in the settings of a process. Raises KeyError, TypeError, StoreMisconfigured."""
+        """Decodes the JSON object in the settings of a process. Raises KeyError, TypeError, StorageMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
+from kctl_agent.storage.base import StorageMisconfigured
 
-__all__ = ["RETRY_SECONDS", "ObjectStore", "StoreKeys", "StoreMisconfigured"]
+__all__ = ["RETRY_SECONDS", "ObjectStore", "StoreKeys"]
 
 _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
@@ -26,10 +27,6 @@ RETRY_SECONDS = 20
 """After so long a request that fails is given up; what it was for is tried again by the caller."""
 
 
-class StoreMisconfigured(Exception):
-    """The file with the keys cannot be read, or lacks one; or the endpoint or the region is none."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoreKeys:
     """Never shown."""
@@ -40,31 +37,31 @@ class StoreKeys:
 
     @classmethod
     def read(cls, path: Path) -> StoreKeys:
-        """From a file as `~/.aws/credentials` is. Raises StoreMisconfigured."""
+        """From a file as `~/.aws/credentials` is. Raises StorageMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
             if not parser.has_section(_PROFILE):
                 others = ", ".join(filter(_PRINTABLE.fullmatch, parser.sections())) or "none"
-                raise StoreMisconfigured(
+                raise StorageMisconfigured(
                     f"{path} (storage.credentials_file) has no profile [{_PROFILE}]; there are: {others}"
                 )
             found = parser[_PROFILE]
             keys = cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
-            raise StoreMisconfigured(f"{path} (storage.credentials_file) cannot be read: {why}") from None
+            raise StorageMisconfigured(f"{path} (storage.credentials_file) cannot be read: {why}") from None
         except KeyError as error:
-            raise StoreMisconfigured(
+            raise StorageMisconfigured(
                 f"{path} (storage.credentials_file) has no {error} in its profile `{_PROFILE}`"
             ) from None
         except configparser.Error:  # whose text quotes the file
-            raise StoreMisconfigured(
+            raise StorageMisconfigured(
                 f"{path} (storage.credentials_file) is no file of credentials: it wants `[{_PROFILE}]` and lines "
                 "`aws_access_key_id = …`, `aws_secret_access_key = …`"
             ) from None
         if not all(map(_PRINTABLE.fullmatch, (keys.id, keys.secret, keys.session_token or "-"))):
-            raise StoreMisconfigured(  # obstore and delta-rs end in a panic by them
+            raise StorageMisconfigured(  # obstore and delta-rs end in a panic by them
                 f"{path} (storage.credentials_file) has an empty key, or one of several lines or of characters other "
                 "than printable ASCII"
             )
@@ -84,7 +81,7 @@ class ObjectStore:
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
         """The one that the `[storage]` settings name; what they leave open stands in the environment, as for AWS' own
-        clients. Raises StoreMisconfigured."""
+        clients. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -126,17 +123,17 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Refuse an endpoint or a region that the clients of the store cannot take. Raises StoreMisconfigured: obstore and
-    delta-rs end in a panic by them."""
+    """Refuse an endpoint or a region that the clients of the store cannot take: obstore and delta-rs end in a panic by
+    them. Raises StorageMisconfigured."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"
-        raise StoreMisconfigured(
+        raise StorageMisconfigured(
             f"the endpoint{shown} (storage.endpoint, or AWS_ENDPOINT_URL) is no URL as `https://host` or "
             "`http://host:port`"
         )
     if not _PRINTABLE.fullmatch(region):
-        raise StoreMisconfigured(f"the region {region!r} (storage.region, or AWS_REGION) is none, such as `us-east-1`")
+        raise StorageMisconfigured(f"the region {region!r} (storage.region, or AWS_REGION) is none, as `us-east-1` is")
 
 
 def _named(keys: StoreKeys) -> dict[str, str | None]:

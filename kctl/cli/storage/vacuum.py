@@ -55,13 +55,13 @@ def _vacuumed(fleet: Config, lake: TableStorage, retention_hours: int | None, *,
         return "no files to remove"
     what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
     if dry_run:
-        echo("\n".join(file.path for file in found))
+        echo("\n".join(file.name for file in found))
         return f"would remove {what}"
     if not yes:
         confirm(f"Remove {what} of {lake.identity} for good?")
         # The answer may have taken a day: somebody may have restored a version that has them.
-        still = {file.path for file in unused(lake.table, retention_hours)}
-        found = [file for file in found if file.path in still]
+        still = {file.name for file in unused(lake.table, retention_hours)}
+        found = [file for file in found if file.name in still]
     params = {"table": str(lake.folder), "retention_hours": retention_hours}
     with operation(fleet_log(fleet), "storage vacuum", params) as running:
         running.text = f"{number_of(remove(lake.table, found), 'file')} removed"

@@ -164,9 +164,13 @@ class TableStorage(OffsetStore):
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> LakeBatch:
         """A batch that is to be committed to the table of this id, after this version, with these moves of stored
-        offsets. Raises StorageUnusable."""
+        offsets. Its plan is for those that find its files when nobody else knows of them. Raises StorageUnusable."""
         batch = LakeBatch(self, id_, moves, below, claims)
-        batch.write_plan(version)
+        numbers: dict[str, int | None] = {}
+        for tp, (before, _) in moves.items():
+            name = app_id(self.owner, tp)
+            numbers[name], numbers[f"{name}/version"] = (before.next, before.version) if before else (None, None)
+        BatchPlan(version, numbers).write(self.folder, batch.folder.name)
         return batch
 
     def commit(
@@ -270,16 +274,6 @@ class LakeBatch:
         self._storage = storage
         self.folder = storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
         """Where its files are written, and stay."""
-
-    def write_plan(self, version: int) -> None:
-        """For those that find its files when nobody else knows of them; `version` is the table's, in which the batch is
-        not committed yet. Raises StorageUnusable."""
-        owner = self._storage.owner
-        offsets = {
-            app_id(owner, tp): (before.next, before.version) if before else (None, None)
-            for tp, (before, _) in self.moves.items()
-        }
-        BatchPlan(version, offsets).write(self._storage.folder, self.folder.name)
 
     def commit(self, rows: int | None = None) -> list[DataFile]:
         """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is

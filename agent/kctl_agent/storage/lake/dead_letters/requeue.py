@@ -224,10 +224,8 @@ class Requeues:
             files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
         kept_number = secrets.randbits(62) + 1
         folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
-        finished = {self._numbers.finished(state.table): (state.finished or None, None)}
-        BatchPlan(state.version, {self._numbers.put_back: (state.stored or None, None)}).write(
-            self._lake.folder, folder.name
-        )
+        finished = {self._numbers.finished(state.table): state.finished or None}
+        BatchPlan(state.version, {self._numbers.put_back: state.stored or None}).write(self._lake.folder, folder.name)
         BatchPlan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 

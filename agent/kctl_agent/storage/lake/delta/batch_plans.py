@@ -42,15 +42,15 @@ one with each try, and each has to be read."""
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the beginning of the batch; `offsets` are the numbers of its `txn` actions then: of
-    each name its own and the one of `NAME/version`, None where there was none."""
+    """`version` is the table's at the beginning of the batch; `numbers` are those of its `txn` actions then, by their
+    names, that the batch moves; None where there was none."""
 
     version: int
-    offsets: Mapping[str, tuple[int | None, int | None]]
+    numbers: Mapping[str, int | None]
 
     def write(self, table: Folder, batch: str) -> None:
         """For the batch whose folder has this name. Raises StorageUnusable."""
-        content = json.dumps({"version": self.version, "offsets": self.offsets}).encode()
+        content = json.dumps({"version": self.version, "numbers": self.numbers}).encode()
         try:
             table.write(plan_name(batch), content)
         except OSError as error:
@@ -61,16 +61,9 @@ class BatchPlan:
         """The plan that a file holds. Raises ValueError: a power cut has damaged it."""
         try:
             found = json.loads(content)
-            return cls(int(found["version"]), {name: (at, of) for name, (at, of) in found["offsets"].items()})
-        except (TypeError, KeyError, AttributeError) as error:
+            return cls(int(found["version"]), dict(found["numbers"]))
+        except (TypeError, KeyError) as error:
             raise ValueError("this is no plan of a batch") from error
-
-    @property
-    def numbers(self) -> dict[str, int | None]:
-        """By their names."""
-        return {name: at for name, (at, _) in self.offsets.items()} | {
-            f"{name}/version": of for name, (_, of) in self.offsets.items()
-        }
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
         """Whether all stored offsets still are what they were; `read` answers the number of a name, as
@@ -90,7 +83,7 @@ def planned(table: Folder) -> set[str]:
 
 def has_plan_on(table: Folder, name: str) -> bool:
     """Whether there is a plan that was made on the number of this name. Raises OSError."""
-    return any(plan is not None and name in plan.offsets for _, plan in _read_all(table))
+    return any(plan is not None and name in plan.numbers for _, plan in _read_all(table))
 
 
 def forget(table: Folder, batch: str) -> None:
@@ -171,6 +164,6 @@ def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
                 return False
             with reading_log(name):
                 moved = {txn["appId"]: txn["version"] for each in parsed(content) if (txn := each.get("txn"))}
-            if not plan.may_be_committed((plan.numbers | moved).get):
+            if not plan.may_be_committed({**plan.numbers, **moved}.get):
                 return True
     return False

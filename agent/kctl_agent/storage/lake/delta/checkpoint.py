@@ -23,8 +23,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from kctl_agent.storage.lake.delta.concurrent_reads import read_again
-from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, EntryMissing, checkpoint_name, entry_name
+from kctl_agent.storage.lake.delta.log import (
+    LAST_CHECKPOINT,
+    LOG,
+    EntryMissing,
+    checkpoint_name,
+    entry_name,
+    read_again,
+)
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import FOLDER, Folder, LocalFolder
 from kctl_agent.storage.lake.folder.local import sync_file

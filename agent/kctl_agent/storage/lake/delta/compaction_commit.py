@@ -62,7 +62,7 @@ class CompactionBasis:
 
     @property
     def plan(self) -> BatchPlan:
-        return BatchPlan(self.version, {COMPACTIONS: (self.number, None)})
+        return BatchPlan(self.version, {COMPACTIONS: self.number})
 
     @property
     def transactions(self) -> dict[str, int]:

@@ -1,13 +1,13 @@
-"""The log of a Delta table as files."""
+"""The log of a Delta table as files, which others write and clean up meanwhile."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "log_files",
     "own_file",
     "parsed",
+    "read_again",
     "reading_log",
     "write_entry",
 ]
@@ -43,6 +44,10 @@ ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """How a path begins that is a URI."""
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 """The file that names the newest checkpoint."""
+ATTEMPTS = 5
+"""Of reading what others change meanwhile."""
+
+T = TypeVar("T")
 
 
 class LogUnreadable(ValueError):
@@ -58,6 +63,18 @@ class EntryMissing(LogUnreadable):
 
     def __init__(self, version: int) -> None:
         super().__init__(f"entry {version} of its log is not there")
+
+
+def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
+    """What `read` returns, which is called again where it raises one of these: a listing may lack an entry that is
+    written at the same time, and what it has may be gone when it is opened; delta-rs has DeltaError alone for that.
+    Raises what the last try does."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return read()
+        except raced:
+            continue
+    return read()
 
 
 @contextmanager

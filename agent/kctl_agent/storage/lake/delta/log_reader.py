@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.log import (
     LAST_CHECKPOINT,
     LOG,
@@ -24,6 +23,7 @@ from kctl_agent.storage.lake.delta.log import (
     LogUnreadable,
     entry_name,
     log_files,
+    read_again,
 )
 from kctl_agent.storage.lake.delta.log_state import LogState
 
@@ -159,5 +159,4 @@ class DeltaLogReader:
     def _sync(self, names: Iterable[str]) -> None:
         """Entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the newest
         one would make the whole table unreadable. What precedes a checkpoint was synced with it."""
-        if self._table.needs_sync:
-            self._table.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)
+        self._table.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kctl_agent.storage.lake.delta.commit_actions import ENGINE
 from kctl_agent.storage.lake.delta.log import (
@@ -33,8 +33,8 @@ __all__ = ["LogState", "NoTable"]
 
 log = logging.getLogger(__name__)
 
-KINDS = ("protocol", "metaData", "txn")
-"""The actions that are kept."""
+KINDS: Final = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId"}
+"""The actions that are kept, and what none of their kind lacks."""
 ENTRIES = 16
 """Of so many of the newest versions it is known whether their entries are still the ones that were read."""
 
@@ -57,8 +57,15 @@ class LogState:
         self.log = log
         """What it was read from."""
         self.version = -1
-        self.protocol: Mapping[str, Any] = {}
+        self.protocol: Mapping[str, int] = {}
+        self.features: set[str] = set()
+        """Of the protocol, for readers and writers."""
         self.metadata: Mapping[str, Any] = {}
+        self.id = ""
+        self.partition_columns: list[str] = []
+        self.configuration: dict[str, str] = {}
+        self.fields: list[dict[str, Any]] = []
+        """The table's columns, as Spark's JSON has them."""
         self._transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
         """Of the newest versions, as they were read: others may write them over."""
@@ -87,8 +94,7 @@ class LogState:
         if not log.versions and log.checkpoint is None:
             raise NoTable
         for name in log.checkpoint_files:
-            for kind, action in _of_checkpoint(table, name):
-                self._take(kind, action)
+            self._read_checkpoint(table, name)
         self.version = log.newest_checkpoint
         self.advance(table)
         if log.versions and self.version < log.versions[-1]:
@@ -107,10 +113,10 @@ class LogState:
                 return True
             with reading_log(name):
                 actions = list(parsed(content))
-                found = list(_of_entry(actions))
+                for kind, action in ((kind, each.get(kind)) for each in actions for kind in KINDS):
+                    if action is not None:
+                        self._take(kind, action)
                 is_synced = any(action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in actions)
-            for kind, action in found:
-                self._take(kind, action)
             self.version += 1
             if not is_synced:
                 self.unsynced.append(self.version)
@@ -118,43 +124,35 @@ class LogState:
             self.entries.pop(self.version - ENTRIES, None)
         return False
 
+    def _read_checkpoint(self, table: Folder, name: str) -> None:
+        with checkpoint_opened(table, name) as file:
+            for kind in [each for each in KINDS if each in file.schema_arrow.names]:
+                # One after the other: each row has one action, and of most of them only `add`.
+                for action in file.read(columns=[kind])[kind].drop_null().to_pylist():
+                    if action.get(KINDS[kind]) is not None:  # else of a writer that has no nulls for structs
+                        self._take(kind, action)
+
     def _take(self, kind: str, action: dict[str, Any]) -> None:
+        """Keep what an action demands. Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
         if kind == "txn":
-            self._transactions[action["appId"]] = action["version"]
+            self._transactions[str(action["appId"])] = int(action["version"])
         elif kind == "protocol":
-            self.protocol = action
+            self.protocol = {name: int(action[name]) for name in ("minReaderVersion", "minWriterVersion")}
+            self.features = {*_texts(action.get("readerFeatures")), *_texts(action.get("writerFeatures"))}
         else:
             self.metadata = action
-
-    @property
-    def id(self) -> str:
-        return str(self.metadata["id"])
-
-    @property
-    def partition_columns(self) -> list[str]:
-        return list(self.metadata.get("partitionColumns") or ())
+            self.partition_columns = _texts(action.get("partitionColumns"))
+            self.configuration = dict(action.get("configuration") or ())
+            self.fields = json.loads(action["schemaString"])["fields"]
+            self.id, *_ = _texts([action["id"], *self.configuration.values(), *(each["name"] for each in self.fields)])
+            if not all(isinstance(each["type"], str | dict) for each in self.fields):
+                raise TypeError("a column of its schema has no type")
 
     @property
     def partition_days(self) -> list[str]:
-        """Those of them that are dates."""
-        if not (columns := self.partition_columns):
-            return []
-        return [field["name"] for field in self.fields if field["name"] in columns and field["type"] == "date"]
-
-    @property
-    def configuration(self) -> dict[str, str]:
-        return dict(self.metadata.get("configuration") or {})
-
-    @property
-    def fields(self) -> list[dict[str, Any]]:
-        """Its columns, as Spark's JSON has them."""
-        found: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
-        return found
-
-    @property
-    def features(self) -> set[str]:
-        """Of the protocol, for readers and writers."""
-        return {*(self.protocol.get("readerFeatures") or ()), *(self.protocol.get("writerFeatures") or ())}
+        """The partition columns that are dates."""
+        days = [field["name"] for field in self.fields if field["type"] == "date"]
+        return [name for name in days if name in self.partition_columns]
 
     def transaction_version(self, name: str) -> int | None:
         """As `DeltaTable.transaction_version`."""
@@ -164,49 +162,8 @@ class LogState:
         return list(self._transactions)
 
 
-def _of_entry(actions: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for found in actions:
-        for kind in KINDS:
-            if (action := found.get(kind)) is not None:
-                yield kind, _checked(kind, action)
-
-
-def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    with checkpoint_opened(table, name) as file:
-        kinds = [kind for kind in KINDS if kind in file.schema_arrow.names]
-        for kind in kinds:  # one after the other: each row has one action, and of most of them only `add`
-            for action in file.read(columns=[kind])[kind].drop_null().to_pylist():
-                if action.get("appId" if kind == "txn" else "id" if kind == "metaData" else "minReaderVersion") is None:
-                    continue  # a writer that has no nulls for structs
-                if kind == "metaData":
-                    action["configuration"] = dict(action.get("configuration") or ())
-                yield kind, _checked(kind, action)
-
-
-def _checked(kind: str, action: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of an action of Delta's log. Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
-    if kind == "txn":
-        return {"appId": str(action["appId"]), "version": int(action["version"])}
-    if kind == "metaData":
-        _check_metadata(action)
-        return action
-    _check_texts(action, "readerFeatures", "writerFeatures")
-    return {**action, **{name: int(action[name]) for name in ("minReaderVersion", "minWriterVersion")}}
-
-
-def _check_metadata(action: dict[str, Any]) -> None:
-    if not isinstance(action["id"], str):
-        raise ValueError("the id of its table is no text")
-    for field in json.loads(action["schemaString"])["fields"]:
-        if not isinstance(field["name"], str) or not isinstance(field["type"], str | dict):
-            raise ValueError("a column of its schema has no name, or no type")
-    _check_texts(action, "partitionColumns")
-    for name, text in (action.get("configuration") or {}).items():
-        if not isinstance(text, str):
-            raise ValueError(f"its configuration {name!r} is no text")
-
-
-def _check_texts(action: dict[str, Any], *names: str) -> None:
-    for name in names:
-        if not isinstance(found := action.get(name) or [], list) or not all(isinstance(each, str) for each in found):
-            raise ValueError(f"its {name} are no list of texts")
+def _texts(found: Any) -> list[str]:
+    """A list of texts; null is an empty one. Raises TypeError: it is something else."""
+    if not isinstance(found or [], list) or not all(isinstance(each, str) for each in found or ()):
+        raise TypeError("what should be texts is something else")
+    return list(found or ())

@@ -12,16 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
 from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
-from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days
-from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, write_entry
+from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, read_again, write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.delta.schema_merge import add_columns, new_columns, nullable
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = ["LakeTable", "TableRefused"]
-
-T = TypeVar("T")
 
 ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
@@ -106,14 +103,6 @@ class LakeTable:
         with self._lock, self.errors():
             self._log.newest()
             yield self._opened()
-
-    def read(self, read: Callable[[DeltaTable], T]) -> T:
-        """As `latest`, for what reads the log once more. Raises StorageUnusable."""
-        from deltalake.exceptions import DeltaError
-
-        with self._lock, self.errors():
-            self._log.newest()
-            return read_again(lambda: read(self._open()), DeltaError)
 
     def commit(
         self,
@@ -209,7 +198,7 @@ class LakeTable:
                     self.commits_retried += 1
                     continue
                 for version in range(before + 1, table.version() + 1):
-                    self._sync_files(version)
+                    self.folder.sync(added(self.folder, version))  # which delta-rs has not done
                 self._log.newest()
                 return count
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
@@ -271,19 +260,10 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")
 
     def _opened(self) -> DeltaTable:
+        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
-        return read_again(self._open, DeltaError)
-
-    def _open(self) -> DeltaTable:
-        from deltalake import DeltaTable
-
-        return DeltaTable(self.folder.uri, storage_options=self.folder.options)
-
-    def _sync_files(self, version: int) -> None:
-        """Those that a commit has added, which delta-rs has not synced."""
-        if self.folder.needs_sync:
-            self.folder.sync(added(self.folder, version))
+        return read_again(lambda: DeltaTable(self.folder.uri, storage_options=self.folder.options), DeltaError)
 
     @contextmanager
     def errors(self) -> Iterator[None]:

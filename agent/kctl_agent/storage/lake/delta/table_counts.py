@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.delta.concurrent_reads import read_again
 from kctl_agent.storage.lake.delta.log import (
     EntryMissing,
     checkpoint_opened,
     committed_at,
     entry_name,
     log_files,
+    read_again,
     reading_log,
 )
 from kctl_agent.storage.lake.delta.log_state import NoTable

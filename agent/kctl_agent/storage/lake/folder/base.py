@@ -48,8 +48,6 @@ class Folder(ABC):
     """Of delta-rs beside it."""
     local: Path | None = None
     """Where it is on this machine; None: it is not."""
-    needs_sync: bool = False
-    """Whether what was written may be gone after a power cut unless it is synced."""
 
     @property
     @abstractmethod

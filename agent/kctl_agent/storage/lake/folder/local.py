@@ -29,8 +29,6 @@ STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 
 
 class LocalFolder(Folder):
-    needs_sync = True
-
     def __init__(self, path: Path) -> None:
         self.local: Path = path
         self.uri = str(path)

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
-from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
-from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore, StoreMisconfigured
+from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig, S3Store
@@ -59,10 +59,7 @@ class S3Folder(Folder):
     @classmethod
     def of(cls, storage: Mapping[str, Any]) -> Self:
         """The one that the `[storage]` settings name. Raises StorageMisconfigured."""
-        try:
-            return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
-        except StoreMisconfigured as error:
-            raise StorageMisconfigured(str(error)) from error
+        return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
 
     @property
     def name(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.delta.table import LakeTable
     from kctl_agent.storage.lake.folder import FolderFile
 
-__all__ = ["RETENTION_HOURS", "Unused", "remove", "unused"]
+__all__ = ["RETENTION_HOURS", "remove", "unused"]
 
 RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
@@ -27,15 +26,7 @@ COMMIT_SECONDS = 86_400.0
 which has no plan, wait longer for its commit; younger than that it stays, whatever the retention is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unused:
-    """A file, relative to the table's folder, and its size."""
-
-    path: str
-    size: int
-
-
-def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
+def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
     """What may be removed: what neither the newest version nor one that was newest in the last `hours` has (None: as
     the table is configured, by default 7 days), and what is of no batch in flight. Raises StorageUnusable.
 
@@ -46,17 +37,16 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[Unused]:
     table: in another order a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
-    listed = lake.read(
-        lambda table: set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
-    )
+    with lake.latest() as table:
+        listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
     with lake.errors():
         found = [file for file in lake.folder.files() if _is_left(file, listed, oldest)]
         in_flight = plans.planned(lake.folder)
     with lake.latest() as table:
         needed = {unquote(path) for path in table.get_add_actions().column("path").to_pylist()}
-    left = sorted((file.name, file.size) for file in found if file.name.split("/")[0] not in in_flight)
-    return [Unused(name, size) for name, size in left if name not in needed]
+    left = (file for file in found if file.name.split("/")[0] not in in_flight and file.name not in needed)
+    return sorted(left, key=lambda file: file.name)
 
 
 def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
@@ -72,7 +62,7 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
     return is_of_writer and file.modified < time.time() - COMMIT_SECONDS
 
 
-def remove(lake: LakeTable, files: Iterable[Unused]) -> int:
+def remove(lake: LakeTable, files: Iterable[FolderFile]) -> int:
     """Remove these, and folders of theirs that become empty; how many files were there. Raises StorageUnusable."""
     with lake.errors():
-        return lake.folder.remove(file.path for file in files)
+        return lake.folder.remove(file.name for file in files)

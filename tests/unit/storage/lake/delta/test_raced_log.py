@@ -76,25 +76,6 @@ def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(
     assert left == [0]
 
 
-def test_a_vacuum_that_finds_less_of_the_log_than_was_opened_begins_anew(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It lists the log once more."""
-    vacuum, left = DeltaTable.vacuum, [4]
-
-    def raced(table: DeltaTable, *args: Any, **options: Any) -> list[str]:
-        if not left[0]:
-            return vacuum(table, *args, **options)
-        left[0] -= 1
-        with hidden(path, 2):
-            return vacuum(table, *args, **options)
-
-    monkeypatch.setattr(DeltaTable, "vacuum", raced)
-
-    assert unused(storage.table) == []
-    assert left == [0]
-
-
 @pytest.mark.parametrize("times", [4, 5])
 def test_a_count_and_a_start_try_again_where_entries_were_cleaned_up_since_they_were_listed(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, times: int
