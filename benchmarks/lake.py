@@ -46,7 +46,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -173,7 +173,7 @@ class Lake:
         self._storage.advance_offsets([Advance(tp.topic, tp.partition, 1, 0, start) for tp, start in starts.items()])
 
     def put(self, frame: DataFrame, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        ranges = {tuple(tp): BatchRange(PartitionPlan(starts[tp], 1, None), end) for tp, end in ends.items()}
+        ranges = {tuple(tp): BatchRange(starts[tp], end, 1, None) for tp, end in ends.items()}
         self._took, began = {}, perf_counter()
         self._put.put(frame, ranges, "bench")
         self._took["rest"] = perf_counter() - began - sum(self._took.values())

@@ -57,7 +57,7 @@ from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Advance, Storage, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.put import PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
@@ -170,7 +170,7 @@ class Turns:
         self._storages = storages
         self._first = next(iter(runs.values()))
         self._ends = self._first.positions
-        self._selected = PutJob(storages[next(iter(runs))], {(TOPIC, 0): PartitionPlan(0, 1, None)}).selected()
+        self._selected = PutJob(storages[next(iter(runs))], {(TOPIC, 0): BatchRange(0, 0, 1, None)}).selected()
         ours = [turn for of in self.after for turn in ((of, self.seconds[of]), ("noop", self.after[of]))]
         self._left = deque((ours + [(sink, self.seconds[sink]) for sink in PLAIN]) * rounds)
         self._waiting: set[str] = set()

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import failure
-from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
 from tests.acceptance.lone_spark import lone_session
 
@@ -34,7 +34,7 @@ def tasks(folder: Path) -> dict[str, Callable[[Iterator[Any]], Iterator[Any]]]:
     gone, there = FileStorage(folder / "gone" / "storage.sqlite"), FileStorage(folder / "storage.sqlite")
     there.prepare()
     there.init_offsets([StoredOffset("t", 0, None, 5)])
-    plans = {("t", 0): PartitionPlan(7, 1, None)}
+    plans = {("t", 0): BatchRange(7, 8, 1, None)}
     return {
         "unusable": partial(put_in_task, PutJob(gone, plans, TOKEN)),
         "gap": partial(put_in_task, PutJob(there, plans, TOKEN)),

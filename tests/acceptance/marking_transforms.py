@@ -23,7 +23,7 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.query.batch_put import BatchRange, PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
 from tests.acceptance.lone_spark import lone_session
@@ -71,7 +71,7 @@ def put(
     storage.bind(GROUP)
     if not storage.stored_offsets([TP]):
         storage.init_offsets([StoredOffset(*TP, None, 0)])
-    lake.put(frame, {TP: BatchRange(PartitionPlan(0, 1, None), end)}, "token")
+    lake.put(frame, {TP: BatchRange(0, end, 1, None)}, "token")
 
 
 def offsets(table: Path) -> dict[str, Any]:

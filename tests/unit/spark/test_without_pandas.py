@@ -68,11 +68,11 @@ def test_a_task_stores_its_records_without_importing_pandas() -> None:
         "import pyarrow as pa\n"
         "from kctl_agent.storage.base import StoredOffset\n"
         "from tests.memory_storage import MemoryStorage\n"
-        "from kctl_agent.worker.query.batch_put import PartitionPlan\n"
+        "from kctl_agent.worker.query.batch_put import BatchRange\n"
         "from kctl_agent.worker.query.put import PutJob, put_partitions\n"
         "storage = MemoryStorage(block_messages=3)\n"
         "storage.init_offsets([StoredOffset('t', 0, None, 0)])\n"
-        "job = PutJob(storage, {('t', 0): PartitionPlan(0, 1, None)})\n"
+        "job = PutJob(storage, {('t', 0): BatchRange(0, 10, 1, None)})\n"
         "for result in put_partitions(job, pa.ipc.open_stream(sys.stdin.buffer)):\n"
         "    print(result.column(3)[0], 'pandas' in sys.modules)\n"
     )

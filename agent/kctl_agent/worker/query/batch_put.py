@@ -13,34 +13,27 @@ from kctl_agent.worker.query.transform import call_transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BatchPut", "BatchRange", "PartitionPlan", "PutDone", "in_few_tasks", "task_count"]
+__all__ = ["BatchPut", "BatchRange", "PutDone", "in_few_tasks", "task_count"]
 
 UNEVEN_TASKS = 4
 """Tasks for each that runs at a time, where partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """One partition of a batch as the driver plans it: it begins at `start`, and was planned on this version of the
-    stored offset."""
+class BatchRange:
+    """The offsets of one partition in a batch: from `start` up to, not including, `end`. `version` is the stored
+    offset's on which it was planned."""
 
     start: int
+    end: int
     version: int
     topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRange:
-    """The offsets of one partition in a batch: from its plan's start up to, not including, `end`."""
-
-    plan: PartitionPlan
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class PutDone:
     """A finished put: how many rows, and the timestamp of the last record of each partition, in Unix seconds, where it
-    is known."""
+    is known: not of a table."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
@@ -50,7 +43,7 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange])
     """Coalesces the records of a batch into as few tasks as pay: each reads whole Kafka partitions one after another,
     in offset order. Spark makes a task of each, and a task with a call of Python costs about 50 ms whatever is in it
     (benchmarks/README.md)."""
-    sizes = [size for each in ranges.values() if (size := each.end - each.plan.start) > 0]
+    sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 

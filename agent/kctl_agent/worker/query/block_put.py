@@ -32,14 +32,14 @@ class BlockPut(BatchPut):
         return self.transformed(source)
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        job = PutJob(self._storage, {tp: each.plan for tp, each in ranges.items()}, token)
+        job = PutJob(self._storage, ranges, token)
         selected = in_few_tasks(frame, ranges).selectExpr(*job.selected())
         rows: list[Any] = map_in_arrow(selected, partial(put_in_task, job), RESULT_SCHEMA).collect()
         reached = {(row.topic, row.partition): row.last + 1 for row in rows}
         holes = [
-            Advance(*tp, each.plan.version, begin, each.end)
+            Advance(*tp, each.version, begin, each.end)
             for tp, each in ranges.items()
-            if each.end > (begin := reached.get(tp, each.plan.start))
+            if each.end > (begin := reached.get(tp, each.start))
         ]
         if holes:
             self._storage.advance_offsets(holes)

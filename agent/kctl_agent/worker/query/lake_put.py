@@ -6,15 +6,14 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Advance, StorageUnusable, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
-from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
@@ -67,11 +66,9 @@ class LakePut(BatchPut):
         return source
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:  # noqa: ARG002
-        batch = self._storage.begin(
-            [Advance(*tp, each.plan.version, each.plan.start, each.end) for tp, each in ranges.items()]
-        )
+        batch = self._storage.begin([Advance(*tp, each.version, each.start, each.end) for tp, each in ranges.items()])
         try:
-            below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].plan.start}
+            below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].start}
             earlier = self._dead_letters.earlier_try(batch)
             source = _without(_not_stored(in_few_tasks(frame, ranges), below), earlier.messages)
             rows, marked = self.write_rows(source, batch.folder)
@@ -88,8 +85,7 @@ class LakePut(BatchPut):
         except TableRefused:
             self._schema = None  # the next batch may add the columns that the table has lost
             raise
-        timestamps = {} if self.name else _last_timestamps(self._storage.folder, files)
-        return PutDone(sum(file.rows for file in files), timestamps)
+        return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
         """Writes the transformed rows of these messages as files of the table into this folder; returns how many rows
@@ -234,38 +230,3 @@ def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame
         is_long = (f.octet_length(value) > room // 3) & (size > room)  # one byte is three where it is escaped
         rows = rows.withColumn(name, f.when(is_long, refused).otherwise(value))
     return rows
-
-
-def _last_timestamps(table: Folder, files: Sequence[DataFile]) -> dict[TopicPartition, float]:
-    """Returns the newest timestamp of each partition, in Unix seconds, in files of the default columns that were
-    committed; of one that cannot be read, none."""
-    found: dict[TopicPartition, float] = {}
-    for file in files:
-        try:
-            with table.open(file.path) as opened:
-                newest = list(_newest(opened, file.partition_values))
-        except OSError as error:
-            log.warning("%s was stored, but cannot be read for the time lag: %s", file.path, error)
-            continue
-        for tp, at in newest:
-            found[tp] = max(found.get(tp, 0.0), at / 1_000_000)
-    return found
-
-
-def _newest(file: BinaryIO, values: Mapping[str, str | None]) -> Iterator[tuple[TopicPartition, int]]:
-    """The newest timestamp of each run of records of a partition, in microseconds. By NumPy: Arrow's imports pandas."""
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from kctl_agent.worker.query.put import run_starts  # with NumPy
-
-    keys = [name for name in ("topic", "partition") if name not in values]
-    for batch in parquet.ParquetFile(file, read_dictionary=["topic"]).iter_batches(columns=[*keys, "timestamp"]):
-        topics = batch["topic"].dictionary.to_pylist() if "topic" in keys else [values["topic"]]
-        codes = [np.from_dlpack(batch[name].indices if name == "topic" else batch[name]) for name in keys]
-        starts = run_starts(*codes)
-        newest = np.maximum.reduceat(np.from_dlpack(batch["timestamp"].view(pa.int64())), starts)
-        for start, at in zip(starts.tolist(), newest.tolist(), strict=True):
-            row = {name: int(code[start]) for name, code in zip(keys, codes, strict=True)}
-            yield (str(topics[row.get("topic", 0)]), int(row.get("partition", values.get("partition") or 0))), at

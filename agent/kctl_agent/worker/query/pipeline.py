@@ -32,7 +32,7 @@ from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.batch_failure import BatchFailure, failure
-from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_source
@@ -127,9 +127,7 @@ class _Run:
 
     def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
         return {
-            tuple(tp): BatchRange(
-                PartitionPlan(self.positions[tp], self.sources[tp].version, self.sources[tp].topic_id), end
-            )
+            tuple(tp): BatchRange(self.positions[tp], end, self.sources[tp].version, self.sources[tp].topic_id)
             for tp, end in ends.items()
         }
 

@@ -21,9 +21,9 @@ from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import Chunk, Put, Storage, TopicPartition
 from kctl_agent.storage.block import BinaryColumn, Columns, binary_column
 from kctl_agent.worker.query.batch_failure import TaskFailed
-from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 
-__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions", "run_starts"]
+__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
 
 HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
@@ -50,13 +50,13 @@ class PutJob:
     """A put as its tasks need it; pickled with each."""
 
     storage: Storage
-    plans: Mapping[tuple[str, int], PartitionPlan]
+    ranges: Mapping[TopicPartition, BatchRange]
     token: str = ""
     """A token by which the driver knows the errors of its own tasks (`batch_failure`)."""
 
     @cached_property
     def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self.plans})
+        return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
         """Returns the columns that are handed to Python, as SQL expressions. A topic goes as its place in `topics`:
@@ -102,17 +102,17 @@ class _Task:
 
     def chunk(self, tp: TopicPartition, columns: Columns) -> Chunk:
         """Returns the next records of a partition as a chunk. Raises BadOrder."""
-        plan = self.job.plans[tp]
+        planned = self.job.ranges[tp]
         name = f"{tp[0]}-{tp[1]}"
         if tp != self.current and tp in self.progress:
             raise BadOrder(f"records of {name} came before and after those of another partition; {MOVED}")
         self.current = tp
-        progress = self.progress.setdefault(tp, _Progress(plan.start))
+        progress = self.progress.setdefault(tp, _Progress(planned.start))
         first, end = int(columns.offsets[0]), int(columns.offsets[-1]) + 1
-        if (first < progress.planned and progress.planned > plan.start) or (np.diff(columns.offsets) <= 0).any():
+        if (first < progress.planned and progress.planned > planned.start) or (np.diff(columns.offsets) <= 0).any():
             raise BadOrder(f"records of {name} came out of offset order; {SORTED}")
         begin, progress.planned = progress.planned, end
-        return Chunk(*tp, plan.topic_id, begin, end, plan.version, columns)
+        return Chunk(*tp, planned.topic_id, begin, end, planned.version, columns)
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
@@ -170,7 +170,7 @@ def _spare_collections() -> None:
     gc.freeze()
 
 
-def run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
+def _run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
     """Returns the rows that differ from the one before in any of these columns of equal length; 0 is the first."""
     changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
     return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
@@ -182,12 +182,12 @@ def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
     place_of, partition_of = np.from_dlpack(places), np.from_dlpack(partitions)
-    edges = [*run_starts(place_of, partition_of).tolist(), batch.num_rows]
+    edges = [*_run_starts(place_of, partition_of).tolist(), batch.num_rows]
     columns = _columns(batch)
     parts = columns.cut(edges) if len(edges) > 2 else iter((columns,))
     for (begin, _), part in zip(pairwise(edges), parts, strict=True):
         tp = job.topics[int(place_of[begin])], int(partition_of[begin])
-        if tp not in job.plans:
+        if tp not in job.ranges:
             raise BadOrder(f"there are records of {tp[0]}-{tp[1]}, which is not read here; {KEEP}")
         yield tp, part
 

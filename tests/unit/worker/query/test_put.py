@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kctl_agent.storage.base import Chunk, Put, Storage, StoredOffset, Writer
-from kctl_agent.worker.query.batch_put import PartitionPlan
+from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partitions
 from tests.conformance.given import next_offset, stored
 from tests.memory_storage import MemoryStorage
@@ -44,7 +44,7 @@ def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
 
 
 def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
-    job = PutJob(storage, {("t", partition): PartitionPlan(0, 1, None) for partition in (0, 1)})
+    job = PutJob(storage, {("t", partition): BatchRange(0, 10, 1, None) for partition in (0, 1)})
     return [row for result in put_partitions(job, batches) for row in result.to_pylist()]
 
 
