@@ -344,7 +344,7 @@ def test_keys_that_others_can_read_are_refused(server: ObjectStoreServer, settin
 
     file.write_text("[other]\n")
     file.chmod(0o600)
-    with pytest.raises(StorageUnusable, match="has no profile \\[default\\]; there are: other"):
+    with pytest.raises(StorageUnusable, match="it wants `\\[default\\]` and lines"):
         open_lake(settings)
     file.write_text("not-a-secret-of-anybody")
     with pytest.raises(StorageUnusable, match="is no file of credentials") as caught:

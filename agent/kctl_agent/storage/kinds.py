@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import Storage
@@ -72,12 +73,18 @@ def open_lake(settings: Settings) -> LakeStorage:
         TableRefused: a kind of table that cannot be there.
     """
     _need_packages(settings["uri"])
-    from kctl_agent.storage.lake.folder import folder_of
+    from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.limits import StorageLimits
 
+    uri = urlsplit(settings["uri"])
+    folder: Folder = LocalFolder(Path(unquote(uri.path)))
+    if uri.scheme == "s3":
+        from kctl_agent.storage.lake.folder.s3 import S3Folder
+
+        folder = S3Folder.of(settings)
     return LakeStorage(
-        folder_of(settings),
+        folder,
         partition_by=settings["partition_by"],
         target_file_bytes=settings["target_file_bytes"],
         merge_schema=settings["merge_schema"],

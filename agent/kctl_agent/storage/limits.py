@@ -54,8 +54,8 @@ class TableCounts:
     bytes: int
     rows: int | None
     """None where the log does not have them of every file."""
-    small_files: int | None
-    """Smaller than half of what compaction aims at; None where they are not counted."""
+    small_files: int
+    """Smaller than half of what compaction aims at."""
     committed_at: float | None
     """Unix seconds of the last commit, by anybody."""
 

@@ -41,21 +41,12 @@ class StoreKeys:
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
-            if not parser.has_section(_PROFILE):
-                others = ", ".join(filter(_PRINTABLE.fullmatch, parser.sections())) or "none"
-                raise StorageMisconfigured(
-                    f"{path} (storage.credentials_file) has no profile [{_PROFILE}]; there are: {others}"
-                )
             found = parser[_PROFILE]
             keys = cls(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token"))
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise StorageMisconfigured(f"{path} (storage.credentials_file) cannot be read: {why}") from None
-        except KeyError as error:
-            raise StorageMisconfigured(
-                f"{path} (storage.credentials_file) has no {error} in its profile `{_PROFILE}`"
-            ) from None
-        except configparser.Error:  # whose text quotes the file
+        except (KeyError, configparser.Error):  # whose text quotes the file
             raise StorageMisconfigured(
                 f"{path} (storage.credentials_file) is no file of credentials: it wants `[{_PROFILE}]` and lines "
                 "`aws_access_key_id = …`, `aws_secret_access_key = …`"

@@ -40,8 +40,8 @@ def test_a_table_whose_folder_and_keys_are_there_can_be_used(kctl: Kctl, short_d
         (None, 0o600, "keys (storage.credentials_file) cannot be read: No such file or directory"),
         (KEYS, 0o644, "chmod o= "),
         ("hello", 0o600, "is no file of credentials"),
-        ("[prod]\naws_access_key_id = a\n", 0o600, "has no profile [default]; there are: prod"),
-        ("[default]\n", 0o600, "has no 'aws_access_key_id' in its profile `default`"),
+        ("[prod]\naws_access_key_id = a\n", 0o600, "it wants `[default]` and lines `aws_access_key_id = …`"),
+        ("[default]\n", 0o600, "it wants `[default]` and lines `aws_access_key_id = …`"),
     ],
 )
 def test_keys_that_cannot_be_used_are_refused_by_check_and_by_status_with_one_exit_code(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta.table_counts import TableCounter
 from kctl_agent.storage.lake.table_storage import TableStorage
 from kctl_agent.storage.limits import TableStats
 
@@ -20,19 +19,10 @@ class LakeStorage(TableStorage):
     def _dead_letters(self) -> TableStorage:
         return self.beside()
 
-    @cached_property
-    def _dead_letter_counter(self) -> TableCounter:
-        return TableCounter(self._dead_letters.table, self.target_file_bytes)
-
     def stats(self) -> TableStats:
-        return replace(super().stats(), dead=self._count_dead())
-
-    def _count_dead(self) -> int | None:
-        """None where that cannot be counted."""
-        counts = self._dead_letter_counter.last()
-        if self._dead_letter_counter.is_absent:
-            return 0
-        return None if counts is None else counts.rows
+        counts = self._dead_letters.counter.last()
+        dead = 0 if self._dead_letters.counter.is_absent else None if counts is None else counts.rows
+        return replace(super().stats(), dead=dead)
 
     def expire_dead(self) -> int:
         return DeadLetterTable(self, self.owner.group).expire() if self.is_bound else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.delta.offsets import app_id, claim_id, owner_of, read_offset, transactions
-from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
+from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.delta.table_counts import TableCounter, count
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
@@ -62,8 +62,7 @@ class TableStorage(OffsetStore):
         self.limits = limits
         self.table = LakeTable(folder)
         self._owner: Binding | None = None
-        self._counter = TableCounter(self.table, target_file_bytes)
-        self._commits_failed = 0
+        self.counter = TableCounter(self.table, target_file_bytes)
 
     @property
     def identity(self) -> str:
@@ -117,9 +116,9 @@ class TableStorage(OffsetStore):
         return TableStats(
             self.limits,
             None if free is None else replace(free, minimum=self.limits.min_free_bytes),
-            self._counter.last(),
+            self.counter.last(),
             0,
-            self._commits_failed,
+            self.table.commits_failed,
             self.table.commits_retried,
         )
 
@@ -191,29 +190,15 @@ class TableStorage(OffsetStore):
         written: dict[str, int] = {}
         for before, after in moves.values():
             written |= transactions(owner, before, after)
-        self.commit_files(id_, partial(self._check, moves, claims), written, files)
+        self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
         """Have no other batch of these offsets committed that began before. Raises StoredOffsetMoved: this one may not
         be either; StorageUnusable: whether it is, the next batch shows."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
-        self.commit_files(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
+        self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
         batch.claims = claims
-
-    def commit_files(
-        self,
-        id_: str,
-        check: Callable[[LogState], None],
-        transactions: Mapping[str, int],
-        files: Sequence[DataFile] = (),
-    ) -> None:
-        """As `LakeTable.commit`, which is counted where it fails."""
-        try:
-            self.table.commit(id_, check, transactions, files)
-        except (StorageUnusable, TableRefused):
-            self._commits_failed += 1
-            raise
 
     def _check(
         self,

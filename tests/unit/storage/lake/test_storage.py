@@ -425,21 +425,6 @@ def test_a_log_whose_newest_entry_a_power_cut_has_damaged_is_refused(
             each.prepare()
 
 
-def test_checksums_of_an_entry_that_was_moved_away_are_removed_when_another_one_takes_its_place(
-    storage: LakeStorage, path: Path
-) -> None:
-    """As Spark leaves them, which would refuse the new entry by them."""
-    log, version = path / "_delta_log", DeltaTable(path).version() + 1
-    stale = [log / f".{version:020}.json.crc", log / f"{version:020}.crc"]
-    others = [log / f"{version - 1:020}.crc"]
-    for file in (*stale, *others):
-        file.write_bytes(b"of another entry")
-
-    begun(storage, 100, 110).commit()
-
-    assert [file for file in (*stale, *others) if file.exists()] == others
-
-
 def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

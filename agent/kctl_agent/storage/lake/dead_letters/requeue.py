@@ -167,7 +167,7 @@ class Requeues:
             files = written_files(self._dead.folder, folder) or []
             self._fit_kept(files)
         name = self._numbers.finished(state.table)
-        self._dead.commit_files(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
+        self._dead.table.commit(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
         if folder is not None:
             forget(self._dead.folder, folder.name)
 
@@ -214,7 +214,7 @@ class Requeues:
 
     def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
         numbers = self._numbers.of_batch(number, kept, state.stored)
-        self._lake.commit_files(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
+        self._lake.table.commit(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
 
     def _begin(self, state: RequeueState) -> RequeueBatch:
         wanted = numbered(self.owner, state.stored, state.requested)

@@ -24,17 +24,9 @@ def append_actions(
     files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
 ) -> Iterator[dict[str, Any]]:
     """Add these files and set these transaction numbers: a blind append, which depends on no file of the table."""
-    yield {
-        "commitInfo": {
-            "timestamp": now_ms,
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": json.dumps(list(partition_by))},
-            "isBlindAppend": True,
-            "engineInfo": ENGINE,
-        }
-    }
-    for name, number in transactions.items():
-        yield {"txn": {"appId": name, "version": number}}
+    parameters = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
+    yield _info("WRITE", parameters, now_ms, isBlindAppend=True)
+    yield from _transactions(transactions)
     for file in files:
         yield _add(file, is_change=True)
 
@@ -44,18 +36,8 @@ def compaction_actions(
 ) -> Iterator[dict[str, Any]]:
     """Let files take the place of others that hold the same rows. It is no blind append: by that an UPDATE or DELETE of
     others, which has read the files that are removed, sees that it has to begin anew."""
-    yield {
-        "commitInfo": {
-            "timestamp": now_ms,
-            "operation": "OPTIMIZE",
-            "operationParameters": {"predicate": "[]"},
-            "isBlindAppend": False,
-            "engineInfo": ENGINE,
-            **COMPACTION,
-        }
-    }
-    for name, number in transactions.items():
-        yield {"txn": {"appId": name, "version": number}}
+    yield _info("OPTIMIZE", {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)
+    yield from _transactions(transactions)
     for each in removed:
         yield {
             "remove": {
@@ -69,6 +51,16 @@ def compaction_actions(
         }
     for file in added:
         yield _add(file, is_change=False)
+
+
+def _info(operation: str, parameters: Mapping[str, str], now_ms: int, **more: Any) -> dict[str, Any]:
+    common = {"timestamp": now_ms, "operation": operation, "operationParameters": parameters, "engineInfo": ENGINE}
+    return {"commitInfo": common | more}
+
+
+def _transactions(numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for name, number in numbers.items():
+        yield {"txn": {"appId": name, "version": number}}
 
 
 def _add(file: DataFile, *, is_change: bool) -> dict[str, Any]:

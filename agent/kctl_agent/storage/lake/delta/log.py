@@ -195,18 +195,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
     # No escapes: delta-rs takes those of a character from U+100000 on for another one.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
-    if not table.create(entry_name(version), content):
-        return None
-    if table.local is not None:
-        table.remove(_checksum_names(version))
-    return content
-
-
-def _checksum_names(version: int) -> list[str]:
-    """Of what Hadoop, and Delta's own for Spark, keep beside an entry of theirs. Where it was moved away, as one that a
-    power cut has damaged, they would be taken for those of the entry that comes in its place, and Spark refuses that.
-    """
-    return [f"{LOG}/.{version:020}.json.crc", f"{LOG}/{version:020}.crc"]
+    return content if table.create(entry_name(version), content) else None
 
 
 def committed_at(table: Folder, version: int) -> float | None:

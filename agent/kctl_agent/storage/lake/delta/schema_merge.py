@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["add_columns", "new_columns", "nullable", "unknown_type"]
+__all__ = ["add_columns", "inner", "new_columns", "nullable", "unknown_type"]
 
 TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
@@ -49,21 +49,25 @@ def nullable(type_: Any) -> Any:
     }
 
 
-def _is_simple(name: str) -> bool:
-    """Whether a Delta table can have this type, which holds no others."""
-    return name in TYPES or name == "timestamp_ntz" or name.startswith("decimal")
-
-
 def unknown_type(type_: Any) -> str | None:
     """The first type in this one (Spark's JSON) that a table cannot have; delta-rs itself takes some, such as
     intervals, that other engines cannot read, or gives the table a feature for them."""
     if isinstance(type_, str):
-        return None if _is_simple(type_) else type_
-    inner = {
-        "struct": lambda: [field["type"] for field in type_["fields"]],
-        "array": lambda: [type_["elementType"]],
-        "map": lambda: [type_["keyType"], type_["valueType"]],
-    }.get(type_["type"])
-    if inner is None:
+        return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
+    if type_["type"] not in ("struct", "array", "map"):
         return str(type_["type"])
-    return next((found for each in inner() if (found := unknown_type(each)) is not None), None)
+    return next((found for each in inner(type_) if (found := unknown_type(each["type"])) is not None), None)
+
+
+def inner(type_: Any) -> list[Mapping[str, Any]]:
+    """What a type consists of, as fields: those of a struct, the elements of an array, keys and values of a map."""
+    if not isinstance(type_, dict):
+        return []
+    if type_["type"] == "struct":
+        return list(type_["fields"])
+    if type_["type"] == "array":
+        return [{"name": "element", "nullable": type_["containsNull"], "type": type_["elementType"]}]
+    return [
+        {"name": "key", "nullable": False, "type": type_["keyType"]},
+        {"name": "value", "nullable": type_["valueContainsNull"], "type": type_["valueType"]},
+    ]

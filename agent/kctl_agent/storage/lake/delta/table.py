@@ -50,6 +50,8 @@ class LakeTable:
         self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         """The columns and partitions that the table was last found to take."""
+        self.commits_failed = 0
+        """Of `commit`."""
         self.commits_retried = 0
         """How often others got ahead of a commit in a way that had it decided anew."""
         self.checkpoints = Checkpoints(folder)
@@ -128,8 +130,12 @@ class LakeTable:
             check(state)
             return append_actions(files, transactions, state.partition_columns, _now_ms())
 
-        with self._lock, self.errors():
-            self._write(decided)
+        try:
+            with self._lock, self.errors():
+                self._write(decided)
+        except (StorageUnusable, TableRefused):
+            self.commits_failed += 1
+            raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
         """Commit what is decided on the newest version, as often as another writer comes first; the version that is

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kctl_agent.storage.lake.delta.schema_merge import unknown_type
+from kctl_agent.storage.lake.delta.schema_merge import inner, unknown_type
 from kctl_agent.storage.lake.folder import TableRefused
 
 if TYPE_CHECKING:
@@ -108,30 +108,16 @@ def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) ->
     the same type."""
     if given["nullable"] and not there["nullable"]:
         return place
-    inner = zip(_inner(there["type"]), _inner(given["type"]), strict=True)
-    found = (_not_null(f"{place}.{each['name']}", each, of_batch) for each, of_batch in inner)
+    pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)
+    found = (_not_null(f"{place}.{each['name']}", each, of_batch) for each, of_batch in pairs)
     return next((each for each in found if each is not None), None)
-
-
-def _inner(type_: Any) -> list[Mapping[str, Any]]:
-    """What a type consists of, as fields: those of a struct, the elements of an array, keys and values of a map."""
-    if not isinstance(type_, dict):
-        return []
-    if type_["type"] == "struct":
-        return list(type_["fields"])
-    if type_["type"] == "array":
-        return [{"name": "element", "nullable": type_["containsNull"], "type": type_["elementType"]}]
-    return [
-        {"name": "key", "nullable": False, "type": type_["keyType"]},
-        {"name": "value", "nullable": type_["valueContainsNull"], "type": type_["valueType"]},
-    ]
 
 
 def _all_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Those of structs inside of them too."""
     for field in fields:
         yield field
-        yield from _all_fields(_inner(field["type"]))
+        yield from _all_fields(inner(field["type"]))
 
 
 def _plain(type_: Any) -> Any:

@@ -189,7 +189,6 @@ class TableCounter:
         last = self._last
         if (
             last is None
-            or last.small_files is None
             or last.committed_at is None
             or committed_at(self._lake.folder, last.version) != last.committed_at
         ):

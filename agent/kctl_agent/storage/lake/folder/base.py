@@ -101,8 +101,7 @@ class Folder(ABC):
 
     def read(self, name: str) -> bytes:
         """All that a file holds. Raises FileNotFoundError, OSError."""
-        with self.open(name) as file:
-            return file.read()
+        return self.read_stamped(name)[0]
 
     @abstractmethod
     def read_stamped(self, name: str) -> tuple[bytes, str]:

@@ -149,9 +149,6 @@ class S3Folder(Folder):
         with self._errors():
             return bytes(obstore.get_range(self._client, self._key(name), start=start, end=end))
 
-    def read(self, name: str) -> bytes:
-        return self.read_stamped(name)[0]
-
     def read_stamped(self, name: str) -> tuple[bytes, str]:
         import obstore
 

@@ -36,7 +36,7 @@ def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(
     first = storage.stats().counts
     begun(opened(path), 10, 20).commit()
     soon = storage.stats().counts
-    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+    monkeypatch.setattr(storage.counter, "_next_at", 0.0)
     later = storage.stats().counts
 
     assert first is not None
@@ -80,7 +80,7 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
     compact(storage.table, 1 << 20)
     DeltaTable(path).delete("offset < 15")
     begun(storage, 50, 60).commit()
-    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+    monkeypatch.setattr(storage.counter, "_next_at", 0.0)
 
     counted = storage.count()
     theirs = pa.table(DeltaTable(path).get_add_actions(flatten=True))
@@ -99,7 +99,7 @@ def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
     for action in again:
         action["add"]["dataChange"] = False
     assert write_entry(storage.folder, 3, again)
-    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+    monkeypatch.setattr(storage.counter, "_next_at", 0.0)
 
     table_counts = storage.stats().counts
 
@@ -137,7 +137,7 @@ def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_kn
     shutil.rmtree(path / "_delta_log")
     (path / "_delta_log").mkdir()
     (path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
-    monkeypatch.setattr(storage._counter, "_next_at", 0.0)
+    monkeypatch.setattr(storage.counter, "_next_at", 0.0)
 
     assert storage.stats().counts is None
 
@@ -158,7 +158,7 @@ def test_counting_takes_one_hundredth_of_the_time_at_the_most(
     monkeypatch.setattr(table_counts.TableCounter, "_continued", lambda _: None)
 
     for _ in range(3):
-        storage._counter.last()
+        storage.counter.last()
 
     assert len(asked) == 2
 
