@@ -44,6 +44,7 @@ def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet],
     assert found.stored == found.produced
 
 
+@pytest.mark.long  # Ctrl-C in test_demo.py ends the same parts
 def test_sigterm_stops_workers_jvms_and_sockets_in_order(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 WORKERS = ("worker-0", "worker-1")
 
 
+@pytest.mark.long  # tests/integration/test_membership.py has static members without Spark
 @pytest.mark.shows("a static leader that is killed and back within its session: no rebalance, 0 lost, 0 twice")
 def test_a_static_leader_that_is_killed_leads_on_and_all_keep_their_partitions(
     make_fleet: Callable[..., Fleet], eventually: Eventually

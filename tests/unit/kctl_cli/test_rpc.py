@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from kctl_agent.errors import BadParams, NotPermitted
 from kctl_agent.rpc.messages import Role, reply_ok
@@ -63,35 +62,6 @@ def test_timeout_and_worker_travel_with_the_question(kctl: Kctl, master: Master)
     assert (agent.requests[0].params, agent.requests[0].deadline_ms) == ({"worker": "worker-0"}, 500)
 
 
-def test_json_is_the_result_and_then_how_complete_and_old_it_is(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers(LAG, age_seconds=0.4)})
-
-    ran = kctl("rpc", "kafka_lag", "-o", "json")
-
-    document = json.loads(ran.out)
-    assert list(document) == [
-        "total",
-        "unknown",
-        "topics",
-        "complete",
-        "asked",
-        "answered",
-        "failed",
-        "stopped",
-        "age_seconds",
-    ]
-    assert (document["total"], document["complete"], document["age_seconds"]) == (62, True, 0.4)
-
-
-def test_yaml_has_the_same_as_json(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers(LAG)})
-
-    as_yaml, as_json = kctl("rpc", "kafka_lag", "--output", "yaml"), kctl("rpc", "kafka_lag", "--output=json")
-
-    assert yaml.safe_load(as_yaml.out) == json.loads(as_json.out)
-    assert list(yaml.safe_load(as_yaml.out)) == list(json.loads(as_json.out))
-
-
 def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
@@ -104,18 +74,6 @@ def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
     assert ran.err == (
         "kctl: 2 of 3 did not answer: worker-1 (timeout: no answer in time), worker-2 (timeout: no answer in time)\n"
     )
-
-
-def test_json_of_an_incomplete_answer_is_marked_as_incomplete(
-    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
-) -> None:
-    master({"kafka_lag": incomplete(LAG, "worker-1")})
-
-    ran = kctl("rpc", "kafka_lag", "-o", "json")
-
-    document = json.loads(ran.out)
-    assert (ran.code, document["complete"], document["answered"]) == (3, False, ["worker-0"])
-    assert document["failed"][0]["from"] == "worker-1"
 
 
 def test_above_the_threshold_exits_4_and_still_prints(kctl: Kctl, master: Master) -> None:

@@ -82,56 +82,15 @@ def test_block_size_is_one_row_and_shows_why_the_storage_is_full() -> None:
     assert shown("block_size", {**stats, "full": "the disk is full"}) == [*row, "full: the disk is full"]
 
 
-def member(worker: str, generation: int | None, *numbers: int) -> dict[str, Any]:
-    return {
-        "member_id": f"id-{worker}",
-        "worker": worker,
-        "is_leader": worker == "worker-0",
-        "generation": generation,
-        "partitions": [{"topic": "orders", "partition": number} for number in numbers],
-    }
-
-
-def test_member_leader_shows_the_leader_then_its_members() -> None:
-    members = [member("worker-0", 3, 0, 1, 2, 5), member("worker-1", 3)]
-
-    lines = shown("member_leader", {"leader": "id-worker-0", "generation": 3, "agreed": True, "members": members})
-
-    assert lines == [
-        "leader: id-worker-0",
-        "worker    member-id    leader  generation  partitions",
-        "worker-0  id-worker-0  yes              3  orders[0-2,5]",
-        "worker-1  id-worker-1  -                3  -",
-    ]
-
-
 def test_member_leader_reports_members_that_do_not_agree() -> None:
-    members = [member("worker-0", 3), member("worker-1", 4), member("worker-2", None)]
+    members: list[dict[str, Any]] = [
+        {"member_id": "id", "worker": f"worker-{n}", "is_leader": False, "generation": generation, "partitions": []}
+        for n, generation in enumerate((3, 4, None))
+    ]
 
     lines = shown("member_leader", {"leader": None, "generation": 4, "agreed": False, "members": members})
 
     assert lines[:2] == ["leader: -", "the members do not agree; generations: 3,4"]
-
-
-def test_metadata_tables_have_their_columns() -> None:
-    broker = {"node_id": 1, "host": "kafka-1", "port": 9092, "rack": None, "controller": True}
-    partition = {
-        "topic": "orders",
-        "partition": 0,
-        "leader_id": None,
-        "replica_nodes": [1, 2],
-        "isr_nodes": [1],
-        "offline": [],
-    }
-
-    assert shown("metadata_brokers", {"rows": [broker]}) == [
-        "node-id  host     port  rack  controller",
-        "      1  kafka-1  9092  -     yes",
-    ]
-    assert shown("metadata_topics", {"rows": [partition]}) == [
-        "topic   partition  leader-id  replica-nodes  isr-nodes  offline",
-        "orders          0          -  1,2            1          -",
-    ]
 
 
 @pytest.mark.shows("`kctl rpc workers` fits into 80 columns but for errors; `-o wide` cuts nothing")

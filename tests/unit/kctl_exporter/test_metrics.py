@@ -119,18 +119,6 @@ def test_snapshots_one_after_the_other_are_rendered_as_each_by_itself() -> None:
         assert exposition.render("") == Exposition(lambda: latest).render("")  # noqa: B023 - called at once
 
 
-def test_workers_are_up_or_down_in_one_state_with_their_restarts() -> None:
-    samples = scraped(snapshot())
-
-    assert values(samples, "kctl_worker_up", "worker") == {("worker-0",): 1, ("worker-1",): 0}
-    states = values(samples, "kctl_worker_state", "worker", "state")
-    assert {state for (_, state), value in states.items() if value == 1} == {"running"}
-    assert {state for _, state in states} == {state.value for state in SupervisionState}
-    assert values(samples, "kctl_worker_resident_memory_bytes", "worker") == {("worker-0",): 5_000_000}
-    restarts = values(samples, "kctl_worker_restarts_total", "reason")
-    assert restarts == {(cause.value,): 2 if cause is Cause.SIGNAL else 0 for cause in Cause}
-
-
 def test_a_storage_state_that_is_not_known_is_absent() -> None:
     assert values(scraped(snapshot(pending=7)), "kctl_storage_messages", "state") == {
         ("pending",): 7,
