@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import socket
 import stat
-import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
 import psutil
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kctl import fleets
 from kctl.config import load
@@ -39,47 +35,6 @@ from kctl_agent.rpc.scripted import ScriptedAgent, Stalls
 pytestmark = pytest.mark.real
 
 Eventually = Callable[..., Any]
-
-
-def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as response:
-        body: str = response.read().decode()
-        return body
-
-
-@pytest.mark.shows("RPC, HTTP and `/metrics` of a master give the same numbers")
-def test_the_same_numbers_come_over_rpc_http_and_metrics(master: Callable[..., Any], eventually: Eventually) -> None:
-    fleet = master()
-    url = fleet.about["http_url"]
-
-    columns = ("topic", "partition", "current_offset", "worker")
-
-    def reported_alike() -> list[dict[str, Any]] | None:
-        # The one is asked now, the other was collected before: perhaps before both workers or the brokers had answered.
-        try:
-            lag: dict[str, Any] = json.loads(get(f"{url}/api/v1/lag"))
-        except HTTPError:  # 503 before the first collection
-            return None
-        rows: list[dict[str, Any]] = fleet.ask("offset_checker").result["rows"]
-        is_whole = lag["answered"] == ["worker-0", "worker-1"]
-        is_alike = [[row[c] for c in columns] for row in rows] == [[row[c] for c in columns] for row in lag["rows"]]
-        return rows if is_whole and is_alike and len(rows) == 4 else None
-
-    rows = eventually(reported_alike)
-    assert [row["worker"] for row in rows] == ["worker-0", "worker-1", None, None]
-    # The coordinator of a broker that is asked for the first time makes its topic first.
-    succeeded = [
-        f'kctl_collect_last_success_timestamp_seconds{{cluster="default",group="{fleet.config.parent.name}",part="{part}"}}'
-        for part in ("agents", "committed", "offsets", "group")
-    ]
-    page = eventually(lambda: all(each in (text := get(f"{url}/metrics")) for each in succeeded) and text)
-    families = {family.name: family for family in text_string_to_metric_families(page)}
-    committed = {s.labels["partition"]: s.value for s in families["kctl_consumer_committed_offset"].samples}
-    assert committed == {str(row["partition"]): row["current_offset"] for row in rows[:2]}
-    assert {s.labels["worker"]: s.value for s in families["kctl_worker_up"].samples} == {"worker-0": 1, "worker-1": 1}
-    parts = {s.labels["part"] for s in families["kctl_collect_last_success_timestamp_seconds"].samples}
-    assert parts == {"agents", "committed", "offsets", "group"}
-    assert json.loads(get(f"{url}/healthz")) == {"status": "ok"}
 
 
 def test_master_json_names_process_and_place_and_is_ours_alone(master: Callable[..., Any]) -> None:
@@ -136,17 +91,6 @@ def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any
 
     assert [session_members(pid) for pid in pids] == [[], []]
     assert os.listdir(fleet.run_dir) == []
-
-
-def test_workers_leave_by_themselves_when_their_master_is_killed(
-    master: Callable[..., Any], eventually: Eventually
-) -> None:
-    fleet = master()
-    pids = [row["pid"] for row in fleet.status().values()]
-
-    fleet.stop(signal.SIGKILL)
-
-    eventually(lambda: not any(session_members(pid) for pid in pids))
 
 
 def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: Callable[..., Any]) -> None:
