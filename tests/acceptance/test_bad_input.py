@@ -250,10 +250,12 @@ def test_a_socket_path_of_108_bytes_is_refused_with_the_number(bench: Bench) -> 
 
 @pytest.fixture
 def fatal(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Callable[[str], Fleet]:
-    """Starts a master whose one worker cannot start, because of this transform; returns it once that is reported."""
+    """Starts a master whose one worker cannot start, because of this transform; returns it once that is reported. There
+    is an engine only for a transform that is tried in a session of Spark."""
 
     def start(transform: str) -> Fleet:
-        fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"')
+        engine = {"engine": "own"} if transform.startswith("no_such_module:") else {}
+        fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"', **engine)
         fleet.start()
         eventually(lambda: is_fatal(fleet), START_SECONDS, "the worker is fatal")
         return fleet

@@ -141,6 +141,7 @@ def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo
     assert processes_in(short_dir) == []
 
 
+@pytest.mark.long  # a killed master is in test_no_orphans.py
 def test_everything_that_a_killed_demo_has_started_ends_by_itself(
     demo: Demo, short_dir: Path, eventually: Eventually
 ) -> None:

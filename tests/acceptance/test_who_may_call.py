@@ -48,7 +48,8 @@ with socket.socket(socket.AF_UNIX) as peer:
 def fleet(broker: KafkaBroker) -> Iterator[Fleet]:
     """A master that runs; its worker cannot start, so that no Spark is needed."""
     directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    fleet = Fleet(directory, broker, partitions=1, workers=1, workers_more='transform = "no_such_module:clean"')
+    transform = 'transform = "no_such_module:clean"'
+    fleet = Fleet(directory, broker, partitions=1, workers=1, engine="own", workers_more=transform)
     try:
         fleet.start()
         eventually(lambda: "action=fatal" in fleet.log.read_text(), START_SECONDS, "the worker has been given up")

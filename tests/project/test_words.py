@@ -30,6 +30,10 @@ class Gone:
     def covers(self, name: str) -> bool:
         return not self.folders or name.startswith(self.folders)
 
+    def is_in(self, text: bytes) -> bool:
+        """The pattern takes a quarter of a second for all texts, and most have not even the letters."""
+        return all(letters in text for letters in self.word.encode().split(b"*")) and bool(self.pattern.search(text))
+
 
 def gone(contributing: str) -> list[Gone]:
     table = contributing.split("| gone | use | from |")[1].split("\n\n")[0]
@@ -69,6 +73,6 @@ def test_a_row_names_words_wildcards_and_folders() -> None:
 @pytest.mark.shows("words that are gone appear nowhere")
 @pytest.mark.parametrize("word", GONE, ids=lambda word: word.word)
 def test_a_word_that_is_gone_is_nowhere(word: Gone) -> None:
-    found = [name for name, text in texts().items() if word.covers(name) and word.pattern.search(text)]
+    found = [name for name, text in texts().items() if word.covers(name) and word.is_in(text)]
 
     assert found == [], f"{word.word}: see Words in CONTRIBUTING.md"

@@ -111,13 +111,21 @@ def judged(seen: str, words: str) -> Judgement:
 def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> list[Judgement]:
     """Each as of its last second, as a partition of its own among all of them: one by one they would take minutes."""
     found: dict[int, Judgement] = {}
-    allowed = [allowed_lag(words) for _, words in given]
-    for lag in set(allowed):
-        found |= _judged_with(lag, {n: given[n] for n, each in enumerate(allowed) if each == lag}, shift)
+    kinds = [(allowed_lag(words), _seconds_between_polls(seen)) for seen, words in given]
+    for kind in set(kinds):
+        found |= _judged_with(*kind, {n: given[n] for n, each in enumerate(kinds) if each == kind}, shift)
     return [found[n] for n in range(len(given))]
 
 
-def _judged_with(allowed: int, given: Mapping[int, tuple[str, str]], shift: float) -> dict[int, Judgement]:
+def _seconds_between_polls(seen: str) -> int:
+    """One, but ten for more than ten minutes: a poll each second of these would take most of the time of all cases."""
+    last = observations(seen)[1]
+    return 10 if last > 600 and last % 10 == 0 else 1
+
+
+def _judged_with(
+    allowed: int, seconds: int, given: Mapping[int, tuple[str, str]], shift: float
+) -> dict[int, Judgement]:
     assessor = Assessor(StatusRules(hold_seconds=0.0, allowed_lag=allowed))
     owners = {n: reader(words) for n, (_, words) in given.items()}
     seen = {n: observations(seen) for n, (seen, _) in given.items()}
@@ -127,7 +135,7 @@ def _judged_with(allowed: int, given: Mapping[int, tuple[str, str]], shift: floa
     }
     reported = {n: {each.at: each for each in found} for n, (found, _) in seen.items()}
     latest, judgements = dict.fromkeys(given, 0.0), {}
-    for second in map(float, range(int(max(last for _, last in seen.values())) + 1)):
+    for second in map(float, range(0, int(max(last for _, last in seen.values())) + 1, seconds)):
         running = [n for n, (_, last) in seen.items() if second <= last]
         for n in running:
             each = reported[n].get(second)

@@ -14,7 +14,9 @@ from benchmarks._judgements import RULES, Score, burrow_statuses, scores, status
 
 @cache
 def some() -> list[History]:
-    return list(histories(25))
+    """A poll costs the same for one history as for twenty, so those with a poll each second or two are left to the
+    benchmark."""
+    return [history for history in histories(40) if history.poll_seconds > 2]
 
 
 @cache
@@ -25,7 +27,7 @@ def ours() -> dict[str, Score]:
 def test_the_histories_are_of_every_kind_and_always_the_same() -> None:
     assert {history.kind for history in some()} == set(KINDS)
     assert {second.truth for history in some() for second in history.seconds} == set(Truth)
-    assert next(histories(1, first=7)) == some()[7]
+    assert next(histories(1, first=some()[7].number)) == some()[7]
 
 
 @pytest.mark.shows("false and missed alarms of each rule are below 1 % over random histories")

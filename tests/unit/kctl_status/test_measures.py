@@ -385,7 +385,7 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
 
 
 @pytest.mark.shows("the rules judge all partitions at once as each alone")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(WAYS, min_size=1, max_size=6))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.message import Message
+from kctl_agent.process import stats
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
@@ -158,6 +159,7 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
 ) -> None:
     own = bench(lambda messages: [len(messages) == 1] * len(messages), stop_after=4)
     fill(own.storage, 3)
+    monkeypatch.setattr(stats, "GRACE_SECONDS", 0.1)
     waited: list[str | None] = []
 
     def full(*_: object) -> None:

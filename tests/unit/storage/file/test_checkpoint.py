@@ -170,13 +170,13 @@ def test_copies_all_the_time_beside_puts_claims_and_settles_lose_nothing(path: P
     threads = [threading.Thread(target=target) for target in (copies, copies, takes)]
     for thread in threads:
         thread.start()
-    for start in range(0, 30_000, 100):
+    for start in range(0, 9_000, 100):
         put(storage, chunk(start, start + 100, partition=1))
     done.set()
     for thread in threads:
         thread.join()
 
     assert copied.is_set()
-    assert sorted(seen) == list(range(30_000))
+    assert sorted(seen) == list(range(9_000))
     with closing(connect(path)) as db:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]

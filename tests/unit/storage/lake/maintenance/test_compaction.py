@@ -589,17 +589,17 @@ def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_
     monkeypatch.setattr(checkpoint, "CLEAN_UP_SECONDS", 0)
     storage = opened(path)
     DeltaTable(path).alter.set_table_properties(
-        {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 days"}
+        {"delta.checkpointInterval": "5", "delta.logRetentionDuration": "interval 1 days"}
     )
     storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0), StoredOffset("t", 1, TOPIC_ID, 77)])
     log = path / "_delta_log"
-    for start in range(12):
+    for start in range(6):
         begun(storage, start, start + 1).commit()
         storage.table.checkpoints.wait()
     compact(storage.table, 128 * MIB)
     for entry in log.iterdir():
         os.utime(entry, (time.time() - 3 * DAY,) * 2)
-    for start in range(12, 30):
+    for start in range(6, 15):
         begun(storage, start, start + 1).commit()
         storage.table.checkpoints.wait()
     compact(storage.table, 128 * MIB)
@@ -609,11 +609,11 @@ def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_
     assert len(list(log.glob("*.checkpoint.parquet"))) > 1
     for reader in (storage, opened(path)):
         assert reader.stored_offsets([TP, ("t", 1)]) == {
-            TP: StoredOffset(*TP, TOPIC_ID, 30, 1),
+            TP: StoredOffset(*TP, TOPIC_ID, 15, 1),
             ("t", 1): StoredOffset("t", 1, TOPIC_ID, 77, 1),
         }
-    assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [30, 77]
-    assert offsets(path) == list(range(30))
+    assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [15, 77]
+    assert offsets(path) == list(range(15))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_stored(
