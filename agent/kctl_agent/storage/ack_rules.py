@@ -10,10 +10,10 @@ from itertools import groupby
 import numpy as np
 
 from kctl_agent.message import Message
-from kctl_agent.storage.block import BadBlock, Block, Columns, decode, encode, pack
+from kctl_agent.storage.block import BadBlock, Block, decode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_BYTES", "AckVerdict", "as_dead_letters", "damaged", "given_up", "judge", "opened", "requeued"]
+__all__ = ["MAX_ERROR_BYTES", "AckVerdict", "as_dead_letters", "given_up", "judge", "opened", "requeued"]
 
 MAX_ERROR_BYTES = 8192
 """Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
@@ -44,7 +44,7 @@ def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec
     if not any(acks):
         return AckVerdict(block, (), Settled(again=count))
     columns = decode(block.body, block.first, block.count).take(~np.array(acks, np.bool_))
-    again = _block(block.topic, block.topic_id, block.partition, columns, codec)
+    again = Block.of(block.topic, block.topic_id, block.partition, columns, codec)
     return AckVerdict(again, (), Settled(gone=count - again.count, again=again.count))
 
 
@@ -54,7 +54,7 @@ def as_dead_letters(
     """One for each message: each is stored alone, so that each can be found, shown and put back."""
     kept = _kept(error)
     for message in messages:
-        block = _block(message.topic, topic_id, message.partition, pack([message]), codec)
+        block = Block.of(message.topic, topic_id, message.partition, pack([message]), codec)
         yield DeadLetter("", block, tries, kept, at)
 
 
@@ -65,11 +65,6 @@ def given_up(
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     pairs = zip(messages, each, strict=True)
     return [x for m, error in pairs for x in as_dead_letters([m], topic_id, m.tries, error, codec, at)]
-
-
-def damaged(block: Block, tries: int, error: BadBlock, at: float) -> DeadLetter:
-    """A block that cannot be read, with its bytes as they are."""
-    return DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
 
 
 def requeued(
@@ -91,7 +86,7 @@ def requeued(
         columns = pack([message for _, message in pairs])
         topic_id = pairs[0][0].topic_id
         parts = columns.split(block_messages, block_bytes)
-        blocks += [_block(topic, topic_id, partition, part, codec) for part in parts]
+        blocks += [Block.of(topic, topic_id, partition, part, codec) for part in parts]
     return blocks, ids
 
 
@@ -114,10 +109,5 @@ def opened(
         try:
             claims.append(Claim(id_, token, owner, block, tries, lease_until, block.messages(tries)))
         except BadBlock as error:
-            bad[id_] = damaged(block, tries, error, at)
+            bad[id_] = DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
     return claims, bad
-
-
-def _block(topic: str, topic_id: str | None, partition: int, columns: Columns, codec: str) -> Block:
-    first, last = int(columns.offsets[0]), int(columns.offsets[-1])
-    return Block(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))

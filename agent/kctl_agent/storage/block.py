@@ -168,6 +168,12 @@ class Block:
     count: int
     body: bytes
 
+    @classmethod
+    def of(cls, topic: str, topic_id: str | None, partition: int, columns: Columns, codec: str) -> Block:
+        """Of these messages, at least one."""
+        first, last = int(columns.offsets[0]), int(columns.offsets[-1])
+        return cls(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))
+
     def messages(self, tries: int = 0) -> list[Message]:
         """The messages of this block, each tried so often. Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)

@@ -18,7 +18,7 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
     TopicPartition,
 )
-from kctl_agent.storage.block import Block, encode
+from kctl_agent.storage.block import Block
 
 __all__ = ["cut", "judged", "next_version", "refuse_moved", "refuse_other", "skipped"]
 
@@ -84,12 +84,4 @@ def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, c
     """The chunk without its first `skip` messages as blocks of so many messages and bytes at the most."""
     columns = next(chunk.columns.cut((skip, len(chunk.columns)))) if skip else chunk.columns
     for part in columns.split(block_messages, block_bytes):
-        yield Block(
-            chunk.topic,
-            chunk.topic_id,
-            chunk.partition,
-            int(part.offsets[0]),
-            int(part.offsets[-1]),
-            len(part),
-            encode(part, codec),
-        )
+        yield Block.of(chunk.topic, chunk.topic_id, chunk.partition, part, codec)

@@ -36,42 +36,25 @@ __all__ = ["begin_copy", "copy", "in_turn", "reading", "writing"]
 WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts to end; then the log grows on until the next copy."""
 
-_lock = threading.Lock()
-_begun: dict[Path, float] = {}
-"""When this process began to copy last, by `time.monotonic()`."""
-_copying: set[Path] = set()
-
-
-def _forget_threads() -> None:
-    """A forked child has none of the threads."""
-    global _lock
-    _lock = threading.Lock()
-    _begun.clear()
-    _copying.clear()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
+_copies: dict[Path, tuple[float, threading.Thread]] = {}
+"""When this process began to copy last, by `time.monotonic()`, and the thread that does; a forked child has none."""
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
     """Copy in a thread; False when this process is at it, or has begun to less than so long ago."""
-    with _lock:
-        now = time.monotonic()
-        if path in _copying or now - _begun.get(path, float("-inf")) < at_most_every_seconds:
+    if path in _copies:
+        began, thread = _copies[path]
+        if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
             return False
-        _copying.add(path)
-        _begun[path] = now
-    threading.Thread(target=_copy_beside, args=(path,), name="storage-copy", daemon=True).start()
+    thread = threading.Thread(target=_copy_beside, args=(path,), name="storage-copy", daemon=True)
+    _copies[path] = time.monotonic(), thread
+    thread.start()
     return True
 
 
 def _copy_beside(path: Path) -> None:
-    try:
-        with suppress(sqlite3.Error, OSError):  # what fails here, the next copy does or reports
-            copy(path)
-    finally:
-        with _lock:
-            _copying.discard(path)
+    with suppress(sqlite3.Error, OSError):  # what fails here, the next copy does or reports
+        copy(path)
 
 
 def copy(path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -38,9 +37,9 @@ log = logging.getLogger(__name__)
 OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
-GIVE_UP_SECONDS = 10.0
-"""No further try after so long: each would wait for a reply of a server that hangs, up to 7 x 30 s in all."""
 RETRIES = 6
+"""Of a call whose connection is broken. What waits for a reply too long is not tried again: a server that hangs would
+be waited for 7 x 30 s in all."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
 """A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
@@ -84,13 +83,12 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
+        from redis.retry import Retry
     except ImportError as error:
         raise StorageMisconfigured("a Redis storage needs redis-py: pip install redis") from error
-    retry = _retry_class()(ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0]), RETRIES)
-    retry.give_up_seconds = min(GIVE_UP_SECONDS, reply_seconds)
+    backoff = ExponentialWithJitterBackoff(cap=RETRY_SECONDS[1], base=RETRY_SECONDS[0])
     options: dict[str, Any] = {
-        "retry": retry,
-        "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
+        "retry": Retry(backoff, RETRIES, (redis.ConnectionError,)),
         "socket_timeout": reply_seconds,
         "client_name": f"kctl-{os.getpid()}",
     }
@@ -105,27 +103,6 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
         return redis.Redis.from_url(url, **options)
     except ValueError as error:
         raise StorageUnusable(f"storage.url cannot be used: {error}") from None
-
-
-@cache
-def _retry_class() -> Any:
-    """redis-py's `Retry`, bounded in time too."""
-    from redis.retry import Retry
-
-    class BoundedRetry(Retry):  # type: ignore[misc,unused-ignore]
-        give_up_seconds = GIVE_UP_SECONDS
-
-        def call_with_retry(self, do: Any, fail: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            give_up_at = time.monotonic() + self.give_up_seconds
-
-            def failed(error: Exception, *count: Any) -> None:
-                fail(error, *count)
-                if time.monotonic() >= give_up_at:
-                    raise error
-
-            return super().call_with_retry(do, failed, *args, **options)
-
-    return BoundedRetry
 
 
 @cache
