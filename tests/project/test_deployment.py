@@ -49,6 +49,16 @@ def test_the_compose_file_follows_its_schema() -> None:
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
 
 
+@pytest.mark.shows("images of others are named by version and digest")
+def test_an_image_that_is_not_ours_has_a_version_and_a_digest() -> None:
+    images = [service["image"] for service in COMPOSE["services"].values()]
+    built_from = re.findall(r"^FROM (\S+)", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    others = [image for image in (*images, *built_from) if not image.startswith("kctl:")]
+    assert len(others) > 6
+    for image in others:
+        assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z-]*@sha256:[0-9a-f]{64}", image)
+
+
 def test_every_file_that_the_compose_file_mounts_is_there() -> None:
     for service in COMPOSE["services"].values():
         for volume in service.get("volumes", ()):
