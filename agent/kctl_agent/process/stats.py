@@ -213,8 +213,10 @@ class StoringStats(ProcessStats):
         self._counting.start()
 
     def enter(self, state: str) -> None:
+        before = self._state
         super().enter(state)
-        self._count_now.set()
+        if state != before and not {state, before} <= self.usual_states:
+            self._count_now.set()
 
     def close(self) -> None:
         self._closed = True

@@ -359,3 +359,17 @@ def test_a_storage_that_cannot_be_used_is_tried_again(
         own.run()
 
     assert own.calls == [[0, 1, 2]]
+
+
+def test_to_go_on_working_does_not_have_the_storage_counted(bench: Callable[..., Bench], short_dir: Path) -> None:
+    """It is counted every second; once for each call of the handler took a third of a sinker's processor time."""
+    own = bench(well, stop_after=1)
+    stats = SinkerProcessStats("sinker-0", AgentServer(short_dir, "sinker-0"), own.storage, own.inbox)
+
+    def is_counted(state: str) -> bool:
+        stats._count_now.clear()
+        stats.enter(state)
+        return stats._count_now.is_set()
+
+    states = ("idle", "running", "running", "idle", "paused", "paused")
+    assert [is_counted(state) for state in states] == [True, False, False, False, True, False]
