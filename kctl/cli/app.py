@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
 from kctl.cli.command import CONFIG, Command, CommandGroup, Option
-from kctl.cli.help import page
 from kctl.cli.output import echo
 from kctl.cli.parsing import nearest, parsed
 from kctl.cli.table import clean
@@ -105,6 +104,8 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
 
 def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
     """Its page: where nobody has asked for it, a command was left out."""
+    from kctl.cli.help import page  # with shutil and textwrap, 5 ms
+
     echo(page(node, path), is_error=not is_asked)
     return 0 if is_asked else 2
 

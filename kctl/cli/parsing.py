@@ -15,6 +15,9 @@ from kctl.errors import UsageError
 
 __all__ = ["nearest", "parsed"]
 
+_FORMATTER = partial(argparse.HelpFormatter, width=80)
+"""It asks for no width of a terminal, for which argparse imports shutil with four codecs: 4 of 60 ms."""
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are the command line's own. Raises UsageError instead of ending the process."""
@@ -29,7 +32,7 @@ def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argpar
     Raises:
         UsageError: with what the command does not take, or misses.
     """
-    parser = _Parser(prog=path, allow_abbrev=False, add_help=False)
+    parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)
         parser.add_argument(*names, **_arguments(option))
