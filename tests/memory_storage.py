@@ -226,8 +226,8 @@ class MemoryStorage(NumberedDeadLetters, Storage):
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
         with self._lock:
-            there = [self._dead.pop(int(each.id)) for each in dead_letters if int(each.id) in self._dead]
-            return sum(each.block.count for each in there)
+            there = [self._dead.pop(int(each.id), None) for each in dead_letters]
+            return len(there) - there.count(None)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._lock:

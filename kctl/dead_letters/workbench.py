@@ -1,7 +1,7 @@
 """Dead letters for an event loop: read and changed in a few threads of their own, so that nothing of it holds the loop.
 
-Whatever is read is a page, and a storage is open for as long as one call. A change goes on page by page and reports
-each; when nobody listens any more it ends with the page it is at.
+A storage is open for as long as one call. A change goes on page by page and reports each. When nobody listens any more,
+or the process ends, a question and a change end with the page that they are at.
 """
 
 from __future__ import annotations
@@ -9,27 +9,34 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kctl import audit
+from kctl.dead_letters.threads import DaemonThreads
 from kctl.errors import OperationRefused
 from kctl_agent.errors import Busy, StorageError
 
 if TYPE_CHECKING:
+    from kctl.dead_letters.sending import Send
     from kctl_agent.storage.base import DeadLetterStore, Selection
+    from kctl_agent.storage.dead_letter_pages import Progress
 
 __all__ = ["Verb", "Workbench"]
 
 T = TypeVar("T")
-Verb = Literal["requeue", "delete"]
+Verb = Literal["requeue", "delete", "send"]
+_DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})
 
 THREADS = 3
 """Two that read, and one that changes."""
 MOST_WAITING = 8
+CLOSE_SECONDS = 5.0
+"""So long the end waits for the page that a change is at; one that takes longer is cut off, as by a kill."""
 
 
 class _Stopped(Exception):
@@ -40,56 +47,60 @@ class Workbench:
     """Belongs to one event loop."""
 
     def __init__(
-        self, opened: Callable[[], AbstractContextManager[DeadLetterStore]], audit_log: Callable[[], Path]
+        self,
+        opened: Callable[[], AbstractContextManager[DeadLetterStore]],
+        audit_log: Callable[[], Path],
+        sending: Callable[[str], AbstractContextManager[Send]],
     ) -> None:
+        """`sending` opens what sends to a topic."""
         self._opened = opened
         self._audit_log = audit_log
-        self._threads = ThreadPoolExecutor(THREADS, "kctl-dead-letters")
+        self._sending = sending
+        self._threads = DaemonThreads(THREADS, "kctl-dead-letters")
         self._at_work = 0
-        self._is_changing = False
+        self._change: Future[int] | None = None
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """What is under way ends soon."""
+        """Ends what is under way."""
         self._stop.set()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
+        if self._change is not None:
+            wait([self._change], CLOSE_SECONDS)
 
-    async def read(self, work: Callable[[DeadLetterStore], T]) -> T:
-        """What `work` returns, in one of our threads.
+    async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
+        """What `work` returns, in one of our threads. Once nobody waits for it, its progress raises.
 
         Raises:
             Busy: as many wait as may.
             OperationRefused: the storage cannot do that.
             StorageError: it cannot be used now.
         """
-        if self._at_work >= MOST_WAITING:
-            raise Busy(f"{MOST_WAITING} questions about dead letters are under way already")
-        self._at_work += 1
+        stop = threading.Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+            return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
         finally:
-            self._at_work -= 1
+            stop.set()
 
     async def change(
-        self, verb: Verb, selection: Selection, expect: int, by: str
+        self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """What was done so far, `{"done": messages}` after each page; the last one has `"complete": True`.
+        """What was done so far, `{"done": dead letters}` after each page; the last one has `"complete": True`. `to` is
+        the topic to send to.
 
         Raises what `read` does, and CountChanged: not `expect` dead letters match; nothing was changed.
         """
-        if self._is_changing:
-            raise OperationRefused("dead letters are being put back or deleted: wait until that is done, or stop it")
+        if self._change is not None and not self._change.done():
+            raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         loop, steps, stop = asyncio.get_running_loop(), asyncio.Queue[int](), threading.Event()
 
         def progress(done: int) -> None:
-            loop.call_soon_threadsafe(steps.put_nowait, done)
-            if stop.is_set() or self._stop.is_set():
-                raise _Stopped(f"stopped by the caller after {done} messages")
+            self._go_on(stop, done)
+            if done:
+                loop.call_soon_threadsafe(steps.put_nowait, done)
 
-        work = partial(self._changed, verb, selection, expect, by, progress)
-        running = asyncio.ensure_future(self.read(work))
-        self._is_changing = True
-        running.add_done_callback(self._changed_all)
+        self._change = self._submitted(partial(self._changed, verb, selection, expect, by, to, progress))
+        running = asyncio.wrap_future(self._change)
         try:
             while not running.done():
                 step = asyncio.ensure_future(steps.get())
@@ -100,6 +111,23 @@ class Workbench:
             yield {"done": running.result(), "complete": True}
         finally:
             stop.set()
+            running.add_done_callback(_retrieved)
+
+    def _go_on(self, stop: threading.Event, done: int) -> None:
+        if stop.is_set() or self._stop.is_set():
+            raise _Stopped(f"stopped by the caller after {done} dead letters")
+
+    def _submitted(self, work: Callable[[DeadLetterStore], T]) -> Future[T]:
+        if self._at_work >= MOST_WAITING:
+            raise Busy(f"{MOST_WAITING} questions about dead letters are under way already")
+        loop = asyncio.get_running_loop()
+        self._at_work += 1
+        future = self._threads.submit(partial(self._work, work))
+        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._is_done))
+        return future
+
+    def _is_done(self) -> None:
+        self._at_work -= 1
 
     def _work(self, work: Callable[[DeadLetterStore], T]) -> T:
         try:
@@ -116,16 +144,22 @@ class Workbench:
         selection: Selection,
         expect: int,
         by: str,
-        progress: Callable[[int], None],
+        to: str,
+        progress: Progress,
         store: DeadLetterStore,
     ) -> int:
-        params = {**selection.named, "count": expect}
+        params = {**selection.named, "count": expect} | ({"to": to} if to else {})
         with audit.operation(self._audit_log(), f"dead letters {verb}", params, via="http", by=by) as running:
-            done = (store.requeue_dead if verb == "requeue" else store.remove_dead)(selection, expect, progress)
-            running.text = f"{done} of {expect} dead letters {'put back' if verb == 'requeue' else 'deleted'}"
+            if verb == "send":
+                with self._sending(to) as send:
+                    done = store.move_dead(send, selection, expect, progress)
+            else:
+                done = (store.requeue_dead if verb == "requeue" else store.remove_dead)(selection, expect, progress)
+            running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
         return done
 
-    def _changed_all(self, running: asyncio.Future[int]) -> None:
-        self._is_changing = False
-        if not running.cancelled():
-            running.exception()  # it was raised to the caller, or nobody is there any more
+
+def _retrieved(running: asyncio.Future[int]) -> None:
+    """What it raised was raised to the caller, or nobody is there any more."""
+    if not running.cancelled():
+        running.exception()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kctl.audit import fleet_log
 from kctl.config import Config, HttpSection
+from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
 from kctl.exporter import Exposition
@@ -116,7 +117,11 @@ def wired(
         operations=operations,
         groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
         verdicts=verdicts,
-        dead_letters=Workbench(lambda: served_dead_letters(context.config), lambda: fleet_log(context.config)),
+        dead_letters=Workbench(
+            lambda: served_dead_letters(context.config),
+            lambda: fleet_log(context.config),
+            lambda topic: sending(context.config, topic),
+        ),
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.

@@ -166,7 +166,7 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
     (short_dir / "repaired").touch()
     before = dead(fleet)
     assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
-    assert fleet.kctl("storage", "requeue", "--dead").stdout == "10 messages put back\n"
+    assert fleet.kctl("storage", "requeue", "--dead").stdout == "10 dead letters put back\n"
     eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are put back")
 
     readable, others = ([row for row in before if row["offset"] % 2 == odd] for odd in (0, 1))

@@ -14,6 +14,7 @@ from selenium.webdriver.common.by import By
 from kctl.dead_letters.workbench import Workbench
 from kctl.http import AccessRights
 from kctl_agent.message import Message
+from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN, TOKENS
 from tests.integration.test_page import Site, chromium, logged, nothing_left_behind, rows, text
@@ -44,10 +45,22 @@ def storage(tmp_path: Path) -> Iterator[FileStorage]:
 
 
 @pytest.fixture
+def sent() -> list[list[DeadLetter]]:
+    """What was sent to topics, some at a time."""
+    return []
+
+
+@pytest.fixture
 def page(
-    chromium: webdriver.Chrome, storage: FileStorage, tmp_path: Path, eventually: Eventually
+    chromium: webdriver.Chrome,
+    storage: FileStorage,
+    tmp_path: Path,
+    sent: list[list[DeadLetter]],
+    eventually: Eventually,
 ) -> Iterator[webdriver.Chrome]:
-    bench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl")
+    bench = Workbench(
+        lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", lambda _: nullcontext(sent.append)
+    )
     with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as site:
         chromium.get(site.url)
         eventually(lambda: text(chromium, "link") == "live")
@@ -109,8 +122,58 @@ def test_a_group_is_chosen_read_and_put_back(
     press(page, "[data-verb=requeue][data-which=all]")
     press(page, "#ask-yes")
 
-    eventually(lambda: (status(page), rows(page, "dead-list")) == ("5 of 5 messages put back", []))
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("5 of 5 put back", []))
     assert (storage.count_dead(), storage.stats().pending) == (2, 5)
+
+
+def test_a_group_without_a_line_is_chosen_without_those_that_have_one(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    storage.dead_letter([Message("t", 2, 0, None, b"v", 0)], TRACE.replace("KeyError", "no such customer", 1))
+    storage.dead_letter([Message("t", 2, 1, None, b"v", 0)], TRACE.replace("raised KeyError: 'id'", "was not answered"))
+    sign_in(page)
+    eventually(lambda: status(page).endswith("dead letters match"))
+    page.execute_script(
+        "[...document.querySelectorAll('#dead-groups tr')].find(row => row.textContent.includes('no such customer'))"
+        ".querySelector('button').click()"
+    )
+    eventually(lambda: status(page) == "2 dead letters match")
+
+
+def test_some_are_sent_to_a_topic(
+    page: webdriver.Chrome, storage: FileStorage, sent: list[list[DeadLetter]], eventually: Eventually
+) -> None:
+    sign_in(page)
+    eventually(lambda: status(page) == "7 dead letters match")
+    press(page, "[data-verb=send][data-which=all]")
+    press(page, "#ask-yes")
+    assert page.find_element(By.ID, "ask").is_displayed(), "a topic is needed"
+    press(page, "#ask button[value=no]")
+    assert not page.find_element(By.ID, "ask").is_displayed()
+    press(page, "[data-verb=send][data-which=all]")
+    page.find_element(By.ID, "to").send_keys("parked")
+    press(page, "#ask-yes")
+
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("7 of 7 sent", []))
+    assert [each.offset for some in sent for each in some] == [0, 1, 2, 3, 4, 0, 1]
+    storage.dead_letter([Message("t", 0, 9, None, b"v", 0)], "one more")
+    press(page, "#dead-filter button[type=reset]")
+    eventually(lambda: status(page) == "1 dead letters match")
+    press(page, "[data-verb=delete][data-which=all]")
+    assert not page.find_element(By.ID, "to").is_displayed(), "nor for anything else"
+
+
+def test_numbers_are_shown_as_they_were_sent(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    storage.dead_letter([Message("u", 0, 0, None, b'{"id": 9007199254740993, "price": 1.10}', 0)], "no")
+    sign_in(page)
+    eventually(lambda: status(page) == "8 dead letters match")
+    find(page, topic="u")
+    eventually(lambda: status(page) == "1 dead letters match")
+    press(page, "#dead-list tbody button")
+    page.find_element(By.ID, "dead-as").send_keys("json")
+    eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "9007199254740993,", '"price":', "1.1", "}"])
 
 
 def test_some_are_chosen_and_deleted_and_another_count_is_refused(
@@ -123,7 +186,7 @@ def test_some_are_chosen_and_deleted_and_another_count_is_refused(
     press(page, "#dead-list tbody input")
     press(page, "[data-verb=delete][data-which=chosen]")
     press(page, "#ask-yes")
-    eventually(lambda: (status(page), rows(page, "dead-list")) == ("1 of 1 messages deleted", []))
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("1 of 1 deleted", []))
     press(page, "#dead-filter button[type=reset]")
     eventually(lambda: status(page) == "6 dead letters match")
 

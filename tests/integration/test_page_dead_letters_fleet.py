@@ -50,6 +50,6 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         press(chromium, "#ask-yes")
 
         eventually(lambda: ledger() == [(8, 0)])
-        eventually(lambda: status(chromium) == "1 of 1 messages put back")
+        eventually(lambda: status(chromium) == "1 of 1 put back")
         assert [each.offset for each in storage.dead()] == [7, 9]
     assert one.stop() == 0

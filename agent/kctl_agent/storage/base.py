@@ -69,7 +69,7 @@ from kctl_agent.storage.claim import (
     Settled,
     StorageStats,
 )
-from kctl_agent.storage.dead_letter_pages import PAGE
+from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, silent
 from kctl_agent.storage.limits import StorageLimits, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
@@ -206,11 +206,17 @@ class DeadLetterStore(ABC):
         """The next dead letters behind the `next` of a former page, the oldest first. Once it has read for so many
         seconds it returns what it has found. Raises BadParams: `after` is nothing of the kind."""
 
-    def dead(self, selection: Selection = EVERYTHING, limit: int | None = None) -> Iterator[DeadLetter]:
+    def dead(
+        self,
+        selection: Selection = EVERYTHING,
+        limit: int | None = None,
+        progress: Progress = silent,
+    ) -> Iterator[DeadLetter]:
         """Dead letters, the oldest first, read as they are iterated."""
         after, left = None, limit
         while left is None or left > 0:
-            page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE))
+            page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)
+            progress(0)
             yield from page.rows
             after, left = page.next, None if left is None else left - len(page.rows)
             if after is None:
@@ -221,23 +227,25 @@ class DeadLetterStore(ABC):
         """The dead letter of this id."""
 
     @abstractmethod
-    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+    def dead_groups(
+        self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
+    ) -> list[DeadLetterGroup]:
         """Dead letters counted by what they died of, the most frequent first, and how many died in each of the last
-        `hours`."""
+        `hours`. `progress` is called now and then with 0, and may raise to stop."""
 
-    def count_dead(self, selection: Selection = EVERYTHING) -> int:
+    def count_dead(self, selection: Selection = EVERYTHING, progress: Progress = silent) -> int:
         """How many dead letters there are."""
-        return sum(group.count for group in self.dead_groups(selection))
+        return sum(group.count for group in self.dead_groups(selection, 0, progress))
 
     @abstractmethod
     def remove_dead(
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
-        """Remove dead letters for good, but for those that were put back; returns the number of messages. `progress`
-        gets how many it has been so far, and may raise to stop: what is done then stays done.
+        """Remove dead letters for good, but for those that were put back; returns how many. `progress` gets how many it
+        has been so far, while they are counted 0, and may raise to stop: what is done then stays done.
 
         Raises:
             CountChanged: not `expect` dead letters match; nothing was changed.
@@ -248,14 +256,30 @@ class DeadLetterStore(ABC):
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
-        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns the number
-        of messages. From now on they are no dead letters. Damaged ones stay. `progress` as above.
+        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns how
+        many. From now on they are no dead letters. Damaged ones stay. `progress` as above.
 
         Raises:
             CountChanged: not `expect` dead letters match; nothing was changed.
             StorageError: there is no place to put them.
+        """
+
+    @abstractmethod
+    def move_dead(
+        self,
+        send: Callable[[list[DeadLetter]], None],
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Progress = silent,
+    ) -> int:
+        """Remove dead letters that `send` has somewhere else, some at a time, when it returns; returns how many. What
+        it raises ends the call. It may get the same ones again, when the process ends before they are removed. Damaged
+        ones stay. `progress` as above.
+
+        Raises:
+            CountChanged: not `expect` dead letters match; nothing was changed.
         """
 
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from kctl_agent.storage.claim import DeadLetter, DeadLetterPage
 
-__all__ = ["PAGE", "PAGE_BYTES", "Step", "read_page"]
+__all__ = ["PAGE", "PAGE_BYTES", "STEP_SECONDS", "Progress", "Step", "read_page", "silent"]
 
 PAGE = 1000
 PAGE_BYTES = 16 << 20
 """Of bodies: a page that holds as many ends there."""
 
+STEP_SECONDS = 0.5
+"""After so long somebody who reads all is asked whether to go on."""
+
+Progress: TypeAlias = Callable[[int], None]
+"""Is told how many dead letters something was done to so far, and may raise to stop it there."""
 P = TypeVar("P")
 """Where a dead letter is among the others; its text goes into `DeadLetterPage.next`."""
+
+
+def silent(_: int) -> None:
+    """A `Progress` of nobody who listens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -18,11 +19,13 @@ from kctl_agent.errors import BadParams
 from kctl_agent.storage.base import DeadLetterStore
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
-from kctl_agent.storage.dead_letter_pages import PAGE, Step, read_page
+from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["NumberedDeadLetters", "Place"]
 
+LATEST = 1e12
+"""No time is later."""
 SCANNED = 200
 """That are read at a time where an index does not know which are selected."""
 
@@ -41,10 +44,11 @@ class Place(NamedTuple):
     def parsed(cls, text: str) -> Place:
         """Of its text. Raises BadParams."""
         at, _, number = text.partition("/")
-        try:
-            return cls(float(at), int(number))
-        except ValueError:
-            raise BadParams("after: not the `next` of a former page") from None
+        with suppress(ValueError):
+            place = cls(float(at), int(number))
+            if 0 <= place.at < LATEST and 0 <= place.number < 2**63:
+                return place
+        raise BadParams("after: not the `next` of a former page")
 
     def __str__(self) -> str:
         return f"{self.at!r}/{self.number}"
@@ -75,7 +79,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """In one transaction, those that are still there, unless they are damaged; the number of their messages."""
+        """In one transaction, those that are still there, unless they are damaged; how many these were."""
 
     @abstractmethod
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
@@ -107,19 +111,21 @@ class NumberedDeadLetters(DeadLetterStore):
         places = sorted(map(Place.of, self._read_dead(_numbers(selection.ids))))
         return [place for place in places if after is None or place > after][:limit]
 
-    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+    def dead_groups(
+        self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
+    ) -> list[DeadLetterGroup]:
         now = self._dead_now()
         selection = selection.dated(now)
         if selection.is_indexed:
             found = self._indexed_groups(selection, hours, now)
             return sorted(found, key=lambda group: (-group.count, group.cause))
-        return grouped(self.dead(selection), hours, now)
+        return grouped(self.dead(selection, None, progress), hours, now)
 
     def requeue_dead(
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
         return self._each_page(selection, expect, progress, self._put_back_dead)
 
@@ -127,27 +133,41 @@ class NumberedDeadLetters(DeadLetterStore):
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
         return self._each_page(selection, expect, progress, self._remove_dead)
+
+    def move_dead(
+        self,
+        send: Callable[[list[DeadLetter]], None],
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Progress = silent,
+    ) -> int:
+        def move(dead_letters: list[DeadLetter]) -> int:
+            whole = [each for each in dead_letters if not each.is_damaged]
+            send(whole)
+            return self._remove_dead(whole)
+
+        return self._each_page(selection, expect, progress, move)
 
     def _each_page(
         self,
         selection: Selection,
         expect: int | None,
-        progress: Callable[[int], None],
+        progress: Progress,
         change: Callable[[list[DeadLetter]], int],
     ) -> int:
         last = self._last_dead()
         selection = selection.dated(self._dead_now())
         if expect is not None:
-            check_count(self.count_dead(selection), expect)
+            check_count(self.count_dead(selection, progress), expect)
         done, after = 0, None
         while True:
-            page = self.dead_page(selection, after, PAGE)
+            page = self.dead_page(selection, after, PAGE, STEP_SECONDS)
             if rows := [each for each in page.rows if int(each.id) <= last]:
                 done += change(rows)
-                progress(done)
+            progress(done)
             if page.next is None:
                 return done
             after = page.next

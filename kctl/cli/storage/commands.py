@@ -24,6 +24,7 @@ _DEAD = CommandGroup(
         command("export", dead_letters.export_dead),
         command("requeue", dead_letters.requeue),
         command("delete", dead_letters.delete),
+        command("send", dead_letters.send),
     ),
 )
 COMMAND = CommandGroup(

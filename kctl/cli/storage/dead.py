@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kctl.audit import fleet_log, operation
@@ -16,6 +15,7 @@ from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
 from kctl.dead_letters.documents import dead_letter_document, group_document
+from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
@@ -23,8 +23,20 @@ from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     from kctl.config import Config
+    from kctl_agent.storage.base import DeadLetterStore
 
-__all__ = ["changed", "delete", "export_dead", "exported", "groups", "list_dead", "removed", "requeue", "show_dead"]
+__all__ = [
+    "changed",
+    "delete",
+    "export_dead",
+    "exported",
+    "groups",
+    "list_dead",
+    "removed",
+    "requeue",
+    "send",
+    "show_dead",
+]
 
 R = TypeVar("R")
 
@@ -41,7 +53,6 @@ def list_dead(
     selection: Selection,
     config: ConfigOption = None,
     output: WideOption = "table",
-    by_error: Annotated[bool, option("--by-error", help="The same as `kctl storage dead groups`.")] = False,
     limit: LimitOption = 50,
 ) -> None:
     """List dead letters, the oldest first.
@@ -50,11 +61,8 @@ def list_dead(
     kctl storage dead list --line shop.py:7 --text customer-17
     """
     with opened_dead_letters(load_fleet(config)) as storage:
-        if by_error:
-            show = partial(_print, storage.dead_groups(selection, 24), group_table, group_document)
-        else:
-            show = partial(_print, list(storage.dead(selection, limit + 1)), dead_letter_table, dead_letter_document)
-    show(limit, output)
+        found = list(storage.dead(selection, limit + 1))
+    _print(found, dead_letter_table, dead_letter_document, limit, output)
 
 
 @choosing
@@ -147,6 +155,23 @@ def delete(
     echo(removed(load_fleet(config), selection, expect, yes=yes))
 
 
+@choosing
+def send(
+    to: Annotated[str, argument("TOPIC", help="Of the fleet's cluster; it must exist.")],
+    selection: Selection,
+    config: ConfigOption = None,
+    expect: ExpectOption = None,
+) -> None:
+    """Send dead letters to a topic, and remove each that the brokers have acknowledged.
+
+    At least once: what was sent when it is stopped, and not removed yet, is sent again by the next call. The header
+    kctl-dead-letter names the dead letter, the same each time, for consumers that drop repeats.
+
+    kctl storage dead send orders-parked --error-class KeyError --expect 1200
+    """
+    echo(changed(load_fleet(config), "send", selection, expect, to=to))
+
+
 def removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
     """What was done, once somebody has agreed to how many."""
     if not yes:
@@ -159,26 +184,37 @@ def removed(fleet: Config, selection: Selection, expect: int | None = None, *, y
     return changed(fleet, "clear", selection, expect)
 
 
-def changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None) -> str:
-    """What was done: dead letters were put back (`requeue`), or removed (`clear`)."""
-    done, what = 0, "put back" if verb == "requeue" else "removed"
+def changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None, to: str = "") -> str:
+    """What was done: dead letters were put back (`requeue`), removed (`clear`), or sent to a topic (`send`)."""
+    done, what = 0, {"requeue": "put back", "clear": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:
         nonlocal done
         done = now
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{number_of(now, 'message')} {what}\x1b[K")
+            sys.stderr.write(f"\r{number_of(now, 'dead letter')} {what}\x1b[K")
 
-    params = params_of(selection, "dead")
+    params = params_of(selection, "dead") | ({"to": to} if to else {})
     with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"storage {verb}", params) as running:
-        change = storage.requeue_dead if verb == "requeue" else storage.remove_dead
         try:
-            running.text = f"{number_of(change(selection, expect, progress), 'message')} {what}"
+            count = _change(storage, fleet, verb, to)(selection, expect, progress)
+            running.text = f"{number_of(count, 'dead letter')} {what}"
         except KeyboardInterrupt:
-            stopped = f"stopped: {number_of(done, 'message')} {what}"
+            stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
             sys.stderr.write(f"\n{stopped}\n")
             raise KeyboardInterrupt(stopped) from None
         finally:
             if done and sys.stderr.isatty():
                 sys.stderr.write("\r\x1b[K")
     return running.text
+
+
+def _change(storage: DeadLetterStore, fleet: Config, verb: str, to: str) -> Callable[..., int]:
+    if verb != "send":
+        return storage.requeue_dead if verb == "requeue" else storage.remove_dead
+
+    def send_all(*chosen: Any) -> int:
+        with sending(fleet, to) as send:
+            return storage.move_dead(send, *chosen)
+
+    return send_all

@@ -5,10 +5,12 @@ All of it needs a token of http.token_file, reading too (`guard`): they are mess
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -24,12 +26,14 @@ from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.base import DeadLetterPage, DeadLetterStore
+    from kctl_agent.storage.base import DeadLetter, DeadLetterStore, Selection
+    from kctl_agent.storage.dead_letter_pages import Progress
 
 __all__ = ["router"]
 
 PAGE_SECONDS = 0.1
 """What an index does not answer is looked for so long; then the page is what was found, and `next` goes on."""
+MOST_GROUPS = 500
 EXPORT_ROWS = 500
 EXPORT_SECONDS = 1.0
 _JSON_LINES = "application/jsonl"
@@ -39,6 +43,8 @@ _LINES: dict[int | str, dict[str, Any]] = {
     409: {"model": Error, "description": "Refused; nothing was changed"},
 }
 _NONE: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "There is none of this id"}}
+
+T = TypeVar("T")
 
 router = APIRouter(prefix="/api/v1/dead-letters", route_class=JsonRoute, responses={409: _LINES[409]})
 
@@ -68,52 +74,52 @@ class _Change(BaseModel):
     count: int = Field(ge=0, le=2**63 - 1, strict=True, description="`count` of the groups of this filter.")
 
 
+class _Sent(_Change):
+    to: str = Field(min_length=1, max_length=249, description="A topic of the fleet's cluster; it must exist.")
+
+
 @router.get("", summary="Dead letters that match a filter, the oldest first")
 async def listed(request: Request, given: Annotated[_Listed, Query()]) -> Response:
     """A page reads for a tenth of a second at most. With `key`, `text`, `traceback`, tries or offsets it may be short,
     or empty, and `next` goes on."""
-    selection = selection_of(given)
-    page = await _workbench(request).read(
-        lambda store: store.dead_page(selection, given.after, given.limit, PAGE_SECONDS)
-    )
-    return _json({"rows": [dead_letter_row(each) for each in page.rows], "next": page.next})
+    page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
+    rows, behind = await _read(request, page)
+    return _json({"rows": rows, "next": behind})
 
 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
-    """`hours` of each are how many died in each of the last hours, the one that has just ended last; `count` is how
-    many match in all."""
+    """The most frequent first, 500 at the most. `hours` of each are how many died in each of the last hours, the one
+    that has just ended last; `count` is how many match in all, and `groups` in how many groups."""
     selection = selection_of(given)
-    found = await _workbench(request).read(lambda store: store.dead_groups(selection, given.hours))
-    return _json({"rows": [group_document(each) for each in found], "count": sum(each.count for each in found)})
+    found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
+    count = sum(each.count for each in found)
+    return _json({"rows": list(map(group_document, found[:MOST_GROUPS])), "count": count, "groups": len(found)})
 
 
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
     """Each with its message; bytes that are not UTF-8 under a name with `_base64`. A last line with an `error` is no
     dead letter: what follows could not be read."""
-    selection, workbench = selection_of(given), _workbench(request)
-
-    def page_behind(after: str | None) -> Callable[[DeadLetterStore], DeadLetterPage]:
-        return lambda store: store.dead_page(selection, after, EXPORT_ROWS, EXPORT_SECONDS)
+    page = partial(_page, dead_letter_document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
+    first = await _read(request, page(None))
 
     async def documents() -> AsyncIterator[dict[str, Any]]:
-        page = first
+        rows, behind = first
         while True:
-            for each in page.rows:
-                yield dead_letter_document(each)
-            if page.next is None:
+            for each in rows:
+                yield each
+            if behind is None:
                 return
-            page = await workbench.read(page_behind(page.next))
+            rows, behind = await _workbench(request).read(page(behind))
 
-    first = await workbench.read(page_behind(None))
     return _lines(documents())
 
 
 @router.post("/requeue", summary="Put back what matches a filter, if it is as many as seen", responses=_LINES)
 async def requeue(request: Request, given: _Change) -> Response:
-    """To be handed out anew, or, of a table, to go through the transform once more. Each line is how many messages are
-    `done`; the last has `complete`, or an `error`. It ends when the caller closes the connection."""
+    """To be handed out anew, or, of a table, to go through the transform once more. Each line is how many are `done`;
+    the last has `complete`, or an `error`. It ends when the caller closes the connection."""
     return await _changed(request, "requeue", given)
 
 
@@ -123,6 +129,13 @@ async def requeue(request: Request, given: _Change) -> Response:
 async def delete(request: Request, given: _Change) -> Response:
     """The lines are those of `requeue`."""
     return await _changed(request, "delete", given)
+
+
+@router.post("/send", summary="Send what matches a filter to a topic, if it is as many as were seen", responses=_LINES)
+async def send(request: Request, given: _Sent) -> Response:
+    """At least once: each is removed here once the brokers have acknowledged it, and carries the header
+    `kctl-dead-letter`, which is the same at every try. The lines are those of `requeue`."""
+    return await _changed(request, "send", given, given.to)
 
 
 @router.get(
@@ -135,12 +148,50 @@ async def one(
         Form, Query(alias="as", description="Bytes as text (base64 where they are none), as JSON, or in hexadecimal.")
     ] = "text",
 ) -> Response:
-    found = await _workbench(request).read(lambda store: store.find_dead(id))
+    def document(store: DeadLetterStore, _: Progress) -> dict[str, Any] | None:
+        found = store.find_dead(id)
+        return None if found is None else dead_letter_document(found, form)
+
+    found = await _read(request, document)
     if found is None:
         raise HTTPException(
             HTTPStatus.NOT_FOUND, "there is no dead letter of this id: it was put back, deleted, or died once more"
         )
-    return _json(dead_letter_document(found, form))
+    return _json(found)
+
+
+def _page(
+    row: Callable[[DeadLetter], dict[str, Any]], selection: Selection, limit: int, seconds: float, after: str | None
+) -> Callable[[DeadLetterStore, Progress], tuple[list[dict[str, Any]], str | None]]:
+    """What reads a page: its rows, and where the next one begins."""
+
+    def read(store: DeadLetterStore, _: Progress) -> tuple[list[dict[str, Any]], str | None]:
+        page = store.dead_page(selection, after, limit, seconds)
+        return list(map(row, page.rows)), page.next
+
+    return read
+
+
+async def _read(request: Request, work: Callable[[DeadLetterStore, Progress], T]) -> T:
+    return await _unless_gone(request, _workbench(request).read(work))
+
+
+async def _unless_gone(request: Request, answer: Awaitable[T]) -> T:
+    """The answer. It is cancelled, and nothing is returned, when the caller closes the connection before."""
+    waiting, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return waiting.result()
+        raise HTTPException(499, "the caller has closed the connection")
+    finally:
+        waiting.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _workbench(request: Request) -> Workbench:
@@ -148,13 +199,13 @@ def _workbench(request: Request) -> Workbench:
     return workbench
 
 
-async def _changed(request: Request, verb: Verb, given: _Change) -> Response:
+async def _changed(request: Request, verb: Verb, given: _Change, to: str = "") -> Response:
     from kctl_agent.storage.base import CountChanged  # with numpy
 
     by = request.scope.get(CALLER_KEY, "")
-    steps = _workbench(request).change(verb, selection_of(given.filter), given.count, by)
+    steps = _workbench(request).change(verb, selection_of(given.filter), given.count, by, to)
     try:
-        first = await anext(steps)
+        first = await _unless_gone(request, anext(steps))
     except CountChanged as error:
         body = json.loads(error_body(error.code, str(error), error.retriable))
         return JSONResponse({**body, "expected": error.expected, "found": error.found}, HTTPStatus.CONFLICT)

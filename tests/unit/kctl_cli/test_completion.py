@@ -45,7 +45,7 @@ def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> No
     ("words", "offered"),
     [
         (["storage", "dead", "l"], ["list"]),
-        (["-c", "kctl.toml", "storage", "dead", "s"], ["show"]),
+        (["-c", "kctl.toml", "storage", "dead", "sh"], ["show"]),
         (["pause", "--topic", "st"], []),
         (["pause", "--dead"], ["--deadline"]),
         (["kafka", "lag", "--all", "--read"], ["--read-committed"]),

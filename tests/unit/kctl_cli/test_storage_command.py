@@ -134,9 +134,9 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
         storage, 8, "the handler shop:handle returned None instead of a list of bools on t-2 offset 8 (1 message)"
     )
 
-    rows = json.loads(kctl("storage", "dead", "list", "--by-error", "-o", "json").out)["rows"]
-    table = kctl("storage", "dead", "list", "--by-error").out.splitlines()
-    cut = kctl("storage", "dead", "list", "--by-error", "--limit", "1")
+    rows = json.loads(kctl("storage", "dead", "groups", "-o", "json").out)["rows"]
+    table = kctl("storage", "dead", "groups").out.splitlines()
+    cut = kctl("storage", "dead", "groups", "--limit", "1")
 
     assert [(row["count"], row["error_class"], row["line"]) for row in rows] == [
         (5, "ValueError", "shop.py:3"),
@@ -146,7 +146,6 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
     ]
     newest = next(x.id for x in storage.dead() if x.block.partition == 2 and x.offset == 4)
     assert (rows[0]["newest"], rows[0]["hours"][-1]) == (newest, 5)
-    assert table == kctl("storage", "dead", "groups").out.splitlines()
     assert table[0].split() == ["count", "last-hour", "last-day", "last-died", "newest", "line", "error-class"]
     assert table[1].split()[:3] == ["5", "5", "5"]
     assert (len(cut.out.splitlines()), "more than 1" in cut.err) == (2, True)
@@ -182,8 +181,8 @@ def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: Fil
         assert "1 dead letters match, and 2 were expected" in refused.err
     assert storage.count_dead() == 2
 
-    assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 message put back\n"
-    assert kctl("storage", "dead", "delete", "--expect", "1", "-y").out == "1 message removed\n"
+    assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 dead letter put back\n"
+    assert kctl("storage", "dead", "delete", "--expect", "1", "-y").out == "1 dead letter removed\n"
     assert kctl("storage", "dead", "delete").out == "no dead letters\n"
 
 
@@ -203,10 +202,10 @@ def test_a_change_that_is_stopped_shows_what_was_done(
     ran = kctl("storage", "dead", "delete", "-y")
 
     assert ran.code == 130
-    assert "stopped: 1 message removed" in ran.err
+    assert "stopped: 1 dead letter removed" in ran.err
     assert storage.count_dead() == 1
     last = json.loads((config.parent / "logs" / "operations.jsonl").read_text().splitlines()[-1])
-    assert (last["state"], last["text"]) == ("failed", "stopped: 1 message removed")
+    assert (last["state"], last["text"]) == ("failed", "stopped: 1 dead letter removed")
 
 
 def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(
@@ -275,7 +274,7 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
 def test_dead_letters_are_put_back(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--partition", "1", "--offset-from", "5")
 
-    assert (ran.code, ran.out) == (0, "1 message put back\n")
+    assert (ran.code, ran.out) == (0, "1 dead letter put back\n")
     assert (storage.stats().dead, storage.stats().pending) == (1, 2)
 
 
@@ -308,7 +307,7 @@ def test_clearing_what_is_not_there_asks_nothing(kctl: Kctl, storage: FileStorag
 
 def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
     assert kctl("storage", "clear", "--pending", "--yes").out == "2 messages removed\n"
-    assert kctl("storage", "clear", "--dead", "--partition", "1", "-y").out == "1 message removed\n"
+    assert kctl("storage", "clear", "--dead", "--partition", "1", "-y").out == "1 dead letter removed\n"
 
     stats = storage.stats()
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
@@ -325,9 +324,9 @@ def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     lines = [json.loads(line) for line in (config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
     assert [(line["operation"], line["state"], line["text"]) for line in lines] == [
         ("storage clear", "running", ""),
-        ("storage clear", "done", "1 message removed"),
+        ("storage clear", "done", "1 dead letter removed"),
         ("storage requeue", "running", ""),
-        ("storage requeue", "done", "1 message put back"),
+        ("storage requeue", "done", "1 dead letter put back"),
     ]
     assert lines[0]["params"] == {"what": "dead", "partition": 1}
 
@@ -484,7 +483,7 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
     written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
 
     listed = kctl("storage", "dead", "list", "-o", "json")
-    by_error = kctl("storage", "dead", "list", "--by-error")
+    by_error = kctl("storage", "dead", "groups")
     status = json.loads(kctl("storage", "status", "-o", "json").out)
     shown = kctl("storage", "dead", "show", "t:0:7")
     exported = kctl("storage", "export", "--dead", "--offset-from", "7")
@@ -501,7 +500,7 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
     assert "t:0:7" in shown.out
     assert [json.loads(line)["offset"] for line in exported.out.splitlines()] == [7]
     assert "Remove 2 dead letters of lake:" in asked.err
-    assert removed.out == "2 messages removed\n"
+    assert removed.out == "2 dead letters removed\n"
     assert json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"] == []
 
 
@@ -517,7 +516,11 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     again = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
     stuck = kctl("storage", "requeue", "--stuck")
 
-    assert (none.out, ran.out, again.out) == ("0 messages put back\n", "1 message put back\n", "0 messages put back\n")
+    assert (none.out, ran.out, again.out) == (
+        "0 dead letters put back\n",
+        "1 dead letter put back\n",
+        "0 dead letters put back\n",
+    )
     assert (stuck.code, "nothing waits in a storage; give --dead" in stuck.err) == (2, True)
     status = json.loads(kctl("storage", "status", "-o", "json").out)
     assert (status["dead"], status["requeued"]) == (1, 1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -78,16 +79,20 @@ def test_every_answer_is_as_it_is_described(operation: Any) -> None:
     every_answer_is_as_described(operation, 10)
 
 
+def nothing_sent(_: str) -> AbstractContextManager[Callable[[object], None]]:
+    return nullcontext(lambda _: None)
+
+
 def test_every_answer_about_dead_letters_is_as_it_is_described(tmp_path: Path) -> None:
     storage = MemoryStorage()
     storage.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
-    workbench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl")
+    workbench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", nothing_sent)
     app = create_app(source_of(healthy(), dead_letters=workbench), AccessRights(tokens=TOKENS))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app.guarded, headers=HEADERS)
     found: list[Any] = list(schema.include(path_regex=DEAD_LETTERS).get_all_operations())
     operations = [each.ok() for each in found]
     try:
-        assert len(operations) == 6
+        assert len(operations) == 7
         for operation in operations:
             every_answer_is_as_described(operation, 10)
     finally:

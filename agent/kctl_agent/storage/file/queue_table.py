@@ -178,7 +178,7 @@ def requeue_dead(
     block_bytes: int,
     codec: str,
 ) -> int:
-    """Messages put back, of those that are still there."""
+    """How many were put back, of those that are still there."""
     with transaction(db):
         there = dead_letter_table.remaining(db, dead_letters)
         blocks, ids = requeued(there, block_messages, block_bytes, codec)

@@ -223,7 +223,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         with self._session() as db, transaction(db):
             there = dead_letter_table.remaining(db, dead_letters)
             dead_letter_table.delete(db, [each.id for each in there])
-        return sum(each.block.count for each in there)
+        return len(there)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         with self._session() as db:

@@ -107,7 +107,8 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
             pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
             pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
             for until, since in itertools.pairwise(edges):
-                pipeline.zcount(key, f"({since * 1000:.3f}", f"{until * 1000:.3f}")
+                begin = least if since * 1000 < least else f"({since * 1000:.3f}"
+                pipeline.zcount(key, begin, f"{min(until * 1000, most):.3f}")
         replies = pipeline.execute()
     found: dict[Cause, GroupCount] = {}
     for number, (_, cause) in enumerate(runs):
@@ -122,7 +123,7 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
 def requeue(
     session: RedisSession, dead_letters: list[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> int:
-    """Messages put back to be claimed."""
+    """How many were put back to be claimed."""
     blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
     rows = [
         word
@@ -136,7 +137,7 @@ def requeue(
 
 
 def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
-    """Messages removed for good: put back as no blocks."""
+    """How many were removed for good: put back as no blocks."""
     removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 

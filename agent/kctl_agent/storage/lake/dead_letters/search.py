@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,9 @@ from kctl_agent.errors import BadParams, StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import as_dead_letters
 from kctl_agent.storage.base import DeadLetter
+from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
-from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, of_cluster, quoted
+from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, failed_between, of_cluster, quoted
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ __all__ = ["MOST_ROWS", "Origin", "RowPlace", "all_rows", "next_rows", "of_rows"
 PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
+LATEST = 1 << 62
+"""No time is later, in microseconds."""
 MOST_ROWS = 10_000
 """That can be named one by one."""
 
@@ -53,12 +57,12 @@ class RowPlace(NamedTuple):
     @classmethod
     def parsed(cls, text: str) -> RowPlace:
         """Of its text. Raises BadParams."""
-        parts = text.split("/", 4)
-        try:
-            failed_at, topic, partition, offset, reading = parts
-            return cls(int(failed_at), topic, int(partition), int(offset), reading)
-        except ValueError:
-            raise BadParams("after: not the `next` of a former page") from None
+        with suppress(ValueError):
+            failed_at, topic, partition, offset, reading = text.split("/", 4)
+            numbers = int(failed_at), int(partition), int(offset)
+            if all(0 <= number < 2**63 for number in numbers):
+                return cls(numbers[0], topic, *numbers[1:], reading)
+        raise BadParams("after: not the `next` of a former page")
 
     def __str__(self) -> str:
         return "/".join(map(str, self))
@@ -71,13 +75,18 @@ def next_rows(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if after is not None:
+        wanted &= failed_between(after.failed_at, LATEST)
     found = _plain(read(table, PLACE, wanted))
     if after is not None:
         found = found.filter(_behind(after))
     places = [RowPlace(**row) for row in found.sort_by([(name, "ascending") for name in PLACE])[:limit].to_pylist()]
+    if not places:
+        return []
+    wanted &= failed_between(places[0].failed_at, places[-1].failed_at)
     offsets = pa.array(sorted({each.offset for each in places}), pa.int64())
     rows: dict[RowPlace, DeadLetter | None] = dict.fromkeys(places)
-    for part in batches(table, [*PLACE, *OTHERS, *PAYLOAD], wanted) if places else ():
+    for part in batches(table, [*PLACE, *OTHERS, *PAYLOAD], wanted):
         near = _plain(part.filter(pc.is_in(part["offset"], offsets)))
         for row in near.to_pylist():
             if (place := RowPlace(*(row[name] for name in PLACE))) in rows:
@@ -85,11 +94,17 @@ def next_rows(
     return [(place, each) for place, each in rows.items() if each is not None]
 
 
-def all_rows(table: DeltaTable, wanted: Condition, selection: Selection) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Those that are selected, each with its origin, in any order; without their payload where that is not asked for.
-    Raises OSError, and what delta-rs raises."""
-    payload = PAYLOAD if selection.key is not None or selection.text is not None else []
+def all_rows(
+    table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
+) -> Iterator[tuple[Origin, DeadLetter]]:
+    """Those that are selected, each with its origin, in any order; without their payload unless it is needed to choose
+    them, or `with_payload`. `progress` is called with 0 for each part that is read.
+
+    Raises OSError, and what delta-rs raises.
+    """
+    payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for part in batches(table, [*PLACE, *OTHERS, *payload], wanted):
+        progress(0)
         for row in _plain(part).to_pylist():
             dead_letter = _dead_letter({**dict.fromkeys(PAYLOAD), **row})
             if selection.takes_dead_letter(dead_letter):

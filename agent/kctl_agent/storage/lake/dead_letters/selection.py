@@ -13,7 +13,18 @@ from kctl_agent.storage.selection import Selection
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-__all__ = ["READING", "Condition", "is_null", "needs_rows", "of_cluster", "predicate", "quoted", "reading", "than"]
+__all__ = [
+    "READING",
+    "Condition",
+    "failed_between",
+    "is_null",
+    "needs_rows",
+    "of_cluster",
+    "predicate",
+    "quoted",
+    "reading",
+    "than",
+]
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter."""
@@ -59,8 +70,8 @@ def predicate(group: str, selection: Selection) -> Condition:
         ("partition", "=", selection.partition),
         ("offset", ">=", selection.offset_from),
         ("offset", "<=", selection.offset_to),
-        ("failed_at", ">=", _moment(selection.died_from)),
-        ("failed_at", "<=", _moment(selection.died_to)),
+        ("failed_at", ">=", None if selection.died_from is None else _moment(selection.died_from)),
+        ("failed_at", "<=", None if selection.died_to is None else _moment(selection.died_to)),
     ]
     if offsets := [int(id_.rpartition(":")[2]) for id_ in selection.ids or () if id_.rpartition(":")[2].isdecimal()]:
         wanted += [("offset", ">=", min(offsets)), ("offset", "<=", max(offsets))]
@@ -69,6 +80,11 @@ def predicate(group: str, selection: Selection) -> Condition:
         if value is not None:
             condition &= than(column, is_, value)
     return condition
+
+
+def failed_between(first: int, last: int) -> Condition:
+    """That it became a dead letter then, in microseconds since 1970; a second more on each side."""
+    return than("failed_at", ">=", _moment(first / 1e6 - 1)) & than("failed_at", "<=", _moment(last / 1e6 + 1))
 
 
 def needs_rows(selection: Selection) -> bool:
@@ -90,5 +106,5 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else EPOCH + timedelta(seconds=min(max(seconds, 0.0), LATEST_SECONDS))
+def _moment(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=min(max(seconds, 0.0), LATEST_SECONDS))

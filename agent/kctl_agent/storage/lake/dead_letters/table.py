@@ -29,7 +29,7 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.claim import check_count
 from kctl_agent.storage.dead_letter_groups import grouped
-from kctl_agent.storage.dead_letter_pages import PAGE, Step, read_page
+from kctl_agent.storage.dead_letter_pages import PAGE, Progress, Step, read_page, silent
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
 from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder import Folder
 
 __all__ = ["DeadLetterTable", "EarlierTry"]
+
+SENT = 100
+"""Messages that are sent somewhere else at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +179,14 @@ class DeadLetterTable(DeadLetterStore):
         found = list(self.dead(Selection(topic, partition, offset, offset)))
         return found[-1] if found else None
 
-    def dead_groups(self, selection: Selection = EVERYTHING, hours: int = 0) -> list[DeadLetterGroup]:
+    def dead_groups(
+        self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
+    ) -> list[DeadLetterGroup]:
         if not self.storage.table.exists():
             return []
         now = time.time()
         with self.storage.table.latest() as table:
-            found = self._matching(table, selection.dated(now))
+            found = self._matching(table, selection.dated(now), progress)
             return grouped((dead_letter for _, dead_letter in found), hours, now)
 
     def count_requeued(self) -> int:
@@ -192,12 +197,12 @@ class DeadLetterTable(DeadLetterStore):
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
         if not self.storage.table.exists():
             return check_count(0, expect)
-        count = self.requeues.request(self._choice(selection, expect))
+        count = self.requeues.request(self._choice(selection, expect, progress))
         progress(count)
         return count
 
@@ -213,21 +218,45 @@ class DeadLetterTable(DeadLetterStore):
         self,
         selection: Selection = EVERYTHING,
         expect: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Progress = silent,
     ) -> int:
         if not self.storage.table.exists():
             return check_count(0, expect)
-        choose = self._choice(selection, expect)
+        choose = self._choice(selection, expect, progress)
         count = self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
         progress(count)
         return count
+
+    def move_dead(
+        self,
+        send: Callable[[list[DeadLetter]], None],
+        selection: Selection = EVERYTHING,
+        expect: int | None = None,
+        progress: Progress = silent,
+    ) -> int:
+        """See `DeadLetterStore`. They are removed in one commit, once all are sent."""
+        if not self.storage.table.exists():
+            return check_count(0, expect)
+        selection = selection.dated(time.time())
+        condition = self._condition(selection)
+        with self.storage.table.latest() as table:
+            chosen = list(islice(self._matching(table, selection, progress), MOST_ROWS + 1))
+            sql = f"{condition.sql} and {of_rows(chosen)}"
+            check_count(len(chosen), expect)
+            rows = (each for _, each in all_rows(table, condition, selection, silent, with_payload=True))
+            while page := list(islice(rows, SENT)):
+                progress(0)
+                send(page)
+        self.storage.table.rewrite(lambda table: int(table.delete(sql)["num_deleted_rows"]))
+        progress(len(chosen))
+        return len(chosen)
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
         age = self.storage.limits.dead_seconds
         return 0 if age is None else self.remove_dead(Selection(older_than_seconds=age))
 
-    def _choice(self, selection: Selection, expect: int | None) -> Callable[[DeltaTable], str]:
+    def _choice(self, selection: Selection, expect: int | None, progress: Progress) -> Callable[[DeltaTable], str]:
         """What is to be changed of a version of the table, as SQL: what a commit on that version changes is what was
         counted. The result raises CountChanged, StorageError."""
         selection = selection.dated(time.time())
@@ -236,7 +265,7 @@ class DeadLetterTable(DeadLetterStore):
             condition = self._condition(selection)
             if expect is None and not needs_rows(selection):
                 return condition.sql
-            matching = self._matching(table, selection)
+            matching = self._matching(table, selection, progress)
             if not needs_rows(selection):
                 check_count(sum(1 for _ in matching), expect)
                 return condition.sql
@@ -247,9 +276,11 @@ class DeadLetterTable(DeadLetterStore):
 
         return choose
 
-    def _matching(self, table: DeltaTable, selection: Selection) -> Iterator[tuple[Origin, DeadLetter]]:
+    def _matching(
+        self, table: DeltaTable, selection: Selection, progress: Progress
+    ) -> Iterator[tuple[Origin, DeadLetter]]:
         """In any order, each with its origin."""
-        return all_rows(table, self._condition(selection), selection)
+        return all_rows(table, self._condition(selection), selection, progress)
 
     def _condition(self, selection: Selection) -> Condition:
         return predicate(self.group, selection) & is_null(NUMBER)

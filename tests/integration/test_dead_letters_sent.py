@@ -1,0 +1,152 @@
+"""Dead letters that are sent to a topic or put back while the command is killed again and again: a real broker, real
+processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from kctl.dead_letters.sending import HEADER
+from kctl.testing import topics
+from kctl.testing.kafka_broker import KafkaBroker
+from kctl.testing.redis_server import RedisServer
+from kctl_agent.message import Message
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.redis import RedisStorage
+from tests.integration.conftest import TOPIC
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Eventually = Callable[..., Any]
+KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))
+"""20 for a whole run."""
+COUNT = 2000 * (KILLS + 1)
+PARKED = "parked"
+PARTITIONS = 2
+
+
+@pytest.fixture(params=["file", "redis"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    """With `COUNT` dead letters, each with a key and a header of its own."""
+    if request.param == "redis":
+        with RedisServer(tmp_path / "redis") as server, closing(RedisStorage(server.url, "g")) as redis:
+            (tmp_path / "kctl.toml").write_text(f'[storage]\nmode = "redis"\nurl = "{server.url}"\n')
+            yield filled(redis)
+    else:
+        with closing(FileStorage(tmp_path / "data" / "storage.sqlite")) as file:
+            (tmp_path / "kctl.toml").write_text('[storage]\nmode = "file"\n')
+            yield filled(file)
+
+
+def filled(storage: Storage) -> Storage:
+    storage.prepare()
+    for begin in range(0, COUNT, 1000):
+        messages = [
+            Message("t", 0, n, b"k%d" % n, b"v%d" % n, 0, (("n", b"%d" % n), ("null", None)))
+            for n in range(begin, begin + 1000)
+        ]
+        storage.dead_letter(messages, "no such customer")
+    return storage
+
+
+@pytest.fixture
+def config(storage: Storage, broker: KafkaBroker, tmp_path: Path) -> Path:
+    path = tmp_path / "kctl.toml"
+    kafka = f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "g"\ntopics = ["{TOPIC}"]\n'
+    path.write_text(kafka + path.read_text())
+    return path
+
+
+def started(config: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kctl", "-c", str(config), "storage", "dead", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int], eventually: Eventually) -> str:
+    """Run a command that is killed `KILLS` times, each time once it has done something, then to its end."""
+    for _ in range(KILLS):
+        before = left()
+        process = started(config, *words)
+        eventually(lambda process=process, before=before: left() < before or process.poll() is not None)
+        process.kill()
+        process.communicate()
+    out, err = started(config, *words).communicate(timeout=120)
+    assert err == "", err
+    return out
+
+
+@pytest.mark.shows("dead letters sent to a topic under kills: none is lost, and repeats carry the same header")
+def test_what_is_sent_under_kills_is_all_there_and_repeats_have_the_same_header(
+    storage: Storage, config: Path, broker: KafkaBroker, eventually: Eventually
+) -> None:
+    if not topics.has_topic(broker.bootstrap_servers, PARKED):
+        topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
+    begin = ends(broker)
+
+    out = killed_while(config, ("send", PARKED), storage.count_dead, eventually)
+
+    assert out.endswith(f" dead letters sent to {PARKED}\n")
+    assert storage.count_dead() == 0
+    names, found = defaultdict(set), 0
+    for record in records(broker, begin):
+        headers = dict(record.headers)
+        assert (record.key, record.value) == (b"k" + headers["n"], b"v" + headers["n"])
+        names[int(headers["n"])].add(headers[HEADER])
+        found += 1
+    assert sorted(names) == list(range(COUNT))
+    assert all(len(each) == 1 for each in names.values())
+    assert len({name for each in names.values() for name in each}) == COUNT
+    assert COUNT <= found <= COUNT + 1000 * KILLS
+
+
+@pytest.mark.shows("dead letters put back under kills: none is lost, none is there twice")
+def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path, eventually: Eventually) -> None:
+    out = killed_while(config, ("requeue",), storage.count_dead, eventually)
+
+    assert out.endswith(" dead letters put back\n")
+    assert (storage.count_dead(), storage.stats().pending) == (0, COUNT)
+    offsets = sorted(message.offset for block in storage.blocks() for message in block.messages())
+    assert offsets == list(range(COUNT))
+
+
+def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Storage, config: Path) -> None:
+    process = started(config, "send", "nowhere", "--expect", str(COUNT))
+
+    out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (11, "")
+    assert "topic nowhere" in err
+    assert storage.count_dead() == COUNT
+
+
+def ends(broker: KafkaBroker) -> dict[TopicPartition, int]:
+    partitions = [TopicPartition(PARKED, number) for number in range(PARTITIONS)]
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        found: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+    return found
+
+
+def records(broker: KafkaBroker, begin: dict[TopicPartition, int]) -> Iterator[Any]:
+    """From there to the end."""
+    end = ends(broker)
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign(list(begin))
+        for tp, offset in begin.items():
+            consumer.seek(tp, offset)
+        while any(consumer.position(tp) < end[tp] for tp in end):
+            for found in consumer.poll(1000).values():
+                yield from found
