@@ -48,7 +48,8 @@ CALLER_KEY: Final = "kctl.caller"
 OTHER_KEY: Final = "kctl.other"
 """The key under which it finds that another user asks, without a token; no text of an error is for that one."""
 
-_MESSAGES: Final = "/api/v1/dead-letters"
+_OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/operations/types")
+"""Paths that need a token that may act, to read too: messages, and what a form to act is made of."""
 _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -139,7 +140,7 @@ class Guard:
                 raise NotAllowed("pages of another origin are not served")
         except ValueError:
             raise BadRequest("the Origin header cannot be read") from None
-        self._check_caller(scope, headers.get("authorization"), host, changes or _shows_messages(scope))
+        self._check_caller(scope, headers.get("authorization"), host, changes or _is_for_holders(scope))
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
@@ -260,8 +261,8 @@ class _Exchange:
         return message
 
 
-def _shows_messages(scope: Scope) -> bool:
-    return str(scope.get("path", "")).startswith(_MESSAGES)
+def _is_for_holders(scope: Scope) -> bool:
+    return str(scope.get("path", "")).startswith(_OF_HOLDERS)
 
 
 def _is_own(scope: Scope) -> bool:

@@ -96,7 +96,7 @@ def test_a_group_is_chosen_read_and_put_back(
     page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
 ) -> None:
     sign_in(page, "a-wrong-token-of-somebody")
-    eventually(lambda: status(page) == "the token is not the right one")
+    eventually(lambda: text(page, "sign-status") == "the token is not the right one")
     assert not page.find_element(By.ID, "workbench").is_displayed()
     page.find_element(By.ID, "token").clear()
     sign_in(page)

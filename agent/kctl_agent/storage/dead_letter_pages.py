@@ -19,7 +19,7 @@ STEP_SECONDS = 0.5
 """After so long somebody who reads all is asked whether to go on."""
 
 Progress: TypeAlias = Callable[[int], None]
-"""Is told how many dead letters something was done to so far, and may raise to stop it there."""
+"""Called with how many dead letters something was done to so far; may raise to stop it there."""
 P = TypeVar("P")
 """Where a dead letter is among the others; its text goes into `DeadLetterPage.next`."""
 

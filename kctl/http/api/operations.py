@@ -14,6 +14,7 @@ from kctl.http.errors import Error
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
 from kctl.master.operations.base import Caller, Operation
+from kctl.master.operations.fleet_operation import described
 from kctl.master.operations.operation_log import OperationLog
 
 __all__ = ["router"]
@@ -53,13 +54,30 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
     one, and nothing changes any more. 504: it may still happen."""
-    caller = Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
-    return _answer(await _operations(request).submit(given.operation, given.params, caller, given.wait_seconds))
+    submitted = await _operations(request).submit(given.operation, given.params, _caller(request), given.wait_seconds)
+    return _answer(submitted)
 
 
 @router.get("/operations", summary="The last operations, the newest first")
 async def listed(request: Request) -> dict[str, Any]:
     return {"rows": [operation.to_json() for operation in _operations(request).all()]}
+
+
+@router.get("/operations/types", summary="What can be submitted, with its parameters")
+async def types(request: Request) -> dict[str, Any]:
+    """`dry_run` among the parameters: it can be asked what would happen."""
+    found = _operations(request).types.values()
+    return {"rows": [described(each) for each in found if each.changes]}
+
+
+@router.post(
+    "/operations/{id}/cancel",
+    summary="End an operation that is under way; its end reports what was done",
+    responses=_RESPONSES,
+)
+async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
+    """The answer is how it stands; what can be taken back is, and its end reports what was not."""
+    return _answer(_operations(request).cancel(id, _caller(request)))
 
 
 @router.get(
@@ -69,6 +87,10 @@ async def listed(request: Request) -> dict[str, Any]:
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
     return _answer(_operations(request).find(id))
+
+
+def _caller(request: Request) -> Caller:
+    return Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
 
 
 def _operations(request: Request) -> OperationLog:

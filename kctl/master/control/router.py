@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 
 from kctl.master.operations.base import Caller
-from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.fleet_operation import described
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import Request, reducer_method, reply_ok, wire_method
-from kctl_agent.rpc.params import listed
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Router"]
@@ -73,12 +71,8 @@ class Router:
             _row(method, rpc, summary, [] if rpc == "operations" else one, rpc == "cancel")
             for method, (rpc, summary) in _QUESTIONS.items()
         ]
-        return [*questions, *(_described(method, kind) for method, kind in self._types.items())]
-
-
-def _described(method: str, kind: type[FleetOperation]) -> JsonObject:
-    summary = (kind.__doc__ or "").partition("\n")[0]
-    return _row(method, kind.rpc, summary, [asdict(each) for each in listed(kind)], kind.changes)
+        operations = ((method, described(kind)) for method, kind in self._types.items())
+        return [*questions, *(_row(method, **row) for method, row in operations)]
 
 
 def _row(method: str, rpc: str, summary: str, params: list[JsonObject], changes: bool) -> JsonObject:

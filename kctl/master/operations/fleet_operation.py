@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from kctl_agent.errors import BadParams
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 else:  # half a second of imports, which the command line does without
     Caller = Context = Report = object
 
-__all__ = ["BATCH_SECONDS", "LONG_SECONDS", "SHORT_SECONDS", "Caller", "Context", "Done", "FleetOperation", "Report"]
+__all__ = [
+    "BATCH_SECONDS",
+    "LONG_SECONDS",
+    "SHORT_SECONDS",
+    "Caller",
+    "Context",
+    "Done",
+    "FleetOperation",
+    "Report",
+    "described",
+]
 
 SHORT_SECONDS = 30.0
 BATCH_SECONDS = 120.0
@@ -26,6 +36,13 @@ LONG_SECONDS = 600.0
 _DEADLINE: Final = Param("deadline_seconds", "number", "give up after so long")
 Done: TypeAlias = tuple[str, JsonObject]
 """What has happened, in one sentence and as an object."""
+
+
+def described(kind: type[FleetOperation]) -> JsonObject:
+    """An operation for those who make forms of it: `rpc`, `summary`, `params`, and whether it `changes` anything."""
+    summary = (kind.__doc__ or "").partition("\n")[0]
+    params = [asdict(each) for each in listed(kind)]
+    return {"rpc": kind.rpc, "summary": summary, "params": params, "changes": kind.changes}
 
 
 @dataclass(frozen=True, slots=True)

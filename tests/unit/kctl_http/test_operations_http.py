@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import httpx
 import pytest
 
-from kctl.http import AccessRights
+from kctl.http import AccessRights, Token
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import FleetOperation
@@ -40,6 +40,17 @@ class Act(FleetOperation):
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
         await asyncio.sleep(0)
         return "done", {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Act):
+    """For ever."""
+
+    rpc: ClassVar = "wait"
+
+    async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 def operation_log() -> OperationLog:
@@ -142,3 +153,39 @@ async def test_the_description_names_what_the_body_may_be_answered_with() -> Non
     post = described["paths"]["/api/v1/operations"]["post"]
     assert post["responses"].keys() >= {"200", "202", "400", "401", "403", "409", "413", "415"}
     assert list(post["requestBody"]["content"]) == ["application/json"]
+
+
+async def test_forms_are_made_of_what_can_be_submitted_by_holders_of_the_token() -> None:
+    tokens = (*TOKENS, Token("0123456789abcdef-read"))
+    source = source_of(snapshot(), operations=operation_log())
+    async with serving(source, AccessRights(tokens=tokens)) as server, httpx.AsyncClient(timeout=10) as client:
+        url = f"{server.url}/api/v1/operations/types"
+        reader = await client.get(url, headers={"authorization": "Bearer 0123456789abcdef-read"})
+        without = await client.get(url)
+        described = await client.get(url, headers={"authorization": f"Bearer {TOKEN}"})
+
+    assert (reader.status_code, without.status_code) == (403, 401)
+    (row,) = described.json()["rows"]
+    assert (row["rpc"], row["summary"], row["changes"]) == ("act", "For a test.", True)
+    assert [(each["name"], each["type"], each["required"]) for each in row["params"]] == [
+        ("n", "number", False),
+        ("i", "integer", False),
+    ]
+
+
+async def test_an_operation_under_way_is_cancelled_over_http() -> None:
+    source = source_of(snapshot(), operations=OperationLog({"wait": Wait}, cast("Any", None), None))
+    async with (
+        serving(source, AccessRights(tokens=TOKENS)) as server,
+        httpx.AsyncClient(timeout=10, base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}) as client,
+    ):
+        begun = await client.post("/api/v1/operations", json={"operation": "wait", "wait_seconds": 0})
+        url = f"/api/v1/operations/{begun.json()['id']}"
+        cancelled = await client.post(f"{url}/cancel")
+        ended = await client.get(url)
+        again = await client.post(f"{url}/cancel")
+        unknown = await client.post("/api/v1/operations/nothing/cancel")
+
+    assert (begun.status_code, cancelled.status_code) == (202, 202)
+    assert (ended.json()["state"], "cancelled by" in ended.json()["text"]) == ("failed", True)
+    assert (again.status_code, unknown.status_code) == (409, 404)

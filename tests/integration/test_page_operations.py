@@ -1,0 +1,135 @@
+"""Operations on the page of a running fleet: a real master and its workers, a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from tests.browser import browser, require_browser
+from tests.fleet_snapshot import TOKEN
+from tests.integration.conftest import TOPIC, Master
+from tests.integration.test_page import nothing_left_behind, rows, text
+from tests.integration.test_page_dead_letters import press, sign_in
+
+__all__ = ["nothing_left_behind"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture
+def fleet(short_dir: Path, master: Callable[..., Master], eventually: Eventually) -> Master:
+    (short_dir / "token").write_text(TOKEN)
+    (short_dir / "token").chmod(0o600)
+    running = master(http={"token_file": "token"})
+    eventually(lambda: running.states() == ["running", "running"])
+    return running
+
+
+@pytest.fixture
+def page(fleet: Master) -> Iterator[webdriver.Chrome]:
+    require_browser()
+    with browser() as chromium:
+        chromium.get(fleet.about["http_url"])
+        yield chromium
+
+
+def choose(page: webdriver.Chrome, operation: str, **params: str | bool) -> None:
+    page.execute_script(
+        "const type = document.getElementById('operation-type'); type.value = arguments[0];"
+        "type.dispatchEvent(new Event('change'))",
+        operation,
+    )
+    for name, value in params.items():
+        field = page.find_element(By.CSS_SELECTOR, f"#operation-params [name={name}]")
+        field.click() if value is True else field.send_keys(str(value))
+
+
+def submit(page: webdriver.Chrome, eventually: Eventually) -> str:
+    """What somebody is asked before it is done; then it is."""
+    press(page, "#operation-submit")
+    eventually(page.find_element(By.ID, "ask").is_displayed)
+    asked = text(page, "ask-text")
+    press(page, "#ask-yes")
+    return asked
+
+
+def newest(page: webdriver.Chrome, column: int) -> str:
+    found = rows(page, "operations")
+    return found[0][column] if found else ""
+
+
+def outcome(page: webdriver.Chrome) -> str:
+    return text(page, "operation-status")
+
+
+@pytest.mark.shows("the page in Chromium: a seek is previewed and done, with who, when and its outcome in the list")
+def test_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master, eventually: Eventually) -> None:
+    sign_in(page)
+    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    choose(page, "seek", topic=TOPIC, to="7")
+    press(page, "#operation-preview")
+    eventually(lambda: outcome(page).startswith("it would be: "))
+    previewed = outcome(page)
+
+    asked = submit(page, eventually)
+
+    assert asked == f"seek (topic {TOPIC}, to 7): {previewed}"
+    eventually(lambda: outcome(page).startswith("seek: done: "))
+    assert [newest(page, column) for column in (2, 3, 5)] == ["seek", f"topic={TOPIC} to=7", "done"]
+    assert newest(page, 4).endswith("(http)")
+    assert fleet.ask("operations", of_master=True).result["rows"][0]["params"] == {"topic": TOPIC, "to": "7"}
+
+
+@pytest.mark.shows("the page in Chromium: a rolling restart is watched, and cancelled")
+def test_a_rolling_restart_is_watched_and_one_is_cancelled(
+    page: webdriver.Chrome, fleet: Master, eventually: Eventually
+) -> None:
+    before = {name: row["pid"] for name, row in fleet.status().items()}
+    sign_in(page)
+    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    choose(page, "restart", all=True, rolling=True)
+    submit(page, eventually)
+    eventually(lambda: newest(page, 5) == "running")
+    eventually(lambda: outcome(page).startswith("restart: done"))
+    assert not {row["pid"] for row in fleet.status().values()} & set(before.values())
+
+    submit(page, eventually)
+    eventually(lambda: newest(page, 0) == "Cancel")
+    press(page, "#operations tbody button")
+    eventually(lambda: "cancelled by" in outcome(page))
+    eventually(lambda: newest(page, 5) in ("failed", "unknown"), what="what had begun may still happen")
+
+
+def test_a_refusal_is_shown_and_nothing_is_begun(page: webdriver.Chrome, fleet: Master, eventually: Eventually) -> None:
+    sign_in(page)
+    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    choose(page, "drain", name="worker-9")
+    submit(page, eventually)
+    eventually(lambda: "worker-9" in outcome(page))
+    assert fleet.ask("operations", of_master=True).result["rows"] == []
+
+
+def test_no_row_moves_while_somebody_is_about_to_press_one(
+    page: webdriver.Chrome, fleet: Master, eventually: Eventually
+) -> None:
+    sign_in(page)
+    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    fleet.ask("pause", topic=TOPIC)
+    eventually(lambda: [row[2] for row in rows(page, "operations")] == ["pause"])
+    reads = "return performance.getEntriesByName(location.origin + '/api/v1/operations').length"
+    ActionChains(page).move_to_element(page.find_element(By.CSS_SELECTOR, "#operations tbody td")).perform()
+    fleet.ask("resume", topic=TOPIC)
+    seen = page.execute_script(reads)
+    eventually(lambda: page.execute_script(reads) >= seen + 2)
+    assert [row[2] for row in rows(page, "operations")] == ["pause"]
+
+    ActionChains(page).move_to_element(page.find_element(By.ID, "operations-title")).perform()
+    eventually(lambda: [row[2] for row in rows(page, "operations")] == ["resume", "pause"])
