@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from selenium import webdriver
@@ -16,8 +16,10 @@ from selenium.webdriver.common.keys import Keys
 from kctl.dead_letters.workbench import Workbench
 from kctl.http import AccessRights, HttpServer
 from kctl.master.events import EventFeed
+from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
+from kctl.operations import operations
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
@@ -66,6 +68,7 @@ class Site:
             feed=self._feed,
             sparkline=lambda *_: self.history,
             dead_letters=self._dead_letters,
+            operations=OperationLog(operations(), cast("Any", None), None),
         )
         async with serving(source, self._access) as self._server:
             self._ready.set()

@@ -1,0 +1,67 @@
+"""The page for everybody: axe-core finds nothing serious in either theme, at any width, signed in or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from kctl_agent.message import Message
+from kctl_agent.storage.file import FileStorage
+from tests.integration.test_page import chromium, nothing_left_behind, rows
+from tests.integration.test_page_dead_letters import page, press, sent, sign_in, status, storage
+
+__all__ = ["chromium", "nothing_left_behind", "page", "sent", "storage"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+Eventually = Callable[..., Any]
+GRAVE = {"serious", "critical"}
+
+
+@cache
+def axe() -> str:
+    return resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def findings(page: webdriver.Chrome) -> list[tuple[str, list[str]]]:
+    """The rules that are broken gravely, and where."""
+    page.execute_script(axe())
+    found = page.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert found["passes"], "it has looked"
+    return [
+        (each["id"], [node["html"][:200] for node in each["nodes"]])
+        for each in found["violations"]
+        if each["impact"] in GRAVE
+    ]
+
+
+@pytest.mark.shows("the page in Chromium: axe-core finds nothing serious, light, dark, narrow, wide, signed in, asked")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_serious(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually, theme: str, width: int
+) -> None:
+    storage.dead_letter([Message("t", 0, 9, b"k", b'{"a": 1}', 0)], "no such customer")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        assert findings(page) == []
+        sign_in(page)
+        eventually(lambda: status(page) == "8 dead letters match")
+        press(page, "#dead-list tbody button")
+        eventually(page.find_element(By.ID, "dead-one").is_displayed)
+        assert rows(page, "dead-groups") != []
+        assert findings(page) == []
+        press(page, "[data-verb=send][data-which=all]")
+        assert findings(page) == []
+        press(page, "#ask button[value=no]")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
