@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
+from tests.servers.broker_frames import RequestFrames, metadata_fields, response_frame
 
 _SIZE = struct.Struct(">i")
 

@@ -36,7 +36,7 @@ import psutil
 import kctl_agent
 from benchmarks._fleet import TOPIC, produce, progress, running_broker
 from kctl.jars import jar_paths
-from kctl.testing import topics
+from tests.servers import topics
 
 WARM_UP = 5
 RECORD_BYTES = 200

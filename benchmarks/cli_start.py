@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks._turns import plain_environment, seconds_in_turns
 from kctl import fleets
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 WELL = {"level": "ok", "about": "fleet", "reason": "all runs", "since": 1763719442.0, "also": []}
 LAG = {"total": 123456, "unknown": [], "topics": {"orders": 123000, "payments": 456}}

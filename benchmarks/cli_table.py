@@ -26,7 +26,7 @@ from random import Random
 
 from benchmarks._turns import WARM_UP_RUNS, plain_environment
 from kctl import fleets
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 HERE = Path(__file__).parents[1]
 DECODE = "import json, sys; json.load(open(sys.argv[1]))"

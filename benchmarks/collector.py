@@ -37,7 +37,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.start.interpreter import tune_interpreter
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 
 PARTITIONS = 10_000
 PER_TOPIC = PARTITIONS // len(TOPIC_NAMES)

@@ -23,7 +23,7 @@ from pathlib import Path
 from time import perf_counter
 
 from kctl.rpc.fan_out import AgentPool, fan_out
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 PROCESSES = 2
 DEADLINE_SECONDS = 5.0

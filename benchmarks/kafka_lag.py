@@ -26,7 +26,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.kafka_tools import consumer_group_command
+from tests.servers.kafka_tools import consumer_group_command
 
 PARTITIONS = 2000
 GROUP = "readers"

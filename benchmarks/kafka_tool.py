@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks._fleet import GROUP, TOPIC, Fleet, produce, running_broker, until
 from benchmarks._turns import seconds_in_turns
-from kctl.testing.kafka_tools import consumer_group_command
+from tests.servers.kafka_tools import consumer_group_command
 from kctl.testing.topics import create_topic
 
 PARTITIONS = 8

@@ -26,7 +26,7 @@ from threading import Event
 import psutil
 
 from benchmarks._fleet import TOPIC, running_broker, until
-from kctl.testing import topics
+from tests.servers import topics
 
 WARM_UP_SECONDS = 10.0
 MEBIBYTE = 1 << 20

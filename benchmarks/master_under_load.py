@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks._fleet import TOPIC, running_broker
 from benchmarks.master_at_rest import measured
 from kctl.rpc.client import call
-from kctl.testing import topics
+from tests.servers import topics
 from kctl_agent.rpc.messages import Request, Role, reducer_method
 
 LOAD = 'KCTL_BENCHMARK_LOAD = "1"'

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 
 __all__ = ["running_cluster"]
 

@@ -39,7 +39,7 @@ from kctl.master.verdict import Verdicts
 from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 __all__ = ["OUTPUTS", "outputs", "recorded"]
 

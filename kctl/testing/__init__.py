@@ -1,5 +1,1 @@
-"""Brokers and servers for tests, users' tests too, and for the demo.
-
-Real ones as processes: `KafkaBroker`, `KafkaCluster`, `SecuredBroker`, `RedisServer`; and one that is scripted,
-`ScriptedBroker`, which does what no real one can be asked for. `kctl_agent.rpc.scripted` is the same for agents.
-"""
+"""A Kafka broker and a Redis server as processes, `KafkaBroker` and `RedisServer`: for the demo and for tests."""

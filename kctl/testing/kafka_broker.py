@@ -1,7 +1,6 @@
 """A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for demo and tests.
 
 Not for production: by itself one replica of everything, no security, and it dies with the thread that started it.
-`kctl.testing.kafka_cluster` makes a cluster of several.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.redis_server import require_redis

@@ -22,9 +22,9 @@ from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars import jar_paths
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.storage.file import FileStorage
 from tests.processes import alive
 

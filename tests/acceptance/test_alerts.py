@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.refusing import HANDLER, REFUSED
 from tests.expressions import alerts, of_dashboards, rules

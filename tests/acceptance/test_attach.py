@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from kctl.master.process import session_members
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.processes import alive

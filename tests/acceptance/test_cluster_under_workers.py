@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient
 
-from kctl.testing import topics
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.worker.offsets.commit_metadata import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout

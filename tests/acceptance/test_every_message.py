@@ -18,9 +18,9 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from kctl.testing.jvm import kafka_command
-from kctl.testing.secured_broker import PASSWORD, SecuredBroker
+from tests.servers.secured_broker import PASSWORD, SecuredBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
 

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
-from kctl.testing import topics
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import UncleanElection, create, layout
 from tests.acceptance.tables import lake, later, places, sent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.clusters import running_cluster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from kctl_agent.spark.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.processes import alive

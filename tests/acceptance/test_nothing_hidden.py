@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl_agent.storage.base import Chunk, GapRefused
 from kctl_agent.storage.block import Columns
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet

@@ -23,7 +23,7 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import quorum_leader
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.browser import browser_of_a_module

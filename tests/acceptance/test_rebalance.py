@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from kctl.testing import topics
+from tests.servers import topics
 from kctl_agent.storage.base import Storage
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.redis_server import require_redis

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from kctl.testing import kafka_tools
+from tests.servers import kafka_tools
 from kctl_agent.message import Message
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 

@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient
 
 from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.conftest import eventually

@@ -20,7 +20,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from kctl.cli.entry import run
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership

@@ -16,7 +16,7 @@ from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
 from kctl.errors import KctlError, StartError
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 

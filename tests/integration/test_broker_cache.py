@@ -19,7 +19,7 @@ from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.reduce import GroupStats, PartitionRow
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = [

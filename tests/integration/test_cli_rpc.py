@@ -16,7 +16,7 @@ import pytest
 
 from kctl import fleets
 from kctl_agent.rpc.messages import reply_ok
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent, SendsBytes, Stalls, Step
+from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 from kctl_agent.rpc.wire import encode
 from tests.terminals import Terminal
 

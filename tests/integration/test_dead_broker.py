@@ -17,7 +17,7 @@ import pytest
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real

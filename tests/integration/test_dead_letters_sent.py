@@ -16,7 +16,6 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from kctl.dead_letters.sending import HEADER
-from kctl.testing import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
@@ -24,6 +23,7 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.integration.conftest import TOPIC
+from tests.servers import topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.testing.scripted_broker import Answers, ScriptedBroker
+from tests.servers.scripted_broker import Answers, ScriptedBroker
 from tests.exporters import Exporter, running_exporter
 from tests.meanwhile import Meanwhile
 

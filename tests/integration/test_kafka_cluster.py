@@ -27,7 +27,7 @@ from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.broker_cache import merge
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
 

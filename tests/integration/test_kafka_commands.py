@@ -19,7 +19,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from kctl.cli.entry import run
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned

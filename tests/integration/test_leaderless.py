@@ -9,8 +9,8 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
-from kctl.testing import topics
-from kctl.testing.kafka_cluster import KafkaCluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings

@@ -30,7 +30,7 @@ from kctl.errors import (
 )
 from kctl.master.process import session_members
 from kctl.start.main import run
-from kctl_agent.rpc.scripted import ScriptedAgent, Stalls
+from tests.servers.scripted_agent import ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.real
 

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.browser import browser, require_browser
 from tests.processes import stopped

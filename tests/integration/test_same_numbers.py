@@ -21,9 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing import topics
+from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 from tests.browser import browser, require_browser
 
 pytestmark = pytest.mark.real

@@ -18,7 +18,7 @@ from kctl.config import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
-from kctl.testing import kafka_tools, topics
+from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
 
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 from kctl import fleets
 from kctl.cli.entry import run
 from kctl_agent.rpc.messages import reply_ok
-from kctl_agent.rpc.scripted import ScriptedAgent, SendsBytes, Step
+from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
 from kctl_agent.rpc.wire import JsonObject, encode
 
 

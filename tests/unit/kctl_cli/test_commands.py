@@ -18,7 +18,7 @@ from kctl.cli.app import COMMANDS
 from kctl.config import Config
 from kctl.errors import PortTaken
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
-from kctl_agent.rpc.scripted import Answers, SendsBytes
+from tests.servers.scripted_agent import Answers, SendsBytes
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 import pytest
 
 from kctl.cli.fleet.tables import TABLES
-from kctl_agent.rpc.scripted import Answers
+from tests.servers.scripted_agent import Answers
 from tests.replies import status_json
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from kctl.cli.fleet.log_files import Follower, tail
 from kctl.master import process_log
-from kctl_agent.rpc.scripted import Answers
+from tests.servers.scripted_agent import Answers
 from tests.replies import status_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from kctl_agent.errors import BadParams, NotPermitted
 from kctl_agent.rpc.messages import Role, reply_ok
-from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
 from kctl_agent.rpc.wire import encode
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
 from kctl.rpc.reply import Failure, Reply
-from kctl_agent.rpc.scripted import Answers
+from tests.servers.scripted_agent import Answers
 from tests.replies import raw, status_json
 
 if TYPE_CHECKING:

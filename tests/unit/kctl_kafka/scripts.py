@@ -9,7 +9,7 @@ from typing import Any
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition
-from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 
 LOADING = 14
 NOT_COORDINATOR = 16

@@ -12,8 +12,8 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import describe_groups, list_groups
 from kctl.kafka.lag import read_lag
-from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import (
+from tests.servers.broker_frames import metadata_fields
+from tests.servers.scripted_broker import (
     Answers,
     BreaksFrame,
     HangsUp,

@@ -9,8 +9,8 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
-from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
+from tests.servers.broker_frames import metadata_fields
+from tests.servers.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,

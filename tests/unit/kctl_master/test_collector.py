@@ -24,7 +24,7 @@ from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.rpc.messages import Request
-from kctl_agent.rpc.scripted import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 from kctl_agent.rpc.wire import JsonObject
 from tests.unit.kctl_master.test_members import NoBrokers
 

@@ -15,7 +15,7 @@ from kctl.errors import NobodyListening, NoMaster, NoSocketFile, SocketNotPermit
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, NotReady, WireError
 from kctl_agent.rpc.messages import Request, Role
-from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
 
 QUESTION = Request(id="1", role=Role.EXTERNAL, rpc="kafka_lag", method="onKafkaLag", params={"worker": "worker-0"})
 

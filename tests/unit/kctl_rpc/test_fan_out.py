@@ -14,7 +14,7 @@ from kctl.reduce import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.messages import Role
-from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import plain
 

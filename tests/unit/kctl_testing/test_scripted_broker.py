@@ -15,8 +15,8 @@ from kctl.errors import BrokerRefused, BrokerUnreachable, KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import require, topics_of
-from kctl.testing.broker_frames import RequestFrames, metadata_fields, response_frame
-from kctl.testing.scripted_broker import (
+from tests.servers.broker_frames import RequestFrames, metadata_fields, response_frame
+from tests.servers.scripted_broker import (
     Answers,
     BreaksFrame,
     HangsUp,

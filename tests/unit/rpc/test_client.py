@@ -8,7 +8,7 @@ import pytest
 
 from kctl_agent.errors import BrokenFrame, CommandFailed, NotReady
 from kctl_agent.rpc.client import ask
-from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, Stalls, Step, Vanishes
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, Stalls, Step, Vanishes
 
 
 def test_it_returns_the_result(short_dir: Path) -> None:

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 from kctl_agent.errors import BrokenFrame, NotReady, PathError, WireError
-from kctl_agent.rpc.scripted import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
 from tests.caller import Caller, question
 
 Connect = Callable[[Path], Caller]

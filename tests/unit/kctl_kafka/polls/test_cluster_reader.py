@@ -8,7 +8,7 @@ import pytest
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
-from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
+from tests.servers.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import LOADING, NOT_COORDINATOR, described, group
 
 LISTED = {"group_id": "billing", "protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}

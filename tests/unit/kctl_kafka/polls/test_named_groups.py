@@ -18,8 +18,8 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.kafka.polls.named_groups import NamedGroups
 from kctl.reduce import BrokerSnapshot, GroupStats
-from kctl.testing.broker_frames import metadata_fields
-from kctl.testing.scripted_broker import Answers, ScriptedBroker, Step
+from tests.servers.broker_frames import metadata_fields
+from tests.servers.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import NOT_COORDINATOR, described, fetched, group, listed_offsets, member
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)

@@ -12,7 +12,7 @@ from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import LagRow, read_lag
 from kctl.kafka.reset import plan
 from kctl.kafka.target import Target
-from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,

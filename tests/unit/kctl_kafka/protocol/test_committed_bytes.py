@@ -13,7 +13,7 @@ from kafka.protocol.consumer import OffsetFetchResponse
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.committed_bytes import FETCH_VERSIONS, CommittedResponses
 from kctl.kafka.protocol.flexible import UNREADABLE
-from kctl.testing.broker_frames import _message
+from tests.servers.broker_frames import _message
 
 Groups = list[dict[str, Any]]
 NAMES = st.text(min_size=1, max_size=200)

@@ -11,7 +11,7 @@ from kafka.protocol.admin import DescribeGroupsResponse
 
 from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedResponses
-from kctl.testing.broker_frames import _message
+from tests.servers.broker_frames import _message
 
 TEXTS = st.text(max_size=200)
 MEMBERS = st.fixed_dictionaries(

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ListOffsetsResponse
 from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.protocol.raw import Raw
-from kctl.testing.broker_frames import _message
+from tests.servers.broker_frames import _message
 
 NAMES = st.text(min_size=1, max_size=200)
 INT64 = st.integers(-(2**63), 2**63 - 1)

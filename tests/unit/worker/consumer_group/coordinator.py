@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
 

@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from kctl.testing.scripted_broker import Answers, Script, ScriptedBroker, Stalls
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,

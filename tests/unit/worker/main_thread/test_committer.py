@@ -10,7 +10,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 
-from kctl.testing.scripted_broker import ScriptedBroker
+from tests.servers.scripted_broker import ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.offsets.epochs import LogSeen

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from kctl.testing.scripted_broker import Answers as Response
-from kctl.testing.scripted_broker import ScriptedBroker
+from tests.servers.scripted_broker import Answers as Response
+from tests.servers.scripted_broker import ScriptedBroker
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.rpc.server import AgentServer

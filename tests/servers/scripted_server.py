@@ -1,6 +1,6 @@
 """`ScriptedServer`: a server that follows a test's script, well or badly, over a real socket.
 
-The loop of `ScriptedAgent`, and of the Kafka broker of `kctl.testing`: what a script can say, and how connections are
+The loop of `ScriptedAgent`, and of `ScriptedBroker`: what a script can say, and how connections are
 served by it. Frames and listeners are theirs.
 """
 

@@ -1,6 +1,6 @@
 """`ScriptedAgent`: an agent that follows a test's script, well or badly, over a real socket and the real wire.
 
-For tests of whatever talks to agents, users' own included. A script holds for each command what happens when asked:
+For tests of whatever talks to agents. A script holds for each command what happens when asked:
 
     with ScriptedAgent(run_dir, "worker-0", {"kafka_lag": [Answers({"rows": []}), BreaksFrame()]}) as agent:
         ...                       # the first call is answered, every later one gets half a frame and an end
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.paths import bind_socket, prepare_run_dir
 from kctl_agent.rpc.messages import Request, reply_error, reply_ok
-from kctl_agent.rpc.scripted_server import (
+from tests.servers.scripted_server import (
     Answers,
     BreaksFrame,
     HangsUp,

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kctl.kafka.protocol.wire import requests as request_classes
-from kctl.testing.broker_frames import Fields, RequestFrames, metadata_fields, response_frame
-from kctl_agent.rpc.scripted_server import (
+from tests.servers.broker_frames import Fields, RequestFrames, metadata_fields, response_frame
+from tests.servers.scripted_server import (
     Answers,
     BreaksFrame,
     HangsUp,
