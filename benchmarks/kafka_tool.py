@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks._fleet import GROUP, TOPIC, Fleet, produce, running_broker, until
 from benchmarks._turns import seconds_in_turns
-from tests.servers.kafka_tools import consumer_group_command
 from kctl.testing.topics import create_topic
+from tests.servers.kafka_tools import consumer_group_command
 
 PARTITIONS = 8
 RECORDS = 100_000

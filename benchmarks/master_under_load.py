@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks._fleet import TOPIC, running_broker
 from benchmarks.master_at_rest import measured
 from kctl.rpc.client import call
-from tests.servers import topics
 from kctl_agent.rpc.messages import Request, Role, reducer_method
+from tests.servers import topics
 
 LOAD = 'KCTL_BENCHMARK_LOAD = "1"'
 

@@ -22,11 +22,11 @@ from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars import jar_paths
-from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.storage.file import FileStorage
 from tests.processes import alive
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 
 __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]
 

@@ -9,9 +9,9 @@ from kafka import KafkaAdminClient
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import PartitionLayout, quorum_leader, topics_of
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 
 __all__ = ["Scene", "UncleanElection", "create", "layout"]
 

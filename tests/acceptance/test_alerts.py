@@ -14,11 +14,11 @@ import psutil
 import pytest
 import yaml
 
-from tests.servers import kafka_tools
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.refusing import HANDLER, REFUSED
 from tests.expressions import alerts, of_dashboards, rules
 from tests.prometheus import Alertmanager, Prometheus, Webhook, require
+from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

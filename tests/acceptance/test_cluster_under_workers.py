@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient
 
-from tests.servers import topics
-from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.worker.offsets.commit_metadata import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout
 from tests.clusters import running_cluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [
     pytest.mark.real,

@@ -18,11 +18,11 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from tests.servers import kafka_tools
 from kctl.testing.jvm import kafka_command
-from tests.servers.secured_broker import PASSWORD, SecuredBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
+from tests.servers import kafka_tools
+from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.servers import topics
-from tests.servers.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.scenes import UncleanElection, create, layout
 from tests.acceptance.tables import lake, later, places, sent
 from tests.clusters import running_cluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [
     pytest.mark.real,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from tests.servers.kafka_cluster import KafkaCluster
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.clusters import running_cluster
+from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [
     pytest.mark.real,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import kafka_tools
 from kctl_agent.spark.class_archive import archive_path
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.processes import alive
+from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

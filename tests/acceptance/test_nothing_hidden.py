@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.servers import kafka_tools, topics
 from kctl_agent.storage.base import Chunk, GapRefused
 from kctl_agent.storage.block import Columns
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.servers import kafka_tools, topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

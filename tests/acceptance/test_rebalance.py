@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.servers import kafka_tools
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.servers import topics
 from kctl_agent.storage.base import Storage
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.redis_server import require_redis
+from tests.servers import topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.servers import kafka_tools
 from kctl_agent.message import Message
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -18,10 +18,10 @@ from kafka import KafkaAdminClient
 
 from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
-from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.conftest import eventually
+from tests.servers import topics
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")
 TOPIC = "orders"

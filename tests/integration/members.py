@@ -13,11 +13,11 @@ from kafka import TopicPartition
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
-from tests.servers import topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
+from tests.servers import topics
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
 

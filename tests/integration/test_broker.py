@@ -16,9 +16,9 @@ from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
 from kctl.errors import KctlError, StartError
-from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
+from tests.servers import kafka_tools, topics
 
 pytestmark = pytest.mark.real
 

@@ -19,8 +19,8 @@ from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.reduce import GroupStats, PartitionRow
-from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers import kafka_tools, topics
 
 pytestmark = [
     pytest.mark.real,

@@ -16,8 +16,8 @@ import pytest
 
 from kctl import fleets
 from kctl_agent.rpc.messages import reply_ok
-from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 from kctl_agent.rpc.wire import encode
+from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 from tests.terminals import Terminal
 
 KCTL = [sys.executable, "-m", "kctl"]

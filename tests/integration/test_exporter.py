@@ -20,12 +20,12 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit as commit_offsets
 from kctl.kafka.polls.all_groups import AllGroups
 from kctl.kafka.polls.cluster_reader import ClusterReader
-from tests.servers import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.group_members import streams_member
+from tests.servers import kafka_tools, topics
 from tests.terminals import Terminal
 from tests.terminals import plain as plain_lines
 

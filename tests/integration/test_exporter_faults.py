@@ -14,12 +14,12 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import commit
-from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.clusters import running_cluster
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.processes import stopped
+from tests.servers import topics
 
 pytestmark = pytest.mark.real
 Eventually = Callable[..., Any]

@@ -14,12 +14,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
 from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
+from tests.servers import kafka_tools, topics
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 Newer = Literal["share", "streams"]

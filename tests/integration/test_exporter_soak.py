@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.servers.scripted_broker import Answers, ScriptedBroker
 from tests.exporters import Exporter, running_exporter
 from tests.meanwhile import Meanwhile
+from tests.servers.scripted_broker import Answers, ScriptedBroker
 
 PARTITIONS = 4
 LASTING = tuple(f"lasting-{number}" for number in range(20))

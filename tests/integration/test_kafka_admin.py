@@ -20,10 +20,10 @@ from kctl.errors import KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from tests.servers import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
+from tests.servers import kafka_tools, topics
 
 pytestmark = [
     pytest.mark.real,

@@ -27,9 +27,9 @@ from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.broker_cache import merge
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.attached.shadow import ShadowGroup
 from tests.conftest import eventually
+from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 MESSAGES = 4000

@@ -19,10 +19,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from kctl.cli.entry import run
-from tests.servers import kafka_tools, topics
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
+from tests.servers import kafka_tools, topics
 
 pytestmark = [
     pytest.mark.real,
@@ -510,7 +510,6 @@ def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reach
     assert end["offset"] == 4
 
 
-@pytest.mark.shows("`kctl kafka wire`: every byte of an exchange belongs to a field")
 def test_api_versions_shows_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
     rows = {row["api"]: row for row in kctl("api-versions", "-o", "json").rows}
 
@@ -518,40 +517,6 @@ def test_api_versions_shows_what_the_broker_takes_and_we_use(kctl: Kctl) -> None
     assert rows["ConsumerGroupDescribe"]["used"] == 1
     assert rows["StreamsGroupHeartbeat"]["used"] is None
     assert kctl("api-versions", "--broker", "7").code == 2
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("ApiVersions",),
-        ("Metadata", "-t", "orders"),
-        ("FindCoordinator", "-g", GROUP),
-        ("FindCoordinator", "-g", GROUP, "--version", "2"),
-        ("ListOffsets", "-t", "orders", "--version", "1"),
-        ("ListOffsets", "-t", "orders"),
-        ("OffsetFetch", "-g", GROUP),
-        ("OffsetFetch", "-g", GROUP, "--version", "7"),
-        ("DescribeGroups", "-g", GROUP),
-        ("ListGroups",),
-    ],
-)
-def test_an_exchange_is_shown_to_its_last_byte_and_read_again_from_hex(
-    kctl: Kctl, tmp_path: Any, words: tuple[str, ...]
-) -> None:
-    ran = kctl("wire", *words, "-o", "json")
-
-    assert ran.code == 0, ran.err
-    frames = ran.document["frames"]
-    assert [(frame["kind"], frame["api"], frame["error"]) for frame in frames] == [
-        ("request", words[0], None),
-        ("response", words[0], None),
-    ]
-    assert [field["name"] for field in frames[0]["fields"][:5]] == [
-        *("length", "api_key", "api_version", "correlation_id", "client_id"),
-    ]
-    captured = tmp_path / "captured"
-    captured.write_text("\n".join(frame["hex"] for frame in frames))
-    assert kctl("wire", "--decode", str(captured), "-o", "json").document["frames"] == frames
 
 
 def test_a_group_that_nobody_knows_and_a_topic_that_is_gone_have_their_own_exit_codes(

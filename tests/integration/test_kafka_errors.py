@@ -27,11 +27,11 @@ from kctl.kafka.client.access import of_context, of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
-from tests.servers import topics
-from tests.servers.secured_broker import PASSWORD, SecuredBroker
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
+from tests.servers import topics
+from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -9,12 +9,12 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
-from tests.servers import topics
-from tests.servers.kafka_cluster import KafkaCluster
 from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 from tests.clusters import running_cluster
+from tests.servers import topics
+from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

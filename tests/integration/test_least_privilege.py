@@ -26,11 +26,11 @@ from kctl.groups.collector import ClusterCollector
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
-from tests.servers import topics
-from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
+from tests.servers import topics
+from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -33,8 +33,8 @@ from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.paths import socket_path
 from kctl_agent.rpc.messages import Request
-from tests.servers.scripted_agent import Answers, ScriptedAgent
 from kctl_agent.rpc.wire import JsonObject
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 

@@ -21,10 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from tests.servers import topics
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.servers.scripted_agent import Answers, ScriptedAgent
 from tests.browser import browser, require_browser
+from tests.servers import topics
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 pytestmark = pytest.mark.real
 

@@ -18,8 +18,8 @@ from kctl.config import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
-from tests.servers import kafka_tools, topics
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers import kafka_tools, topics
 
 pytestmark = [
     pytest.mark.real,

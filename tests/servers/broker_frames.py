@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from kctl.kafka.protocol.wire import message_class, response_class
-
-__all__ = ["Fields", "RequestFrames", "metadata_fields", "response_frame"]
+__all__ = ["Fields", "RequestFrames", "metadata_fields", "request_classes", "response_frame"]
 
 Fields = Mapping[str, Any]
 """A message by the names kafka-python has for its fields; structs are mappings, arrays of structs lists of mappings."""
 
+_MODULES = (
+    "kafka.protocol.admin",
+    "kafka.protocol.consumer",
+    "kafka.protocol.metadata",
+    "kafka.protocol.producer",
+    "kafka.protocol.sasl",
+    "kctl.kafka.protocol.messages",
+)
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _UNKNOWN_TOPIC: Final = 3
+
+
+def request_classes() -> dict[str, Any]:
+    """Returns kafka-python's request classes, and ours, by the name that Kafka's documentation has for them."""
+    return _classes("Request")
 
 
 class RequestFrames:
@@ -60,8 +73,8 @@ def response_frame(request: Any, fields: Fields) -> bytes:
     Raises:
         ValueError: a field does not belong to the response.
     """
-    kind = response_class(type(request))
-    response = _message(kind, fields)
+    name = type(request).__name__.removesuffix("Request")
+    response = _message(_classes("Response")[name], fields)
     response.API_VERSION = request.API_VERSION
     response.with_header(correlation_id=request.header.correlation_id)
     frame: bytes = response.encode(header=True, framed=True)
@@ -90,13 +103,24 @@ def metadata_fields(
 
 def _request(frame: bytes) -> Any:
     key, version, _ = _HEAD.unpack_from(frame)
-    known = message_class(key, is_request=True)
-    if known is None or not 0 <= version <= known[1].max_version:
+    found = [(name, kind) for name, kind in request_classes().items() if key == kind.API_KEY]
+    if not found or not 0 <= version <= found[0][1].max_version:
         raise ValueError(f"a request with api key {key}, version {version}")
+    [(name, kind)] = found
     try:
-        return known[1].decode(frame, version=version, header=True)
+        return kind.decode(frame, version=version, header=True)
     except (IndexError, struct.error) as error:
-        raise ValueError(f"{known[0]}, version {version}, cannot be read: {error}") from None
+        raise ValueError(f"{name}, version {version}, cannot be read: {error}") from None
+
+
+@cache
+def _classes(ending: str) -> dict[str, Any]:
+    return {
+        name.removesuffix(ending): kind
+        for module in map(import_module, _MODULES)
+        for name, kind in sorted(vars(module).items())
+        if name.endswith(ending) and isinstance(kind, type) and hasattr(kind, "API_KEY")
+    }
 
 
 def _message(kind: Any, fields: Fields) -> Any:

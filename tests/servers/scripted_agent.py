@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.paths import bind_socket, prepare_run_dir
 from kctl_agent.rpc.messages import Request, reply_error, reply_ok
+from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, encode
+from kctl_agent.version import __version__
 from tests.servers.scripted_server import (
     Answers,
     BreaksFrame,
@@ -30,8 +32,6 @@ from tests.servers.scripted_server import (
     Step,
     Vanishes,
 )
-from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, encode
-from kctl_agent.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from kctl.kafka.protocol.wire import requests as request_classes
-from tests.servers.broker_frames import Fields, RequestFrames, metadata_fields, response_frame
+from tests.servers.broker_frames import Fields, RequestFrames, metadata_fields, request_classes, response_frame
 from tests.servers.scripted_server import (
     Answers,
     BreaksFrame,

@@ -19,8 +19,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kafka.protocol.api_key import ApiKey
 
-        from kctl.kafka.protocol.wire import message_class
-
+        known = _known_versions()
         connection.open()
         nodes = [options.broker] if options.broker is not None else sorted(connection.brokers)
         if options.broker is not None and options.broker not in connection.brokers:
@@ -33,8 +32,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
                 problems.append(answer)
                 continue
             for key, (low, high) in sorted(answer.broker_version_data.api_versions.items()):
-                known = message_class(key, is_request=True)
-                ours = None if known is None else known[1].max_version
+                ours = known.get(key)
                 used = None if ours is None or ours < low else min(ours, high)
                 name = ApiKey(key).name if key in ApiKey._value2member_map_ else None
                 rows.append(
@@ -49,3 +47,14 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
                 )
     show(options, _VERSIONS, rows, problems)
     return 0
+
+
+def _known_versions() -> dict[int, int]:
+    """Returns the highest version of each request that kafka-python knows, or kctl, by the number of the request."""
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer  # noqa: F401 - they import all requests there are
+    from kafka.protocol.api_message import ApiMessage
+
+    from kctl.kafka.protocol import messages  # noqa: F401 - as above
+
+    kinds: list[Any] = [kind for kind in ApiMessage.__subclasses__() if kind.__name__.endswith("Request")]
+    return {kind.API_KEY: kind.max_version for kind in kinds}

@@ -308,34 +308,6 @@ COMMANDS: dict[str, Command] = {
             (("kctl kafka api-versions", ""), ("kctl kafka api-versions --broker 1 -o json", "")),
             "In which versions, and which of them this client would use.",
         ),
-        Command(
-            "wire",
-            "Send one request and show its bytes field by field.",
-            (
-                Option(
-                    ("REQUEST",),
-                    "ApiVersions, Metadata, FindCoordinator, ListOffsets, OffsetFetch, DescribeGroups or ListGroups",
-                ),
-                Option(("--version",), "of the request (default: the highest both know)", "int", "N"),
-                Option(("--hex",), "also as a dump", "flag"),
-                _TOPICS,
-                _GROUPS,
-                _BROKER,
-                Option(
-                    ("--decode",),
-                    "instead: hex of captured frames from this file, `-` for stdin; also as tshark prints it",
-                    metavar="FILE",
-                ),
-                Option(("--response",), "with --decode: the frames are responses to this request", metavar="REQUEST"),
-                *_common(),
-            ),
-            (
-                ("kctl kafka wire ApiVersions", ""),
-                ("kctl kafka wire ListOffsets -t orders --version 7 --hex", ""),
-                ("tshark -r capture.pcap -T fields -e tcp.payload | kctl kafka wire --decode -", ""),
-            ),
-            "One that only reads. For learning the protocol, and for a proxy or a broker that behaves oddly.",
-        ),
     )
 }
 

@@ -13,8 +13,8 @@ import pytest
 from kctl import fleets
 from kctl.cli.entry import run
 from kctl_agent.rpc.messages import reply_ok
-from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
 from kctl_agent.rpc.wire import JsonObject, encode
+from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 import pytest
 
 from kctl.cli.fleet.tables import TABLES
-from tests.servers.scripted_agent import Answers
 from tests.replies import status_json
+from tests.servers.scripted_agent import Answers
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Master

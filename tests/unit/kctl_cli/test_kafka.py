@@ -92,8 +92,6 @@ def test_the_examples_can_be_parsed(command: object) -> None:
         (("produce", "-b", CLOSED, "-t", "x", "a", "--key-separator", ":"), "--key-separator takes the keys"),
         (("consume", "-b", CLOSED, "-t", "x", "--format", "xml"), "`xml` is no format"),
         (("consume", "-b", CLOSED, "-t", "x", "--format", "%q"), "`%q` is not known"),
-        (("wire", "-b", CLOSED), "give a request"),
-        (("wire", "Produce", "-b", CLOSED), "only these are sent"),
     ],
 )
 def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:

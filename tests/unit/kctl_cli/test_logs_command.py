@@ -13,8 +13,8 @@ import pytest
 
 from kctl.cli.fleet.log_files import Follower, tail
 from kctl.master import process_log
-from tests.servers.scripted_agent import Answers
 from tests.replies import status_json
+from tests.servers.scripted_agent import Answers
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master

@@ -9,8 +9,8 @@ import pytest
 
 from kctl_agent.errors import BadParams, NotPermitted
 from kctl_agent.rpc.messages import Role, reply_ok
-from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
 from kctl_agent.rpc.wire import encode
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master

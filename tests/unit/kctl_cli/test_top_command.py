@@ -21,8 +21,8 @@ from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
 from kctl.rpc.reply import Failure, Reply
-from tests.servers.scripted_agent import Answers
 from tests.replies import raw, status_json
+from tests.servers.scripted_agent import Answers
 
 if TYPE_CHECKING:
     from tests.unit.kctl_cli.conftest import Kctl, Master

@@ -24,8 +24,8 @@ from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.rpc.messages import Request
-from tests.servers.scripted_agent import Answers, ScriptedAgent
 from kctl_agent.rpc.wire import JsonObject
+from tests.servers.scripted_agent import Answers, ScriptedAgent
 from tests.unit.kctl_master.test_members import NoBrokers
 
 pytestmark = pytest.mark.anyio

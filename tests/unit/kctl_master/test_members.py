@@ -31,10 +31,10 @@ from kctl.rows.verdict import Level, Verdict
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.rpc.messages import Request, Role
-from tests.servers.scripted_agent import Answers, BreaksFrame, ScriptedAgent, Stalls
 from kctl_agent.rpc.wire import JsonObject
 from tests.guest import guest
 from tests.replies import outcome_of
+from tests.servers.scripted_agent import Answers, BreaksFrame, ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.anyio
 

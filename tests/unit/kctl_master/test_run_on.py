@@ -20,9 +20,9 @@ from kctl.rpc.fan_out import AgentPool
 from kctl_agent.rpc.commands import operation_commands
 from kctl_agent.rpc.commands.operations import SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome
-from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import JsonObject
+from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,18 @@ from kctl.reduce import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.messages import Role
-from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import plain
+from tests.servers.scripted_agent import (
+    Answers,
+    BreaksFrame,
+    Refuses,
+    ScriptedAgent,
+    SendsBytes,
+    Stalls,
+    Step,
+    Vanishes,
+)
 
 
 def targets(run_dir: Path, *names: str) -> dict[str, Path]:

@@ -11,8 +11,17 @@ from time import monotonic
 import pytest
 
 from kctl_agent.errors import BrokenFrame, NotReady, PathError, WireError
-from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step, Vanishes
 from tests.caller import Caller, question
+from tests.servers.scripted_agent import (
+    Answers,
+    BreaksFrame,
+    Refuses,
+    ScriptedAgent,
+    SendsBytes,
+    Stalls,
+    Step,
+    Vanishes,
+)
 
 Connect = Callable[[Path], Caller]
 

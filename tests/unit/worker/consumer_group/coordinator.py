@@ -8,9 +8,9 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 
 TOPICS = {"orders": 2, "payments": 1}
 ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)

@@ -18,8 +18,8 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from tests.servers.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from tests.servers.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,

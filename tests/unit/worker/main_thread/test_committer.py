@@ -10,11 +10,11 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 
-from tests.servers.scripted_broker import ScriptedBroker
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
+from tests.servers.scripted_broker import ScriptedBroker
 from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from tests.servers.scripted_broker import Answers as Response
-from tests.servers.scripted_broker import ScriptedBroker
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.rpc.server import AgentServer
@@ -32,6 +30,8 @@ from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from kctl_agent.worker.stats import WorkerStats
+from tests.servers.scripted_broker import Answers as Response
+from tests.servers.scripted_broker import ScriptedBroker
 from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
