@@ -138,7 +138,7 @@ def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it
         assert "messages of group" in alert["annotations"]["description"]
         dead = 'kctl_storage_messages{state="dead"}'
         eventually(lambda: value(prometheus, dead) == 3, ALERT_SECONDS, "all three are dead letters")
-        fleet.kctl("storage", "clear", "--dead", "--yes")
+        fleet.kctl("storage", "dead", "delete", "--yes")
         webhook.wait("KctlDeadLetters", "resolved", ALERT_SECONDS, group=fleet.group)
 
         load = fleet.load(rate=200)

@@ -166,7 +166,7 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
     (short_dir / "repaired").touch()
     before = dead(fleet)
     assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
-    assert fleet.kctl("storage", "requeue", "--dead").stdout == "10 dead letters put back\n"
+    assert fleet.kctl("storage", "dead", "requeue").stdout == "10 dead letters put back\n"
     eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are put back")
 
     readable, others = ([row for row in before if row["offset"] % 2 == odd] for odd in (0, 1))
@@ -293,7 +293,7 @@ def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_
         if number == 2 * KILLS:
             (short_dir / "repaired").touch()
         before = put_back_up_to(table, fleet)
-        fleet.kctl("storage", "requeue", "--dead")
+        fleet.kctl("storage", "dead", "requeue")
         if number % 2:
             eventually(lambda: put_back_up_to(table, fleet) > before, START_SECONDS, "they are put back")  # noqa: B023
         else:
@@ -308,7 +308,7 @@ def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_
             )
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-    fleet.kctl("storage", "requeue", "--dead")
+    fleet.kctl("storage", "dead", "requeue")
     eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "all are put back")
 
     marked = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})

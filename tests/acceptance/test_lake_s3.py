@@ -114,7 +114,7 @@ def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_st
     assert places(server) == sent(fleet) - marked
 
     (server.directory / "repaired").touch()
-    fleet.kctl("storage", "requeue", "--dead")
+    fleet.kctl("storage", "dead", "requeue")
     still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
     eventually(lambda: places(server, "orders_dead_letters") == still, 120, "they are put back")
     assert places(server) == sent(fleet) - still

@@ -46,7 +46,7 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
 
     def make_room() -> bool:
         if fleet.workers()["worker-0"]["state"] == "throttled":
-            fleet.kctl("storage", "clear", "--pending", "--yes")
+            fleet.kctl("storage", "clear", "--yes")
         return fleet.is_caught_up()
 
     eventually(make_room, START_SECONDS, "everything is read, as room is made")
@@ -74,7 +74,7 @@ def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(
     assert held["full"] == row["last_error"]
     assert f"full: {held['full']}" in fleet.kctl("storage", "status").stdout
 
-    fleet.kctl("storage", "clear", "--dead", "--yes")
+    fleet.kctl("storage", "dead", "delete", "--yes")
     eventually(fleet.is_caught_up, START_SECONDS, "everything is read, as there is room")
     assert fleet.rpc("block_size")["full"] is None
     assert fleet.workers()["worker-0"]["last_error"] is None

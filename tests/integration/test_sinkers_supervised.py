@@ -83,9 +83,9 @@ def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     eventually(lambda: json.loads(kctl("status", "-o", "json"))["pending"] == 0)
-    assert [json.loads(line)["offset"] for line in kctl("export", "--dead").splitlines()] == [100, 101, 102]
-    assert kctl("clear", "--dead", "--partition", "1", "--yes") == "1 dead letter removed\n"
-    assert kctl("requeue", "--dead") == "2 dead letters put back\n"
+    assert [json.loads(line)["offset"] for line in kctl("dead", "export").splitlines()] == [100, 101, 102]
+    assert kctl("dead", "delete", "--partition", "1", "--yes") == "1 dead letter removed\n"
+    assert kctl("dead", "requeue") == "2 dead letters put back\n"
     eventually(lambda: sorted(ledger()) == [(offset, 0) for offset in (*range(30), 100, 101)])
     assert kctl("dead", "list", "-o", "json").count("offset") == 0
     assert one.stop() == 0

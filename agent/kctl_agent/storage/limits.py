@@ -86,7 +86,7 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
     if dead is not None and limit is not None and dead >= limit * share:
         return (
             f"the storage holds {dead:,} dead letters, and storage.dead_limit is {limit:,}: "
-            "`kctl storage dead list` shows them, `kctl storage requeue --dead` and `clear --dead` make room"
+            "`kctl storage dead list` shows them, `kctl storage dead requeue` and `dead delete` make room"
         )
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from kctl.audit import fleet_log, operation
-from kctl.cli.command import option
 from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.output import echo
-from kctl.cli.storage.dead import removed
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
 from kctl.dead_letters.storage import opened
@@ -27,23 +25,18 @@ __all__ = ["clear"]
 def clear(
     selection: Selection,
     config: ConfigOption = None,
-    pending: Annotated[bool, option("--pending", help="What waits or is delayed; never what is leased.")] = False,
-    dead: Annotated[bool, option("--dead", help="Dead letters.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove messages for good. Asks first, and shows what it would remove.
+    """Remove what waits or is delayed, never what is leased, for good. Asks first, and says how much it is.
 
-    They are not read from Kafka again: the stored offsets stay where they are.
+    It is not read from Kafka again: the stored offsets stay where they are. Dead letters: `kctl storage dead delete`.
     """
-    if dead == pending:
-        raise UsageError("give what to remove: --pending or --dead")
-    fleet = load_fleet(config)
-    echo(removed(fleet, selection, yes=yes) if dead else _cleared(fleet, selection, yes=yes))
+    echo(_cleared(load_fleet(config), selection, yes=yes))
 
 
 def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
     if fleet.storage.kind.is_table:
-        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
+        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
     with opened(fleet) as storage:
         if not yes:
             chosen = selection.of_blocks()

@@ -6,7 +6,6 @@ from kctl.cli.command import CommandGroup
 from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
 from kctl.cli.storage.clear import clear
-from kctl.cli.storage.export import export
 from kctl.cli.storage.optimize import optimize
 from kctl.cli.storage.requeue import requeue
 from kctl.cli.storage.status import status
@@ -34,7 +33,6 @@ COMMAND = CommandGroup(
         command("status", status),
         command("requeue", requeue),
         command("clear", clear),
-        command("export", export),
         command("optimize", optimize),
         command("vacuum", vacuum),
         _DEAD,

@@ -8,7 +8,6 @@ from kctl.audit import fleet_log, operation
 from kctl.cli.command import option
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import echo
-from kctl.cli.storage.dead import changed
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing, params_of
 from kctl.dead_letters.storage import opened, opened_lake
@@ -26,36 +25,28 @@ __all__ = ["requeue"]
 def requeue(
     selection: Selection,
     config: ConfigOption = None,
-    dead: Annotated[bool, option("--dead", help="Dead letters, which then begin anew.")] = False,
-    stuck: Annotated[
-        bool,
-        option("--stuck", help="What waits for its next try, and leases that ran out; with --older-than any."),
-    ] = False,
     cancel: Annotated[
         bool,
         option("--cancel", help="Of a table: what was put back and no worker has taken yet is dead again."),
     ] = False,
 ) -> None:
-    """Put messages back, to be handed out at once. Of a table a worker gives them to the transform once more.
+    """Put back what waits for its next try, and leases that ran out; with --older-than any.
 
-    kctl storage requeue --dead --topic orders --partition 3
-    kctl storage requeue --stuck --older-than 600
+    It is handed out at once. Dead letters: `kctl storage dead requeue`.
+
+    kctl storage requeue --topic orders --partition 3
+    kctl storage requeue --older-than 600
     kctl storage requeue --cancel
     """
-    if (dead, stuck, cancel).count(True) != 1:
-        raise UsageError("give what to put back: --dead or --stuck, or --cancel")
     if cancel and selection.named:
         raise UsageError("--cancel is about everything that was put back: leave the other options out")
     fleet = load_fleet(config)
-    if dead:
-        echo(changed(fleet, "requeue", selection))
-    else:
-        echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
+    echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
 
 
 def _unstuck(fleet: Config, selection: Selection) -> str:
     if fleet.storage.kind.is_table:
-        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage; give --dead')
+        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
     params = params_of(selection, "stuck")
     with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
         running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} put back"

@@ -44,7 +44,7 @@ COMMANDS = (
     "config check",
     "config show",
     "storage status",
-    "storage clear --pending --yes",
+    "storage clear --yes",
     "storage optimize",
     "kafka lag",
     "kafka reset-offsets -g g --topic t --to earliest",

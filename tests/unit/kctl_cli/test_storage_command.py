@@ -168,7 +168,7 @@ def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorag
     assert found("--id", ids[0], "--id", ids[1]) == [5, 7]
     wrong = kctl("storage", "dead", "list", "--died-from", "yesterday")
     assert (wrong.code, "'yesterday' is no time" in wrong.err) == (2, True)
-    waiting = kctl("storage", "clear", "--pending", "--yes", "--text", "x")
+    waiting = kctl("storage", "clear", "--yes", "--text", "x")
     assert "what waits cannot be chosen by text" in waiting.err
 
 
@@ -215,7 +215,7 @@ def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_prog
     (dead_letter,) = storage.dead(Selection(partition=2))
 
     shown = kctl("storage", "dead", "show", dead_letter.id).out
-    (exported,) = map(json.loads, kctl("storage", "export", "--dead", "--partition", "2").out.splitlines())
+    (exported,) = map(json.loads, kctl("storage", "dead", "export", "--partition", "2").out.splitlines())
 
     assert shown.endswith(f"on t-2 offset 7 (1 message)\n{TRACE}\n")
     assert (exported["error"], exported["traceback"]) == (dead_letter.error.splitlines()[0], TRACE)
@@ -244,7 +244,7 @@ def test_a_dead_letter_is_shown_with_its_payload(kctl: Kctl, storage: FileStorag
 
 
 def test_an_export_is_one_object_per_line_and_keeps_every_byte(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "export", "--dead", "-o", "jsonl", "--partition", "1")
+    ran = kctl("storage", "dead", "export", "--partition", "1")
 
     (line,) = map(json.loads, ran.out.splitlines())
     assert (line["topic"], line["partition"], line["offset"], line["tries"]) == ("t", 1, 5, 3)
@@ -264,7 +264,7 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
     assert storage.claim("a", 10, 60.0) == []
     storage.close()
 
-    (line,) = map(json.loads, kctl("storage", "export", "--dead").out.splitlines())
+    (line,) = map(json.loads, kctl("storage", "dead", "export").out.splitlines())
 
     assert (line["damaged"], line["offset"], line["messages"], line["block_base64"]) == (True, 0, 4, "AP8=")
     (row,) = json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]
@@ -272,22 +272,22 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
 
 
 def test_dead_letters_are_put_back(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--partition", "1", "--offset-from", "5")
+    ran = kctl("storage", "dead", "requeue", "--topic", "t", "--partition", "1", "--offset-from", "5")
 
     assert (ran.code, ran.out) == (0, "1 dead letter put back\n")
     assert (storage.stats().dead, storage.stats().pending) == (1, 2)
 
 
 def test_what_is_stuck_is_put_back_and_living_leases_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
-    assert kctl("storage", "requeue", "--stuck").out == "1 message put back\n"
-    assert kctl("storage", "requeue", "--stuck", "--older-than", "3600").out == "0 messages put back\n"
-    assert kctl("storage", "requeue", "--stuck", "--older-than", "0").out == "3 messages put back\n"
+    assert kctl("storage", "requeue").out == "1 message put back\n"
+    assert kctl("storage", "requeue", "--older-than", "3600").out == "0 messages put back\n"
+    assert kctl("storage", "requeue", "--older-than", "0").out == "3 messages put back\n"
 
     assert (storage.stats().pending, storage.stats().processing) == (5, 0)
 
 
 def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "clear", "--pending")
+    ran = kctl("storage", "clear")
 
     assert ran.code == 2
     assert f"Remove 2 messages (waiting) of {storage.identity} for good?" in ran.err
@@ -299,15 +299,15 @@ def test_clearing_what_is_not_there_asks_nothing(kctl: Kctl, storage: FileStorag
     storage.remove_dead(Selection())
     storage.clear(Selection())
 
-    dead, pending = kctl("storage", "clear", "--dead"), kctl("storage", "clear", "--pending")
+    dead, pending = kctl("storage", "dead", "delete"), kctl("storage", "clear")
 
     assert (dead.code, dead.out, dead.err) == (0, "no dead letters\n", "")
     assert (pending.code, pending.out, pending.err) == (0, "no messages wait\n", "")
 
 
 def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
-    assert kctl("storage", "clear", "--pending", "--yes").out == "2 messages removed\n"
-    assert kctl("storage", "clear", "--dead", "--partition", "1", "-y").out == "1 dead letter removed\n"
+    assert kctl("storage", "clear", "--yes").out == "2 messages removed\n"
+    assert kctl("storage", "dead", "delete", "--partition", "1", "-y").out == "1 dead letter removed\n"
 
     stats = storage.stats()
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
@@ -316,9 +316,9 @@ def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStora
 def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     kctl: Kctl, storage: FileStorage, config: Path
 ) -> None:
-    kctl("storage", "clear", "--pending")
-    kctl("storage", "clear", "--dead", "--partition", "1", "-y")
-    kctl("storage", "requeue", "--dead")
+    kctl("storage", "clear")
+    kctl("storage", "dead", "delete", "--partition", "1", "-y")
+    kctl("storage", "dead", "requeue")
     kctl("storage", "status")
 
     lines = [json.loads(line) for line in (config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
@@ -331,14 +331,6 @@ def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     assert lines[0]["params"] == {"what": "dead", "partition": 1}
 
 
-@pytest.mark.parametrize("command", ["requeue", "clear", "export"])
-def test_an_operation_without_its_object_is_refused(kctl: Kctl, storage: FileStorage, command: str) -> None:
-    ran = kctl("storage", command)
-
-    assert ran.code == 2
-    assert "--dead" in ran.err
-
-
 @pytest.mark.shows("`kctl storage status` prints rows, files, bytes, last commit and stored offsets of a table")
 def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_waits_in_it(
     kctl: Kctl, config: Path
@@ -348,7 +340,7 @@ def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_
     missing = kctl("storage", "status")
     begun_lake(table)
     status = kctl("storage", "status", "-o", "json")
-    refused = kctl("storage", "clear", "--pending", "--yes")
+    refused = kctl("storage", "clear", "--yes")
 
     assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
     assert kctl("storage", "status").out.endswith("\n\nthe group g has stored nothing in it yet\n")
@@ -486,9 +478,9 @@ def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kct
     by_error = kctl("storage", "dead", "groups")
     status = json.loads(kctl("storage", "status", "-o", "json").out)
     shown = kctl("storage", "dead", "show", "t:0:7")
-    exported = kctl("storage", "export", "--dead", "--offset-from", "7")
-    asked = kctl("storage", "clear", "--dead")
-    removed = kctl("storage", "clear", "--dead", "--yes")
+    exported = kctl("storage", "dead", "export", "--offset-from", "7")
+    asked = kctl("storage", "dead", "delete")
+    removed = kctl("storage", "dead", "delete", "--yes")
 
     assert json.loads(none.out)["rows"] == []
     assert [(row["id"], row["error"]) for row in json.loads(listed.out)["rows"]] == [
@@ -509,19 +501,19 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
     lake = opened(path, Binding("g", "cluster-1"))
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
-    none = kctl("storage", "requeue", "--dead")
+    none = kctl("storage", "dead", "requeue")
     written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
 
-    ran = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
-    again = kctl("storage", "requeue", "--dead", "--topic", "t", "--offset-to", "3")
-    stuck = kctl("storage", "requeue", "--stuck")
+    ran = kctl("storage", "dead", "requeue", "--topic", "t", "--offset-to", "3")
+    again = kctl("storage", "dead", "requeue", "--topic", "t", "--offset-to", "3")
+    stuck = kctl("storage", "requeue")
 
     assert (none.out, ran.out, again.out) == (
         "0 dead letters put back\n",
         "1 dead letter put back\n",
         "0 dead letters put back\n",
     )
-    assert (stuck.code, "nothing waits in a storage; give --dead" in stuck.err) == (2, True)
+    assert (stuck.code, "nothing waits in a storage" in stuck.err) == (2, True)
     status = json.loads(kctl("storage", "status", "-o", "json").out)
     assert (status["dead"], status["requeued"]) == (1, 1)
     assert "REQUEUED" in kctl("storage", "status").out.upper()
@@ -538,10 +530,8 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
 def test_only_requests_for_dead_letters_of_a_table_are_cancelled(kctl: Kctl, config: Path) -> None:
     config.write_text(config.read_text() + 'mode = "file"\n')
     refused = kctl("storage", "requeue", "--cancel")
-    both = kctl("storage", "requeue", "--dead", "--cancel")
 
     assert (refused.code, "only a table (mode `lake`)" in refused.err) == (2, True)
-    assert (both.code, "--dead or --stuck, or --cancel" in both.err) == (2, True)
 
 
 def begun_lake(path: Path) -> None:

@@ -40,7 +40,7 @@ def test_without_limits_there_is_always_room() -> None:
         (
             replace(EMPTY, dead=100),
             "the storage holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
-            "`kctl storage requeue --dead` and `clear --dead` make room",
+            "`kctl storage dead requeue` and `dead delete` make room",
         ),
         (replace(EMPTY, free=Free("the disk of /x", GIB, GIB)), None),
         (

@@ -364,7 +364,7 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
 
     assert limited.stats().dead == 2
     why = str(why_full(limited.stats()))
-    assert why.endswith("`kctl storage requeue --dead` and `clear --dead` make room")
+    assert why.endswith("`kctl storage dead requeue` and `dead delete` make room")
 
 
 def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
