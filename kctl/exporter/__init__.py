@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kctl.exporter.collector import SnapshotCollector
 from kctl.exporter.exposition import Exposition
 from kctl.exporter.metric import Metric
 from kctl.exporter.metrics import METRICS
 
-__all__ = ["METRICS", "Exposition", "Metric", "SnapshotCollector"]
+__all__ = ["METRICS", "Exposition", "Metric"]

@@ -28,8 +28,8 @@ same question gives the same value:
   "whether" are 0 or 1; timestamps are Unix time. Labels of a metric beside those of its section stand in braces.
 - OpenMetrics 1.0 is for clients that ask for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
-- To have these metrics on a page of your own, or yours on this one: `kctl.exporter.SnapshotCollector` is a collector
-  for a `prometheus_client` registry, and `kctl.exporter.Exposition(latest, beside=registry)` appends a registry.
+- To have metrics of your own on this page: `kctl.exporter.Exposition(latest, beside=registry)` appends a registry of
+  `prometheus_client`.
 """
 _SECTIONS = {
     PARTITION: "Partitions",

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kctl.exporter import Exposition, SnapshotCollector
+from kctl.exporter import Exposition
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from tests.exporters import Samples
+from tests.snapshot_collector import SnapshotCollector
 
 PARTS = ("groups", "committed", "members", "offsets")
 ODD = 'a "quoted" \\ group\nof two lines, ü'

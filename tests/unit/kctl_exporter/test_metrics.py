@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.exporter import METRICS, Exposition, SnapshotCollector
+from kctl.exporter import METRICS, Exposition
 from kctl.exporter.metric import OfCluster
 from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, SupervisionState
@@ -30,6 +30,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
+from tests.snapshot_collector import SnapshotCollector
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

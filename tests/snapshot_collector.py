@@ -1,4 +1,4 @@
-"""A collector for a prometheus_client registry, so that our metrics share a page with those of somebody else."""
+"""A collector for a prometheus_client registry: our metrics as that library renders them, to compare with our pages."""
 
 from __future__ import annotations
 
