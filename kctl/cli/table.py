@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kctl.terminal import shown
 
-__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "ranges", "render", "render_columns", "width"]
+__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "columns", "ranges", "render", "render_columns", "width"]
 
 UNKNOWN = "-"
 _GAP = "  "
@@ -22,6 +22,11 @@ class Column(NamedTuple):
 
     heading: str
     is_number: bool = False
+
+
+def columns(headings: str) -> tuple[Column, ...]:
+    """Returns columns by their headings, which have no blanks; `>` before one sets it to the right, as numbers are."""
+    return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:

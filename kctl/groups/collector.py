@@ -227,7 +227,7 @@ class ClusterCollector:
         columns = known.partitions(now, settings.reads_committed)
         groups = [known.groups[name] for name in columns.names.groups]
         stats = [GroupStats.of(group.listed.state, known.members(group, now)) for group in groups]
-        owners = [_owner(each.listed.protocol_type, of_each) for each, of_each in zip(groups, stats, strict=True)]
+        owners = [_owner(each.listed.protocol, of_each) for each, of_each in zip(groups, stats, strict=True)]
         assessments, of_groups = self._assessor.assess(columns, owners, unix)
         snapshots = tuple(
             GroupSnapshot(
@@ -241,7 +241,7 @@ class ClusterCollector:
                 type=group.listed.type,
                 coordinator=group.listed.coordinator,
                 detail=settings.detail_of(group.listed.group),
-                protocol_type=group.listed.protocol_type,
+                protocol_type=group.listed.protocol,
             )
             for group, rows, lag, of_rows, of_group, of_each in zip(
                 groups, columns.rows(), columns.lags(), _of_each(assessments, columns), of_groups, stats, strict=True

@@ -40,9 +40,9 @@ class ListedGroup(NamedTuple):
     """A group as ListGroups returns it; older brokers know neither state nor type."""
 
     group: str
-    state: str | None
     type: str | None
-    protocol_type: str | None
+    state: str | None
+    protocol: str | None
     coordinator: int
 
 
@@ -85,7 +85,7 @@ def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[List
 
 def _listed(each: Any, node: int) -> ListedGroup:
     kind = (each.group_type or "").lower() or None
-    return ListedGroup(each.group_id, each.group_state or None, kind, each.protocol_type or None, node)
+    return ListedGroup(each.group_id, kind, each.group_state or None, each.protocol_type or None, node)
 
 
 class MemberCounts:

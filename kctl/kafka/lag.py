@@ -21,10 +21,10 @@ class LagRow(NamedTuple):
     group: str
     topic: str
     partition: int
-    committed: int | None
-    end: int | None
+    current_offset: int | None
+    log_end_offset: int | None
     lag: int | None
-    member_id: str | None = None
+    consumer_id: str | None = None
     host: str | None = None
     client_id: str | None = None
     error: str | None = None

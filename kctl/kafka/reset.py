@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
 from kctl.kafka.client.connection import ClusterConnection
@@ -15,8 +15,7 @@ from kctl.kafka.target import Target
 __all__ = ["OffsetChange", "apply", "plan", "refuse_members"]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetChange:
+class OffsetChange(NamedTuple):
     """A change of a partition's committed offset; None is nothing, or not known, and `error` is then the reason."""
 
     topic: str
@@ -64,7 +63,7 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
     errors = commit(connection, group, offsets)
     if "UNKNOWN_MEMBER_ID" in errors.values() or "STALE_MEMBER_EPOCH" in errors.values():
         refuse_active(connection, group)
-    return [replace(c, error=c.error or errors.get((c.topic, c.partition))) for c in changes]
+    return [c._replace(error=c.error or errors.get((c.topic, c.partition))) for c in changes]
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:

@@ -8,22 +8,13 @@ from kctl.cli.fleet.submit import all_operations
 from kctl.cli.options import ConfigOption, OutputOption, fleet_of
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import Column, render
+from kctl.cli.table import columns, render
 from kctl.cli.times import duration
 from kctl.fields import moment
 
 __all__ = ["COMMAND"]
 
-_COLUMNS = (
-    Column("id", is_number=True),
-    Column("operation"),
-    Column("by"),
-    Column("via"),
-    Column("at"),
-    Column("took", is_number=True),
-    Column("state"),
-    Column("what-happened"),
-)
+_COLUMNS = columns(">id operation by via at >took state what-happened")
 _POSITIONAL = ("name", "level")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.submit import follow, show, submit
-from kctl.cli.table import Column, clean, render
+from kctl.cli.table import clean, columns, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.fleets import Fleet
 from kctl.kafka.target import position
@@ -17,7 +17,7 @@ from kctl.kafka.target import position
 __all__ = ["run"]
 
 _KEYS = ("topic", "partition", "from", "to", "skipped", "again")
-_COLUMNS = tuple(Column(key, is_number=key != "topic") for key in _KEYS)
+_COLUMNS = columns("topic >partition >from >to >skipped >again")
 """`again`: how many offsets are handled a second time."""
 
 

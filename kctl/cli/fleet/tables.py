@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
-from kctl.cli.table import Column, cell, clip, ranges, render, render_columns
+from kctl.cli.table import Column, cell, clip, columns, ranges, render, render_columns
 from kctl.cli.times import duration
 from kctl.fields import moment
 from kctl.rpc.decode import answered
@@ -56,7 +56,7 @@ def compact_partitions(partitions: Iterable[TopicPartition]) -> str:
 
 def _kafka_lag(lag: LagTotals) -> list[str]:
     rows = [("total", lag.total), *sorted(lag.topics.items())]
-    lines = render((Column("topic"), Column("lag", is_number=True)), rows)
+    lines = render(columns("topic >lag"), rows)
     if lag.unknown:
         lines.append(f"unknown: {compact_partitions(lag.unknown)}")
     return lines
@@ -65,17 +65,17 @@ def _kafka_lag(lag: LagTotals) -> list[str]:
 def _offset_checker(offsets: Offsets) -> list[str]:
     rows = offsets.rows
     names = ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
-    columns, values = _columns(rows, *names)
+    shown, values = _columns(rows, *names)
     if max((row.age_seconds or 0.0 for row in rows), default=0.0) > OLD_SECONDS:
-        columns.append(Column("age", is_number=True))
+        shown.append(Column("age", is_number=True))
         values.append([duration(row.age_seconds) for row in rows])
-    return render_columns(columns, values)
+    return render_columns(shown, values)
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
     """Fields as columns, headed by their names; column by column, for there may be a hundred thousand rows."""
-    columns = [Column(name.replace("_", "-"), name in _NUMBERS) for name in names]
-    return columns, [list(map(attrgetter(name), rows)) for name in names]
+    shown = [Column(name.replace("_", "-"), name in _NUMBERS) for name in names]
+    return shown, [list(map(attrgetter(name), rows)) for name in names]
 
 
 def _rows(rows: Sequence[Any], *names: str) -> list[str]:
@@ -96,14 +96,7 @@ def _member_leader(group: GroupMembers) -> list[str]:
         (each.worker, each.member_id, each.is_leader, each.generation, compact_partitions(each.partitions))
         for each in group.members
     ]
-    columns = (
-        Column("worker"),
-        Column("member-id"),
-        Column("leader"),
-        Column("generation", is_number=True),
-        Column("partitions"),
-    )
-    return [*lines, *render(columns, rows)]
+    return [*lines, *render(columns("worker member-id leader >generation partitions"), rows)]
 
 
 def _metadata_brokers(brokers: BrokersReply) -> list[str]:

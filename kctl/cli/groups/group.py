@@ -12,30 +12,13 @@ from kctl.cli.groups.groups import growth
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import Column, cell, ranges, render
+from kctl.cli.table import cell, columns, ranges, render
 from kctl.cli.times import duration
 
 __all__ = ["COMMAND"]
 
-_PARTITIONS = (
-    Column("topic"),
-    Column("partition", is_number=True),
-    Column("committed", is_number=True),
-    Column("end", is_number=True),
-    Column("lag", is_number=True),
-    Column("behind", is_number=True),
-    Column("growth/s", is_number=True),
-    Column("status"),
-    Column("reason"),
-)
-_MEMBERS = (
-    Column("member"),
-    Column("client"),
-    Column("host"),
-    Column("instance"),
-    Column("lag", is_number=True),
-    Column("holds"),
-)
+_PARTITIONS = columns("topic >partition >committed >end >lag >behind >growth/s status reason")
+_MEMBERS = columns("member client host instance >lag holds")
 
 
 def _group(

@@ -11,24 +11,14 @@ from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOptio
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import Column, render
+from kctl.cli.table import columns, render
 from kctl.cli.times import duration
 
 __all__ = ["COMMAND", "Sort", "growth"]
 
 _MOST = 10_000
 """The most rows, as many as are answered at once."""
-_COLUMNS = (
-    Column("group"),
-    Column("type"),
-    Column("state"),
-    Column("members", is_number=True),
-    Column("lag", is_number=True),
-    Column("behind", is_number=True),
-    Column("growth/s", is_number=True),
-    Column("status"),
-    Column("reason"),
-)
+_COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
 
 
 class Sort(StrEnum):
@@ -102,8 +92,8 @@ def _cut(answer: dict[str, Any]) -> str | None:
 def _table(answer: dict[str, Any]) -> list[str]:
     """Returns the table, with a column for the cluster where there are several."""
     has_clusters = len(answer["clusters"]) > 1
-    columns = (Column("cluster"), *_COLUMNS) if has_clusters else _COLUMNS
-    return render(columns, [[*([row["cluster"]] if has_clusters else []), *_cells(row)] for row in answer["rows"]])
+    shown = (*columns("cluster"), *_COLUMNS) if has_clusters else _COLUMNS
+    return render(shown, [[*([row["cluster"]] if has_clusters else []), *_cells(row)] for row in answer["rows"]])
 
 
 def _cells(row: dict[str, Any]) -> list[object]:

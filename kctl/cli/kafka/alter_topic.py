@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.changes import audited, check_choice, refusal, settings_of
+from kctl.cli.kafka.changes import change, check_choice, settings_of
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_CHANGES = (("setting", False), ("old", False), ("new", False))
+_CHANGES = ("setting", "old", "new")
 _DEFAULT = "(default)"
 
 
@@ -32,19 +33,14 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         topic = require(topics_of(connection.open([name])), name)
         rows = _plan(connection, topic, total, settings)
         _alter(connection, name, total, settings, is_dry_run=True)  # so that what is refused is refused before anything
-        declined = refusal(
-            options,
-            lambda: show(options, _CHANGES, rows, topic=name, executed=False),
-            f"Alter topic {name} so?" + (" Partitions cannot be removed again." if total is not None else ""),
-        )
-        if declined is not None:
-            return declined
-        connection.deadline.renew()
-        with audited(options, env, "alter-topic", cluster=connection.access.named, topic=name, changes=rows) as running:
+        shown = partial(show, options, _CHANGES, rows, topic=name)
+        question = f"Alter topic {name} so?" + (" Partitions cannot be removed again." if total is not None else "")
+
+        def make() -> str:
             _alter(connection, name, total, settings, is_dry_run=False)
-            running.text = f"topic {name} altered"
-    show(options, _CHANGES, rows, topic=name, executed=True)
-    return 0
+            return f"topic {name} altered"
+
+        return change(options, env, connection, "alter-topic", question, shown, make, topic=name, changes=rows)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str | None]:

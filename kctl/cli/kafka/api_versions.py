@@ -12,7 +12,7 @@ from kctl.errors import KctlError, UsageError
 
 __all__ = ["run"]
 
-_VERSIONS = (("broker", True), ("key", True), ("api", False), ("versions", False), ("ours", False), ("used", True))
+_VERSIONS = ("broker", "key", "api", "versions", "ours", "used")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:

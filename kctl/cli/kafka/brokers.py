@@ -11,16 +11,7 @@ from kctl.cli.kafka.output import show
 
 __all__ = ["run"]
 
-_BROKERS = (
-    ("node_id", True),
-    ("host", False),
-    ("port", True),
-    ("rack", False),
-    ("controller", False),
-    ("leaders", True),
-    ("replicas", True),
-    ("not_in_sync", True),
-)
+_BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replicas", "not_in_sync")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -19,8 +19,9 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.audit import AuditedOperation
+    from kctl.kafka.client.connection import ClusterConnection
 
-__all__ = ["audited", "check_choice", "refusal", "report", "settings_of"]
+__all__ = ["audited", "change", "check_choice", "settings_of"]
 
 _DECLINED = 1
 
@@ -31,7 +32,31 @@ def check_choice(options: argparse.Namespace) -> None:
         raise UsageError("--execute does it and --dry-run does not: give one of them")
 
 
-def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
+def change(
+    options: argparse.Namespace,
+    env: Mapping[str, str],
+    connection: ClusterConnection,
+    name: str,
+    question: str,
+    show: Callable[..., None],
+    make: Callable[[], str],
+    **params: Any,
+) -> int:
+    """Shows a change, has it confirmed, makes it, and returns the exit code. `show` prints the plan, or what was
+    `executed`; `make` returns what has been done; `params` are for the audit log."""
+    declined = _declined(options, lambda: show(executed=False), question)
+    if declined is not None:
+        return declined
+    connection.deadline.renew()
+    with audited(options, env, connection, name, **params) as running:
+        running.text = make()
+    if options.output == "table":
+        sys.stderr.write(f"{clean(running.text)}\n")
+    show(executed=True)
+    return 0
+
+
+def _declined(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
     """Returns the exit code when nothing is to be changed, None when the change is to be made.
 
     Without `--execute` the plan is shown; then somebody at a terminal is asked, everybody else is shown how to go on.
@@ -49,19 +74,13 @@ def refusal(options: argparse.Namespace, show_plan: Callable[[], None], question
     return _DECLINED
 
 
-def report(options: argparse.Namespace, text: str) -> None:
-    """Reports what has been done, beside the table, which is that of the plan; JSON and YAML have `executed`."""
-    if options.output == "table":
-        sys.stderr.write(f"{clean(text)}\n")
-
-
 def audited(
-    options: argparse.Namespace, env: Mapping[str, str], name: str, **params: Any
+    options: argparse.Namespace, env: Mapping[str, str], connection: ClusterConnection, name: str, **params: Any
 ) -> AbstractContextManager[AuditedOperation]:
     """Writes a line into the audit log before and after the change; see `kctl.audit`."""
     from kctl.audit import operation
 
-    return operation(audit_log(options, env), f"kafka {name}", params)
+    return operation(audit_log(options, env), f"kafka {name}", {"cluster": connection.access.named, **params})
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 """Matches a topic's name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
-_CREATED = (("topic", False), ("partitions", True), ("replicas", True), ("topic_id", False))
+_CREATED = ("topic", "partitions", "replicas", "topic_id")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -40,8 +40,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             made = _create(connection, options, settings)
         else:
             params = {"partitions": options.partitions, "replicas": options.replicas, "settings": settings}
-            cluster = connection.access.named
-            with audited(options, env, "create-topic", cluster=cluster, topic=options.topic, **params) as running:
+            with audited(options, env, connection, "create-topic", topic=options.topic, **params) as running:
                 made = _create(connection, options, settings)
                 running.text = f"topic {made.topic} created, {made.partitions} partitions"
     show(options, _CREATED, [made._asdict()], executed=not options.dry_run)

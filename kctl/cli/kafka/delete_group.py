@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
-from kctl.cli.kafka.changes import audited, check_choice, refusal, report
+from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.committed import committed_rows
 from kctl.cli.kafka.output import show
-from kctl.errors import KctlError
-
-if TYPE_CHECKING:
-    from kctl.kafka.client.connection import ClusterConnection
 
 __all__ = ["run"]
 
-_COMMITTED = (("group", False), ("topic", False), ("partition", True), ("committed_offset", True))
+_COMMITTED = ("group", "topic", "partition", "committed_offset")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -32,45 +29,13 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         if group.error is not None:
             raise group.error
         refuse_members(group)
-        rows = _committed(connection, name)
-        more = {"group": name, "state": group.state}
-        declined = refusal(
-            options,
-            lambda: show(options, _COMMITTED, rows, **more, executed=False),
-            f"Delete group {name} and what it has committed?",
-        )
-        if declined is not None:
-            return declined
-        connection.deadline.renew()
+        rows = committed_rows(connection, name)
+        shown = partial(show, options, _COMMITTED, rows, group=name, state=group.state)
+        question = f"Delete group {name} and what it has committed?"
         offsets = [[row["topic"], row["partition"], row["committed_offset"]] for row in rows]
-        with audited(
-            options, env, "delete-group", cluster=connection.access.named, group=name, offsets=offsets
-        ) as running:
+
+        def make() -> str:
             delete(connection, name)
-            running.text = f"group {name} deleted"
-    report(options, running.text)
-    show(options, _COMMITTED, rows, **more, executed=True)
-    return 0
+            return f"group {name} deleted"
 
-
-def _committed(connection: ClusterConnection, name: str) -> list[dict[str, Any]]:
-    """Returns the committed offsets that would be lost; they can be committed again from these rows.
-
-    Raises:
-        KctlError: the coordinator does not answer it.
-    """
-    from kctl.kafka.offsets import committed
-
-    found = committed(connection, {name: None})[name]
-    if isinstance(found, KctlError):
-        raise found
-    return [
-        {
-            "group": name,
-            "topic": topic,
-            "partition": partition,
-            "committed_offset": known.offset,
-            "error": known.error,
-        }
-        for (topic, partition), known in sorted(found.items())
-    ]
+        return change(options, env, connection, "delete-group", question, shown, make, group=name, offsets=offsets)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.changes import audited, check_choice, refusal, report
+from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_DELETED = (("topic", False), ("partitions", True), ("messages", True), ("topic_id", False))
+_DELETED = ("topic", "partitions", "messages", "topic_id")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -31,18 +32,14 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         if topic.is_internal:
             raise UsageError(f"{name} is a topic of Kafka itself: it is not deleted here")
         row = _row(connection, topic)
-        declined = refusal(
-            options, lambda: show(options, _DELETED, [row], executed=False), f"Delete topic {name} and all it holds?"
-        )
-        if declined is not None:
-            return declined
-        connection.deadline.renew()
-        with audited(options, env, "delete-topic", cluster=connection.access.named, **row) as running:
+        shown = partial(show, options, _DELETED, [row])
+        question = f"Delete topic {name} and all it holds?"
+
+        def make() -> str:
             delete(connection, name)
-            running.text = f"topic {name} deleted"
-    report(options, running.text)
-    show(options, _DELETED, [row], executed=True)
-    return 0
+            return f"topic {name} deleted"
+
+        return change(options, env, connection, "delete-topic", question, shown, make, **row)
 
 
 def _row(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:

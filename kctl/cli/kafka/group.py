@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _HEAD = ("state", "type", "protocol", "assignor", "coordinator")
-_MEMBERS = (
-    ("member_id", False),
-    ("client_id", False),
-    ("host", False),
-    ("instance_id", False),
-    ("topic", False),
-    ("partitions", False),
-)
+_MEMBERS = ("member_id", "client_id", "host", "instance_id", "topic", "partitions")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -10,7 +10,7 @@ from kctl.cli.kafka.output import show
 
 __all__ = ["run"]
 
-_GROUPS = (("group", False), ("type", False), ("state", False), ("protocol", False), ("coordinator", True))
+_GROUPS = ("group", "type", "state", "protocol", "coordinator")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -19,15 +19,5 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         connection.open()
         groups, problems = list_groups(connection)
-    rows = [
-        {
-            "group": group.group,
-            "type": group.type,
-            "state": group.state,
-            "protocol": group.protocol_type,
-            "coordinator": group.coordinator,
-        }
-        for group in groups
-    ]
-    show(options, _GROUPS, rows, problems)
+    show(options, _GROUPS, [group._asdict() for group in groups], problems)
     return 0

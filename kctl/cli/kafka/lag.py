@@ -12,17 +12,7 @@ from kctl.errors import KctlError
 
 __all__ = ["run"]
 
-_LAG = (
-    ("group", False),
-    ("topic", False),
-    ("partition", True),
-    ("current_offset", True),
-    ("log_end_offset", True),
-    ("lag", True),
-    ("consumer_id", False),
-    ("host", False),
-    ("client_id", False),
-)
+_LAG = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -39,21 +29,6 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             groups = [*groups, *(group.group for group in listed)]
         found, more = read_lag(connection, groups, topics, is_read_committed=options.read_committed)
     if options.all and options.topic:
-        found = [row for row in found if row.committed is not None or row.member_id is not None]
-    rows = [
-        {
-            "group": row.group,
-            "topic": row.topic,
-            "partition": row.partition,
-            "current_offset": row.committed,
-            "log_end_offset": row.end,
-            "lag": row.lag,
-            "consumer_id": row.member_id,
-            "host": row.host,
-            "client_id": row.client_id,
-            "error": row.error,
-        }
-        for row in found
-    ]
-    show(options, _LAG, rows, [*problems, *more])
+        found = [row for row in found if row.current_offset is not None or row.consumer_id is not None]
+    show(options, _LAG, [row._asdict() for row in found], [*problems, *more])
     return 0

@@ -13,7 +13,7 @@ from kctl.kafka.target import milliseconds
 
 __all__ = ["run"]
 
-_OFFSETS = (("topic", False), ("partition", True), ("offset", True), ("timestamp", True))
+_OFFSETS = ("topic", "partition", "offset", "timestamp")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -29,13 +29,7 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         topics, partitions = wanted_partitions(connection, options.topic)
         offsets = log_offsets(connection, topics, partitions, at, is_read_committed=options.read_committed)
     rows = [
-        {
-            "topic": topic,
-            "partition": partition,
-            "offset": offsets[topic, partition].offset,
-            "timestamp": offsets[topic, partition].timestamp,
-            "error": offsets[topic, partition].error,
-        }
+        {"topic": topic, "partition": partition, **offsets[topic, partition]._asdict()}
         for topic, partition in sorted(partitions)
     ]
     show(options, _OFFSETS, rows)

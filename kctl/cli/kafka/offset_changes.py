@@ -1,35 +1,23 @@
-"""Changes of a group's committed offsets: the line in the audit log, and the table of old and new offsets."""
+"""Changes of a group's committed offsets: what is audited of them, and the table of old and new offsets."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.changes import audited
 from kctl.cli.kafka.output import show
 
 if TYPE_CHECKING:
-    from kctl.audit import AuditedOperation
-    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import OffsetChange
 
-__all__ = ["audited_changes", "show_changes", "summary"]
+__all__ = ["audit_params", "show_changes", "summary"]
 
-_CHANGES = (("topic", False), ("partition", True), ("old", True), ("new", True), ("difference", True))
+_CHANGES = ("topic", "partition", "old", "new", "difference")
 
 
-def audited_changes(
-    options: argparse.Namespace,
-    env: Mapping[str, str],
-    name: str,
-    connection: ClusterConnection,
-    changes: list[OffsetChange],
-) -> AbstractContextManager[AuditedOperation]:
-    """Audits changes of offsets; the line holds the old ones: with them a mistake can be undone."""
-    offsets = [[change.topic, change.partition, change.old, change.new] for change in changes]
-    return audited(options, env, name, cluster=connection.access.named, group=options.group, offsets=offsets)
+def audit_params(group: str, changes: list[OffsetChange]) -> dict[str, Any]:
+    """Returns what is audited, the old offsets too: with them a mistake can be undone."""
+    return {"group": group, "offsets": [[each.topic, each.partition, each.old, each.new] for each in changes]}
 
 
 def summary(changes: list[OffsetChange]) -> str:
@@ -39,18 +27,5 @@ def summary(changes: list[OffsetChange]) -> str:
 
 
 def show_changes(options: argparse.Namespace, changes: list[OffsetChange], **more: Any) -> None:
-    show(options, _CHANGES, _rows(changes), group=options.group, **more)
-
-
-def _rows(changes: list[OffsetChange]) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": change.topic,
-            "partition": change.partition,
-            "old": change.old,
-            "new": change.new,
-            "difference": change.difference,
-            "error": change.error,
-        }
-        for change in changes
-    ]
+    rows = [each._asdict() | {"difference": each.difference} for each in changes]
+    show(options, _CHANGES, rows, group=options.group, **more)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from kctl.cli.kafka.changes import audited
 from kctl.cli.kafka.cluster import connected
-from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
+from kctl.cli.kafka.offset_changes import audit_params, show_changes, summary
 from kctl.errors import UsageError
 from kctl.kafka.target import Target
 
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             raise UsageError(
                 f"offset {options.offset} is outside the log of {key[0]}-{key[1]}: the nearest in it is {planned.new}"
             )
-        with audited_changes(options, env, "offset-commit", connection, [planned]) as running:
+        params = audit_params(options.group, [planned])
+        with audited(options, env, connection, "offset-commit", **params) as running:
             changes = apply(connection, options.group, [planned])
             running.text = summary(changes)
     show_changes(options, changes)

@@ -18,12 +18,12 @@ _ERROR = "error"
 
 def show(
     options: argparse.Namespace,
-    columns: Sequence[tuple[str, bool]],
+    columns: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows; `columns` are (key, whether it is a number), headed by the key with dashes.
+    """Prints rows; `columns` are keys of the rows, and headings with dashes.
 
     Raises:
         IncompleteAnswer: once everything is printed, when a row has an error or there are `problems`.
@@ -37,11 +37,15 @@ def show(
     complain(rows, problems)
 
 
-def table(columns: Sequence[tuple[str, bool]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the lines of a table; a column `error` comes last when a row has one."""
-    keys = [*columns, *([(_ERROR, False)] if any(row.get(_ERROR) for row in rows) else [])]
-    headed = [Column(key.replace("_", "-"), is_number) for key, is_number in keys]
-    return render(headed, [[row[key] for key, _ in keys] for row in rows])
+    keys = [*columns, *([_ERROR] if any(row.get(_ERROR) for row in rows) else [])]
+    return render([_column(key, rows) for key in keys], [[row[key] for key in keys] for row in rows])
+
+
+def _column(key: str, rows: Sequence[Mapping[str, Any]]) -> Column:
+    types = {type(row[key]) for row in rows}
+    return Column(key.replace("_", "-"), is_number=int in types and types <= {int, type(None)})
 
 
 def show_document(options: argparse.Namespace, document: object) -> None:

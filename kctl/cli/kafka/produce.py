@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_ONE = (
-    ("topic", False),
-    ("partition", True),
-    ("offset", True),
-    ("timestamp", True),
-    ("bytes", True),
-    ("compressed_bytes", True),
-)
-_MANY = (("topic", False), ("partition", True), ("messages", True), ("first_offset", True), ("last_offset", True))
+_ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
+_MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
 _CHECK_EVERY = 4096
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from kctl.cli.kafka.changes import check_choice, refusal, report
+from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected
-from kctl.cli.kafka.offset_changes import audited_changes, show_changes, summary
+from kctl.cli.kafka.offset_changes import audit_params, show_changes, summary
 from kctl.cli.kafka.topic_arguments import wanted_partitions
 from kctl.errors import UsageError
 from kctl.kafka.target import target
@@ -25,18 +25,15 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         topics, wanted = wanted_partitions(connection, options.topic)
         changes = plan(connection, options.group, topics, wanted, to)
-        planned = changes
-        declined = refusal(
-            options,
-            lambda: show_changes(options, planned, executed=False),
-            f"Set these offsets of group {options.group}?",
-        )
-        if declined is not None:
-            return declined
-        connection.deadline.renew()
-        with audited_changes(options, env, "reset-offsets", connection, changes) as running:
+        params = audit_params(options.group, changes)
+
+        def make() -> str:
+            nonlocal changes
             changes = apply(connection, options.group, changes)
-            running.text = summary(changes)
-    report(options, running.text)
-    show_changes(options, changes, executed=True)
-    return 0
+            return summary(changes)
+
+        def shown(*, executed: bool) -> None:
+            show_changes(options, changes, executed=executed)
+
+        question = f"Set these offsets of group {options.group}?"
+        return change(options, env, connection, "reset-offsets", question, shown, make, **params)

@@ -12,15 +12,8 @@ from kctl.cli.table import cell
 
 __all__ = ["run"]
 
-_PARTITIONS = (
-    ("partition", True),
-    ("leader", True),
-    ("replicas", False),
-    ("isr", False),
-    ("offline", False),
-    ("under_replicated", False),
-)
-_SETTINGS = (("setting", False), ("value", False), ("set_by", False))
+_PARTITIONS = ("partition", "leader", "replicas", "isr", "offline", "under_replicated")
+_SETTINGS = ("setting", "value", "set_by")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -10,14 +10,7 @@ from kctl.cli.kafka.output import show
 
 __all__ = ["run"]
 
-_TOPICS = (
-    ("topic", False),
-    ("partitions", True),
-    ("replicas", True),
-    ("under_replicated", True),
-    ("no_leader", True),
-    ("internal", False),
-)
+_TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
 
 
 def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -27,7 +27,7 @@ def clear(
     config: ConfigOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Remove what waits or is delayed, never what is leased, for good. Asks first, and says how much it is.
+    """Remove what waits or is delayed, never what is leased, for good. Asks first, and shows how much it is.
 
     It is not read from Kafka again: the stored offsets stay where they are. Dead letters: `kctl storage dead delete`.
     """

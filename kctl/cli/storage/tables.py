@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.table import Column, cell, clean, clip, render
+from kctl.cli.table import cell, clean, clip, columns, render
 from kctl.cli.times import duration
 from kctl.dead_letters.documents import dead_letter_document
 from kctl.fields import moment
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
+_STATUS = columns("topic >partition >pending >processing >delayed >dead >bytes >oldest")
 _ERROR_COLUMNS = 80
 _VALUE_COLUMNS = 2000
 
@@ -60,12 +61,6 @@ def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
 
 
 def status_lines(identity: str, stats: StorageStats) -> list[str]:
-    columns = (
-        Column("topic"),
-        Column("partition", is_number=True),
-        *(Column(state, is_number=True) for state in _STATES),
-        Column("oldest", is_number=True),
-    )
     rows: list[tuple[object, ...]] = [
         (p.topic, p.partition, *(getattr(p, state) for state in _STATES), duration(p.oldest_seconds))
         for p in stats.partitions
@@ -73,7 +68,7 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
     rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), duration(stats.oldest_seconds)))
     limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
     full = _full(stats)
-    return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(columns, rows)]
+    return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(_STATUS, rows)]
 
 
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
@@ -104,20 +99,18 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
 
 def table_lines(document: dict[str, Any], group: str) -> list[str]:
     names = ("version", "rows", "files", "small_files", "bytes", "dead", "requeued")
-    columns = [Column(name.replace("_", "-"), is_number=True) for name in (*names, "last_commit")]
     held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
     coordinates = ("cluster", "topic", "partition", "stored")
-    of_partitions = [Column(name, is_number=name in ("partition", "stored")) for name in coordinates]
     partitions = [tuple(each[name] for name in coordinates) for each in document["partitions"]]
     full = document["full"]
     return [
         clean(document["storage"]),
         *([f"full: {clean(full)}"] if full else []),
         "",
-        *render(columns, held),
+        *render(columns(">version >rows >files >small-files >bytes >dead >requeued >last-commit"), held),
         "",
         *(
-            render(of_partitions, partitions)
+            render(columns("cluster topic >partition >stored"), partitions)
             if partitions
             else [f"the group {clean(group)} has stored nothing in it yet"]
         ),
@@ -126,17 +119,8 @@ def table_lines(document: dict[str, Any], group: str) -> list[str]:
 
 def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
     """One line for each; only a wide one has the error uncut."""
-    columns = (
-        Column("id"),
-        Column("topic"),
-        Column("partition", is_number=True),
-        Column("offset", is_number=True),
-        Column("tries", is_number=True),
-        Column("died"),
-        Column("error"),
-    )
     return render(
-        columns,
+        columns("id topic >partition >offset >tries died error"),
         [
             (x.id, x.block.topic, x.block.partition, x.offset, x.tries, moment(x.at), _shown(x.error, is_wide))
             for x in dead_letters
@@ -146,15 +130,6 @@ def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) 
 
 def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list[str]:
     """One line for each, with how many died in the last hour and day."""
-    columns = (
-        Column("count", is_number=True),
-        Column("last-hour", is_number=True),
-        Column("last-day", is_number=True),
-        Column("last-died"),
-        Column("newest"),
-        Column("line"),
-        Column("error-class"),
-    )
     rows = [
         (
             x.count,
@@ -167,7 +142,7 @@ def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list
         )
         for x in groups
     ]
-    return render(columns, rows)
+    return render(columns(">count >last-hour >last-day last-died newest line error-class"), rows)
 
 
 def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:

@@ -75,4 +75,4 @@ class NamedGroups:
 
 
 def _listed(group: Group, coordinator: int, state: str | None) -> ListedGroup:
-    return ListedGroup(group.group, state, group.type, group.protocol, coordinator)
+    return ListedGroup(group.group, group.type, state, group.protocol, coordinator)

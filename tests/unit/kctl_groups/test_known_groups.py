@@ -12,8 +12,8 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
 from kctl.reduce import PartitionRow
 
-GROUP = ListedGroup("billing", "Stable", "classic", "consumer", 1)
-OTHER = ListedGroup("other", "Empty", "classic", "consumer", 2)
+GROUP = ListedGroup("billing", "classic", "Stable", "consumer", 1)
+OTHER = ListedGroup("other", "classic", "Empty", "consumer", 2)
 ORDERS = ("orders", 0)
 
 

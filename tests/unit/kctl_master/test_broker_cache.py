@@ -65,7 +65,7 @@ def reading(
     """Of the topic `orders`; its committed offsets are missing where no partition has any, not even None."""
     known = {key: offset for key, offset in committed.items() if offset is not None}
     return ClusterReading(
-        groups={"readers": ListedGroup("readers", "PreparingRebalance", "classic", "consumer", 1)},
+        groups={"readers": ListedGroup("readers", "classic", "PreparingRebalance", "consumer", 1)},
         members={"readers": 3},
         committed={"readers": by_topic(known)} if committed else {},
         start=dict.fromkeys(end, 0),

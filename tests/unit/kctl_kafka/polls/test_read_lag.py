@@ -60,7 +60,7 @@ def test_with_topics_all_their_partitions_are_shown() -> None:
         topics = topics_of(connection.metadata(["orders", "other"]))
         rows, _ = read_lag(connection, ["billing"], topics)
 
-    assert [(row.topic, row.partition, row.committed) for row in rows] == [
+    assert [(row.topic, row.partition, row.current_offset) for row in rows] == [
         ("orders", 0, 4),
         ("orders", 1, None),
         ("other", 0, None),
@@ -72,8 +72,8 @@ def test_a_log_that_cannot_be_read_is_an_error_in_its_row() -> None:
     with connection_to(script, topics={"orders": 2}) as (_, connection):
         first, second = read_lag(connection, ["billing"])[0]
 
-    assert (first.end, first.lag, first.error) == (None, None, "KAFKA_STORAGE_ERROR")
-    assert (second.end, second.error) == (20, None)
+    assert (first.log_end_offset, first.lag, first.error) == (None, None, "KAFKA_STORAGE_ERROR")
+    assert (second.log_end_offset, second.error) == (20, None)
 
 
 @pytest.mark.usefixtures("soon_over")
