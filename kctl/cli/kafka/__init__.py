@@ -1,1 +1,1 @@
-"""The commands `kctl kafka`: one module per command; `parser` picks it, from the table in `options`."""
+"""The commands of `kctl kafka`: `commands` declares them, and which module runs each."""

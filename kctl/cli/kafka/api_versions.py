@@ -10,12 +10,12 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.errors import KctlError, UsageError
 
-__all__ = ["run"]
+__all__ = ["api_versions"]
 
 _VERSIONS = ("broker", "key", "api", "versions", "ours", "used")
 
 
-def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def api_versions(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kafka.protocol.api_key import ApiKey
 

@@ -1,4 +1,4 @@
-"""The commands of `kctl kafka`: each is run by the module of its name, `_` for `-`, with the parsed options.
+"""The commands of `kctl kafka`: each is run by the function of its name, `_` for `-`, with the parsed options.
 
 Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kctl.toml.
 """
@@ -324,8 +324,20 @@ large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the
 _EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
 
 
+_MODULES = {
+    "groups": ("groups", "group"),
+    "group_changes": ("delete-group", "offset-commit", "reset-offsets"),
+    "topics": ("topics", "topic", "brokers"),
+    "topic_changes": ("create-topic", "delete-topic", "alter-topic"),
+    "offsets": ("lag", "list-offsets", "offset-fetch"),
+}
+"""Modules that have several commands; any other has the one of its name."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    code: int = import_module(f"kctl.cli.kafka.{name.replace('-', '_')}").run(options, env)
+    function = name.replace("-", "_")
+    code: int = getattr(import_module(f"kctl.cli.kafka.{_MODULE_OF.get(name, function)}"), function)(options, env)
     return code
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.consume import Record
 
-__all__ = ["run"]
+__all__ = ["consume"]
 
 _NAMED = ("value", "line", "json")
 
 
-def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     written = _format(options.format)
     begin_at = _place(options.from_)
     with connected(options, env) as connection:

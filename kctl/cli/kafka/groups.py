@@ -1,19 +1,28 @@
-"""`kctl kafka groups`"""
+"""`kctl kafka groups` and `group`"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.cluster import connected
-from kctl.cli.kafka.output import show
+from kctl.cli.kafka.cluster import connected, fleet_group
+from kctl.cli.kafka.output import complain, show, show_document, table, write
+from kctl.cli.table import cell, ranges
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from kctl.errors import KctlError
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.groups import Group
+
+__all__ = ["group", "groups"]
 
 _GROUPS = ("group", "type", "state", "protocol", "coordinator")
+_HEAD = ("state", "type", "protocol", "assignor", "coordinator")
+_MEMBERS = ("member_id", "client_id", "host", "instance_id", "topic", "partitions")
 
 
-def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def groups(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kctl.kafka.groups import list_groups
 
@@ -21,3 +30,76 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         groups, problems = list_groups(connection)
     show(options, _GROUPS, [group._asdict() for group in groups], problems)
     return 0
+
+
+def group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    names = options.group or ([] if options.all else [fleet_group(options, env, "GROUP, --all")])
+    with connected(options, env) as connection:
+        from kctl.kafka.groups import describe_groups, list_groups
+
+        connection.open()
+        problems: list[KctlError] = []
+        if options.all:
+            listed, problems = list_groups(connection)
+            names = [*names, *(group.group for group in listed)]
+        described = describe_groups(connection, names)
+        documents = [_document(connection, group, options.topic) for group in described]
+    problems += [group.error for group in described if group.error is not None]
+    if options.all and options.topic:
+        documents = [document for document in documents if document["members"]]
+    documents = [document for document in documents if document["state"] is not None or document["members"]]
+    if options.output == "table":
+        write("\n\n".join(_lines(document) for document in documents))
+    else:
+        show_document(options, {"groups": documents})
+    complain((), problems)
+    return 0
+
+
+def _document(connection: ClusterConnection, group: Group, topic: str | None) -> dict[str, Any]:
+    broker = None if group.coordinator is None else connection.brokers.get(group.coordinator)
+    members = None
+    if group.members is not None:
+        members = [
+            {
+                "member_id": member.member_id,
+                "client_id": member.client_id,
+                "host": member.host.removeprefix("/"),
+                "instance_id": member.instance_id,
+                "assigned": None
+                if member.assigned is None
+                else {name: list(numbers) for name, numbers in member.assigned.items() if topic in (None, name)},
+            }
+            for member in sorted(group.members, key=lambda each: each.member_id)
+            if topic is None or topic in (member.assigned or {})
+        ]
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": group.type,
+        "protocol": group.protocol,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        "coordinator_address": broker and broker.address,
+        "members": members,
+    }
+
+
+def _lines(document: dict[str, Any]) -> str:
+    fields = {**document, "coordinator": f"{document['coordinator']} ({document['coordinator_address']})"}
+    head = f"group {cell(document['group'])}  " + "  ".join(f"{key} {cell(fields[key])}" for key in _HEAD)
+    members = document["members"]
+    if members is None:
+        return f"{head}\nits members are not known"
+    if not members:
+        return f"{head}\nno members"
+    return "\n".join([head, *table(_MEMBERS, [row for member in members for row in _rows(member)])])
+
+
+def _rows(member: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns one row per topic; a member without partitions has one all the same."""
+    assigned = member["assigned"] or {None: []}
+    return [
+        {**member, "topic": topic, "partitions": ranges(assigned[topic]) or None}
+        for topic in sorted(assigned, key=lambda name: name or "")
+    ]

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from kctl.kafka.client.access import ClusterAccess
     from kctl.kafka.produce import Production
 
-__all__ = ["run"]
+__all__ = ["produce"]
 
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
 _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
 _CHECK_EVERY = 4096
 
 
-def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     codec = _codec(options.codec)
     headers = [_header(text) for text in options.header or ()]
     key = None if options.key is None else options.key.encode()

@@ -1,19 +1,24 @@
-"""`kctl kafka topics`"""
+"""`kctl kafka topics`, `topic` and `brokers`"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import Any
 
 from kctl.cli.kafka.cluster import connected
-from kctl.cli.kafka.output import show
+from kctl.cli.kafka.output import complain, show, show_document, table, write
+from kctl.cli.table import cell
 
-__all__ = ["run"]
+__all__ = ["brokers", "topic", "topics"]
 
 _TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
+_PARTITIONS = ("partition", "leader", "replicas", "isr", "offline", "under_replicated")
+_SETTINGS = ("setting", "value", "set_by")
+_BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replicas", "not_in_sync")
 
 
-def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def topics(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         from kctl.kafka.client.layout import topics_of
         from kctl.kafka.client.reasons import name_of_code
@@ -33,4 +38,66 @@ def run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         for topic in topics
     ]
     show(options, _TOPICS, rows)
+    return 0
+
+
+def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.errors import KctlError
+        from kctl.kafka.client.layout import require, settings_of_topic, topics_of
+
+        topic = require(topics_of(connection.open([options.topic])), options.topic)
+        problems = []
+        settings: list[dict[str, Any]] | None = None
+        try:
+            settings = [
+                {"setting": each.name, "value": each.value, "set_by": each.source}
+                for each in settings_of_topic(connection, topic.name)
+            ]
+        except KctlError as problem:
+            problems.append(problem)
+    rows = [each._asdict() | {"under_replicated": each.is_under_replicated} for each in topic.partitions]
+    if options.output == "table":
+        kind = "  internal" if topic.is_internal else ""
+        write(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
+        write("\n".join(table(_PARTITIONS, rows)) + "\n")
+        write("\n".join(table(_SETTINGS, settings)) if settings else "nothing is configured otherwise than by default")
+    else:
+        show_document(
+            options,
+            {
+                "topic": topic.name,
+                "topic_id": topic.topic_id,
+                "internal": topic.is_internal,
+                "partitions": rows,
+                "settings": settings,
+            },
+        )
+    complain(rows, problems)
+    return 0
+
+
+def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.kafka.client.layout import BrokerLoad, broker_loads, quorum_leader, topics_of
+
+        loads = broker_loads(topics_of(connection.open(None)).values())
+        controller = quorum_leader(connection)
+        known = dict(connection.brokers)
+        cluster = connection.cluster_id
+    rows: list[dict[str, Any]] = []
+    for node in sorted(known.keys() | loads.keys()):
+        broker = known.get(node)
+        rows.append(
+            {
+                "node_id": node,
+                "host": broker and broker.host,
+                "port": broker and broker.port,
+                "rack": broker and broker.rack,
+                "controller": node == controller,
+                **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
+                "error": None if broker else "not in the cluster just now",
+            }
+        )
+    show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
     return 0

@@ -1,0 +1,104 @@
+"""`kctl kafka lag`, `list-offsets` and `offset-fetch`"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.cluster import connected, fleet_group
+from kctl.cli.kafka.output import show
+from kctl.cli.kafka.topic_arguments import required_topics, wanted_partitions
+from kctl.errors import KctlError, UsageError
+from kctl.kafka.target import milliseconds
+
+if TYPE_CHECKING:
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Partition
+
+__all__ = ["committed_rows", "lag", "list_offsets", "offset_fetch"]
+
+_LAG = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
+_OFFSETS = ("topic", "partition", "offset", "timestamp")
+_COMMITTED = ("group", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
+
+
+def lag(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    groups = options.group or ([] if options.all else [fleet_group(options, env, "-g GROUP, --all")])
+    with connected(options, env) as connection:
+        from kctl.kafka.lag import read_lag
+
+        topics = required_topics(connection, options.topic)
+        problems: list[KctlError] = []
+        if options.all:
+            from kctl.kafka.groups import list_groups
+
+            listed, problems = list_groups(connection)
+            groups = [*groups, *(group.group for group in listed)]
+        found, more = read_lag(connection, groups, topics, is_read_committed=options.read_committed)
+    if options.all and options.topic:
+        found = [row for row in found if row.current_offset is not None or row.consumer_id is not None]
+    show(options, _LAG, [row._asdict() for row in found], [*problems, *more])
+    return 0
+
+
+def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if not options.topic:
+        raise UsageError("give a topic: -t TOPIC; see `kctl kafka list-offsets --help`")
+    names = {"earliest": -2, "latest": -1, "max-timestamp": -3}
+    at = names.get(options.time)
+    if at is None:
+        at = milliseconds(options.time)
+    with connected(options, env) as connection:
+        from kctl.kafka.offsets import log_offsets
+
+        topics, partitions = wanted_partitions(connection, options.topic)
+        offsets = log_offsets(connection, topics, partitions, at, is_read_committed=options.read_committed)
+    rows = [
+        {"topic": topic, "partition": partition, **offsets[topic, partition]._asdict()}
+        for topic, partition in sorted(partitions)
+    ]
+    show(options, _OFFSETS, rows)
+    return 0
+
+
+def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    with connected(options, env) as connection:
+        from kctl.kafka.groups import describe_groups
+
+        topics = required_topics(connection, options.topic)
+        only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]
+        rows = committed_rows(connection, options.group, only)
+        if not any(row["committed_offset"] is not None for row in rows):
+            [described] = describe_groups(connection, [options.group])
+            if described.error is not None:
+                raise described.error
+    show(options, _COMMITTED, rows)
+    return 0
+
+
+def committed_rows(
+    connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
+) -> list[dict[str, Any]]:
+    """Returns a row for each partition that is wanted, or that something is committed for.
+
+    Raises:
+        KctlError: the coordinator does not answer it.
+    """
+    from kctl.kafka.offsets import committed
+
+    found = committed(connection, {group: None if wanted is None else list(wanted)})[group]
+    if isinstance(found, KctlError):
+        raise found
+    return [
+        {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "committed_offset": known.offset,
+            "leader_epoch": known.leader_epoch,
+            "metadata": known.metadata,
+            "error": known.error,
+        }
+        for (topic, partition), known in sorted(found.items())
+    ]

@@ -1,0 +1,160 @@
+"""`kctl kafka create-topic`, `delete-topic` and `alter-topic`"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.kafka.changes import audited, change, check_choice, settings_of
+from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.output import show
+from kctl.cli.table import clean
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.kafka.admin import NewTopic
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Topic
+
+__all__ = ["alter_topic", "create_topic", "delete_topic"]
+
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")
+"""Matches a topic's name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
+_CREATED = ("topic", "partitions", "replicas", "topic_id")
+_DELETED = ("topic", "partitions", "messages", "topic_id")
+_ALTERED = ("setting", "old", "new")
+_DEFAULT = "(default)"
+
+
+def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if not _NAME.fullmatch(options.topic) or options.topic in (".", ".."):
+        raise UsageError(
+            f"`{clean(options.topic)}` is no name of a topic: use 1 to 249 letters, digits, dots, underscores and "
+            "hyphens"
+        )
+    settings = settings_of(options.set, "--set")
+    for name in ("partitions", "replicas"):
+        if getattr(options, name) == 0:
+            raise UsageError(f"--{name} takes 1 or more")
+    with connected(options, env) as connection:
+        connection.open([options.topic])
+        if options.dry_run:
+            made = _create(connection, options, settings)
+        else:
+            params = {"partitions": options.partitions, "replicas": options.replicas, "settings": settings}
+            with audited(options, env, connection, "create-topic", topic=options.topic, **params) as running:
+                made = _create(connection, options, settings)
+                running.text = f"topic {made.topic} created, {made.partitions} partitions"
+    show(options, _CREATED, [made._asdict()], executed=not options.dry_run)
+    return 0
+
+
+def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> NewTopic:
+    from kctl.kafka.admin import create_topic as create
+
+    return create(connection, options.topic, options.partitions, options.replicas, settings, is_dry_run=options.dry_run)
+
+
+def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    check_choice(options)
+    name = options.topic
+    with connected(options, env) as connection:
+        from kctl.kafka.admin import delete_topic as delete
+        from kctl.kafka.client.layout import require, topics_of
+
+        topic = require(topics_of(connection.open([name])), name)
+        if topic.is_internal:
+            raise UsageError(f"{name} is a topic of Kafka itself: it is not deleted here")
+        row = _deleted(connection, topic)
+        shown = partial(show, options, _DELETED, [row])
+        question = f"Delete topic {name} and all it holds?"
+
+        def make() -> str:
+            delete(connection, name)
+            return f"topic {name} deleted"
+
+        return change(options, env, connection, "delete-topic", question, shown, make, **row)
+
+
+def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
+    """A row; `messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
+    from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
+
+    keys = [(topic.name, each.partition) for each in topic.partitions]
+    starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
+    counts = [
+        None if (end := ends[key].offset) is None or (start := starts[key].offset) is None else end - start
+        for key in keys
+    ]
+    known = [count for count in counts if count is not None]
+    return {
+        "topic": topic.name,
+        "partitions": len(keys),
+        "messages": sum(known) if len(known) == len(counts) else None,
+        "topic_id": topic.topic_id,
+    }
+
+
+def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    check_choice(options)
+    name, total, settings = options.topic, options.partitions, _settings(options)
+    if total is None and not settings:
+        raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
+    with connected(options, env) as connection:
+        from kctl.kafka.client.layout import require, topics_of
+
+        topic = require(topics_of(connection.open([name])), name)
+        rows = _plan(connection, topic, total, settings)
+        _alter(connection, name, total, settings, is_dry_run=True)  # so that what is refused is refused before anything
+        shown = partial(show, options, _ALTERED, rows, topic=name)
+        question = f"Alter topic {name} so?" + (" Partitions cannot be removed again." if total is not None else "")
+
+        def make() -> str:
+            _alter(connection, name, total, settings, is_dry_run=False)
+            return f"topic {name} altered"
+
+        return change(options, env, connection, "alter-topic", question, shown, make, topic=name, changes=rows)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str | None]:
+    """Returns what is to be set, None for what is to be removed."""
+    settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
+    for key in options.unset or ():
+        if key in settings:
+            raise UsageError(f"--set and --unset of {key} contradict each other")
+        settings[key] = None
+    return settings
+
+
+def _plan(
+    connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
+) -> list[dict[str, Any]]:
+    """Returns what would change, setting by setting, with the value before. Raises UsageError: there is no such
+    setting, or fewer partitions are wanted than there are."""
+    from kctl.kafka.admin import values_of
+
+    rows: list[dict[str, Any]] = []
+    if total is not None:
+        count = len(topic.partitions)
+        if total <= count:
+            raise UsageError(f"topic {topic.name} has {count} partitions: they can only become more, not {total}")
+        rows.append({"setting": "partitions", "old": count, "new": total})
+    old = values_of(connection, topic.name, list(settings)) if settings else {}
+    return rows + [
+        {"setting": key, "old": old[key], "new": _DEFAULT if value is None else value}
+        for key, value in settings.items()
+    ]
+
+
+def _alter(
+    connection: ClusterConnection, name: str, total: int | None, settings: Mapping[str, str | None], *, is_dry_run: bool
+) -> None:
+    from kctl.kafka.admin import add_partitions, alter_settings
+
+    if settings:
+        alter_settings(connection, name, settings, is_dry_run=is_dry_run)
+    if total is not None:
+        add_partitions(connection, name, total, is_dry_run=is_dry_run)
