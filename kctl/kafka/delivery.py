@@ -1,11 +1,14 @@
-"""The delivery report of a producer: what the brokers acknowledged, by partition, and what failed."""
+"""The delivery of messages: how fast they are sent, what the brokers acknowledged, why they are tried again."""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DeliveryReport", "PartitionReport"]
+__all__ = ["DeliveryReport", "Pace", "PartitionReport", "RetryReasons"]
 
 
 @dataclass(slots=True)
@@ -53,3 +56,47 @@ class DeliveryReport:
         self.failed += 1
         if self.first_failure is None:
             self.first_failure = error
+
+
+class RetryReasons(logging.Handler):
+    """A log handler for the producer's log: when the time is over, its error is a timeout, whatever the broker had
+    answered each time. `close` it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last: BaseException | None = None
+        self._log = logging.getLogger("kafka.producer.sender")
+        self._former_level = self._log.level
+        self._log.setLevel(logging.WARNING)  # also where kafka-python as a whole was silenced in this process
+        self._log.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from kafka import errors
+
+        for argument in record.args if isinstance(record.args, tuple) else ():
+            kind = getattr(errors, str(argument), None)
+            if isinstance(kind, type) and issubclass(kind, errors.BrokerResponseError):
+                self.last = kind()
+
+    def close(self) -> None:
+        self._log.removeHandler(self)
+        self._log.setLevel(self._former_level)
+        super().close()
+
+
+class Pace:
+    """Limits a loop to `rate` messages a second; with None it never waits."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._began = time.monotonic()
+        self._count = 0
+        self._pause = threading.Event()
+
+    def wait(self) -> None:
+        """Waits before a message, where it would be too early."""
+        if self._rate is not None:
+            left = self._began + self._count / self._rate - time.monotonic()
+            if left > 0:
+                self._pause.wait(left)
+            self._count += 1

@@ -20,8 +20,7 @@ from kafka.record import MemoryRecordsBuilder
 from kctl.errors import KctlError
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
-from kctl.kafka.delivery import DeliveryReport
-from kctl.kafka.retry_reasons import RetryReasons
+from kctl.kafka.delivery import DeliveryReport, RetryReasons
 
 __all__ = ["Production", "Sent", "batch_bytes"]
 

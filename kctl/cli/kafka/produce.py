@@ -91,7 +91,7 @@ def _produce_many(
 ) -> None:
     """Sends what a file or stdin holds, with progress, and reports it. Raises KctlError after the report, when messages
     were not acknowledged."""
-    from kctl.kafka.rate_limit import Pace
+    from kctl.kafka.delivery import Pace
 
     began = time.monotonic()
     pace = Pace(options.rate)

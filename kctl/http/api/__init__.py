@@ -6,6 +6,6 @@ from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip
 from kctl.http.api import lists  # isort: skip
 from kctl.http.api import events  # isort: skip
-from kctl.http.api.router import router
+from kctl.http.api.listing import router
 
 __all__ = ["events", "lists", "partitions", "router", "status"]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
 from kctl.http.api.answers import lag_rows, offset_rows
-from kctl.http.api.live import Live
 from kctl.http.api.streams import Streams
 from kctl.http.source import SnapshotSource
-from kctl.master.snapshot import FleetSnapshot
-from kctl_agent.errors import NotReady
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl_agent.errors import Busy, NotReady
 from kctl_agent.replies.encode import encoded
+from kctl_agent.rpc.messages import Request as Question
+from kctl_agent.rpc.messages import Role, reducer_method
 from kctl_agent.rpc.wire import JsonObject
 
 __all__ = ["Api", "api_of"]
+
+_LIVE_AT_A_TIME = 8
+_LIVE_DEADLINE_MS = 2000
 
 
 class _OncePerSnapshot:
@@ -39,10 +44,10 @@ class Api:
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
         self.streams = streams
-        self.live = Live(source)
         self.offset_rows = _OncePerSnapshot(lambda snapshot: offset_rows(snapshot.offset_checker.result))
         self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.offset_checker.result))
         self._life = life
+        self._asking = 0
 
     def latest(self) -> FleetSnapshot:
         """The last snapshot.
@@ -54,6 +59,21 @@ class Api:
         if snapshot is None:
             raise NotReady("the first collection is not finished yet")
         return snapshot
+
+    async def ask(self, command: str) -> Reduced[Any]:
+        """What the fleet answers now, with `?live=1`, to a command of `kctl.master.reduction`.
+
+        Raises:
+            Busy: so many questions are under way already.
+        """
+        if self._asking >= _LIVE_AT_A_TIME:
+            raise Busy(f"{_LIVE_AT_A_TIME} live questions are under way already: ask again, or without live")
+        self._asking += 1
+        try:
+            question = Question(Role.EXTERNAL, command, reducer_method(command), deadline_ms=_LIVE_DEADLINE_MS)
+            return await self.source.ask(question)
+        finally:
+            self._asking -= 1
 
     def age_seconds(self, snapshot: FleetSnapshot) -> float:
         return max(self.source.clock() - snapshot.taken_at, 0.0)

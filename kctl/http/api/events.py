@@ -8,7 +8,7 @@ from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from kctl.http.api.api import api_of
-from kctl.http.api.router import router
+from kctl.http.api.listing import router
 
 __all__ = ["events"]
 

@@ -8,10 +8,18 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import COMMANDS, FIELDS, live_head, result_of
 from kctl.http.api.api import Api, api_of
-from kctl.http.api.listing import listed
+from kctl.http.api.listing import (
+    AfterName,
+    AfterNode,
+    AfterPartition,
+    IfNoneMatch,
+    ListParams,
+    Lists,
+    Strings,
+    listed,
+    router,
+)
 from kctl.http.api.paging import KEYS
-from kctl.http.api.parameters import AfterName, AfterNode, AfterPartition, IfNoneMatch, ListParams, Lists, Strings
-from kctl.http.api.router import router
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
@@ -92,6 +100,6 @@ async def _listed(
 async def _result(api: Api, resource: str, snapshot: FleetSnapshot, is_live: bool) -> JsonObject:
     """The result of the resource's command, how complete and how old it is."""
     if is_live:
-        reduced = await api.live.ask(COMMANDS[resource])
+        reduced = await api.ask(COMMANDS[resource])
         return {**encoded(reduced.result), **live_head(reduced)}
     return {**result_of(resource, snapshot), "age_seconds": api.age_seconds(snapshot)}

@@ -1,4 +1,7 @@
-"""A list in pages. Pages go on behind the last row's key, so rows that come or go meanwhile move nothing; pure."""
+"""The rows of a list that are wanted, in pages; pure.
+
+Pages go on behind the last row's key, so rows that come or go meanwhile move nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ from typing import Any, TypeAlias
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["KEYS", "MAX_ROWS", "Key", "page"]
+__all__ = ["KEYS", "MAX_ROWS", "Key", "chosen", "page"]
 
 MAX_ROWS = 10_000
-
 Key: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
@@ -28,6 +30,16 @@ KEYS: Mapping[str, tuple[Key, tuple[type, ...]]] = {
     "workers": (lambda row: (row["name"],), (str,)),
 }
 """Resource to the key by which its rows are sorted, and the types of the key's parts."""
+
+
+def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
+    """The rows whose fields have one of the wanted values; None wants all."""
+    filters: list[tuple[str, Callable[[Any], bool]]] = [
+        (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
+    ]
+    if min_lag is not None:
+        filters.append(("remaining_count", lambda lag: lag is not None and lag >= min_lag))
+    return [row for row in rows if all(passes(row.get(name)) for name, passes in filters)] if filters else rows
 
 
 def page(

@@ -10,9 +10,7 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
-from kctl.http.api.listing import listed
-from kctl.http.api.parameters import AfterPartition, IfNoneMatch, Lists, Numbers, Strings
-from kctl.http.api.router import router
+from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Strings, listed, router
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce import kafka_lag
 from kctl.status import Status
@@ -64,7 +62,7 @@ async def _last_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list
 
 async def _live_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
     """How a partition is doing is judged over time and stays that of the snapshot."""
-    reduced = await api.live.ask("offset_checker")
+    reduced = await api.ask("offset_checker")
     totals = await asyncio.to_thread(kafka_lag.totals, reduced.result)
     rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result)
     return {**encoded(totals), **live_head(reduced)}, rows
@@ -75,7 +73,7 @@ async def _last_offsets(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, 
 
 
 async def _live_offsets(api: Api, _snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-    reduced = await api.live.ask("offset_checker")
+    reduced = await api.ask("offset_checker")
     return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result)
 
 

@@ -6,8 +6,7 @@ from fastapi import Request, Response
 
 from kctl.http.api import answers
 from kctl.http.api.api import api_of
-from kctl.http.api.parameters import IfNoneMatch
-from kctl.http.api.router import router
+from kctl.http.api.listing import IfNoneMatch, router
 
 __all__ = ["status"]
 
