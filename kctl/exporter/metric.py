@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -28,6 +28,8 @@ __all__ = [
     "Sample",
     "Single",
     "WordColumn",
+    "by_label",
+    "single",
 ]
 
 CLUSTER = ("cluster",)
@@ -35,9 +37,20 @@ GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""A sample: label values in the order of the metric's labels, and the value."""
+"""A sample: label values in the order of the metric's labels, and the value. Where a metric makes it, the values of
+`cluster` and `group` are left out: those of what it is of are put before it."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
 """Label values, the counts of a histogram's buckets (not cumulated, the last one without a bound), and the sum."""
+
+
+def single(value: float | None) -> list[Sample]:
+    """Returns a sample without labels of its own; none where the value is not known."""
+    return [] if value is None else [((), value)]
+
+
+def by_label(values: Mapping[str, float]) -> list[Sample]:
+    """Returns a sample for each value of the last label."""
+    return [((name,), value) for name, value in values.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

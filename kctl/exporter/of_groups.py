@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 
-from kctl.exporter.metric import GROUP, GroupValue, Metric, OfGroup, Sample, Single
+from kctl.exporter.metric import GROUP, GroupValue, Metric, OfGroup, Sample, Single, by_label, single
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Level
@@ -16,69 +16,29 @@ _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning",
 """The states of classic groups and of KIP-848."""
 
 
-def _one(value_of: Callable[[FleetSnapshot], float | None]) -> Callable[[FleetSnapshot], Iterator[Sample]]:
-    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        value = value_of(snapshot)
-        if value is not None:
-            yield (snapshot.cluster, snapshot.group), value
-
-    return samples
-
-
-def _lag(group: GroupSnapshot) -> float | None:
-    return group.lag.total
-
-
-def _generation(snapshot: FleetSnapshot) -> float | None:
-    return snapshot.member_leader.result.generation
-
-
-def _members(group: GroupSnapshot) -> float | None:
-    return None if group.stats is None else group.stats.members
-
-
 def _unowned(snapshot: FleetSnapshot) -> float | None:
     return sum(row.worker is None for row in snapshot.partitions) if snapshot.partitions else None
 
 
-def _age(group: GroupSnapshot) -> float | None:
-    return group.age_seconds
+def _state(group: GroupSnapshot) -> list[Sample]:
+    return [] if group.stats is None else _one_of(group, (*_STATES, group.stats.state), group.stats.state)
 
 
-def _state(group: GroupSnapshot) -> Iterator[Sample]:
-    if group.stats is None:
-        return
-    if not group.is_own:  # thousands of groups: a series each
-        yield (group.cluster, group.group, group.stats.state), 1.0
-        return
-    for state in dict.fromkeys((*_STATES, group.stats.state)):
-        yield (group.cluster, group.group, state), float(state == group.stats.state)
+def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
+    """Of the fleet's own group all words, 1 for the current one; of thousands of groups a series each."""
+    return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 
-def _status(group: GroupSnapshot) -> Iterator[Sample]:
-    if not group.is_own:
-        yield (group.cluster, group.group, group.assessment.status.value), 1.0
-        return
-    for status in Status:
-        yield (group.cluster, group.group, status.value), float(status is group.assessment.status)
-
-
-def _verdict(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for level in Level:
-        yield (snapshot.cluster, snapshot.group, level.value), float(level is snapshot.verdict.level)
-
-
-def _info(group: GroupSnapshot) -> Iterator[Sample]:
-    if not group.is_own:
-        coordinator = "" if group.coordinator is None else str(group.coordinator)
-        yield (group.cluster, group.group, group.type or "", coordinator), 1.0
+def _info(group: GroupSnapshot) -> list[Sample]:
+    coordinator = "" if group.coordinator is None else str(group.coordinator)
+    return [] if group.is_own else [((group.type or "", coordinator), 1.0)]
 
 
 METRICS: tuple[Metric, ...] = (
     GroupValue(
         name="kctl_group_lag",
         sentence="The sum of the lags that are known.",
-        value=_lag,
+        value=lambda group: group.lag.total,
     ),
     GroupValue(
         name="kctl_group_max_lag_seconds",
@@ -98,7 +58,7 @@ METRICS: tuple[Metric, ...] = (
     GroupValue(
         name="kctl_group_members",
         sentence="Members of the group as its coordinator counts them, those of other clients included.",
-        value=_members,
+        value=lambda group: None if group.stats is None else group.stats.members,
     ),
     OfGroup(
         name="kctl_group_state",
@@ -111,7 +71,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_group_generation",
         labels=GROUP,
         sentence="The generation in which the workers are; it changes with each rebalance.",
-        samples=_one(_generation),
+        samples=lambda snapshot: single(snapshot.member_leader.result.generation),
     ),
     OfGroup(
         name="kctl_group_info",
@@ -125,7 +85,7 @@ METRICS: tuple[Metric, ...] = (
         labels=(*GROUP, "status"),
         sentence="1 for the worst status that any partition of the group has, 0 for the others (absent, as in "
         "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
-        samples=_status,
+        samples=lambda group: _one_of(group, [each.value for each in Status], group.assessment.status.value),
     ),
     Single(
         name="kctl_fleet_verdict",
@@ -133,17 +93,17 @@ METRICS: tuple[Metric, ...] = (
         sentence="1 for the verdict on the fleet, 0 for the others: "
         + ", ".join(f"`{each.value}`" for each in Level)
         + ". See status.md.",
-        samples=_verdict,
+        samples=lambda snapshot: by_label({each.value: float(each is snapshot.verdict.level) for each in Level}),
     ),
     Single(
         name="kctl_group_unowned_partitions",
         labels=GROUP,
         sentence="Partitions for which no worker answers.",
-        samples=_one(_unowned),
+        samples=lambda snapshot: single(_unowned(snapshot)),
     ),
     GroupValue(
         name="kctl_group_stats_age_seconds",
         sentence="The age of the oldest offsets of a partition when the collection was taken.",
-        value=_age,
+        value=lambda group: group.age_seconds,
     ),
 )

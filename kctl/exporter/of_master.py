@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl import __version__
-from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single
+from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, single
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
 
 __all__ = ["METRICS"]
@@ -14,40 +14,12 @@ __all__ = ["METRICS"]
 def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for method, stats in snapshot.rpc.items():
         for outcome, count in stats.outcomes.items():
-            yield (snapshot.cluster, snapshot.group, method, outcome), count
+            yield (method, outcome), count
 
 
 def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
     for method, stats in snapshot.rpc.items():
         yield (snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds
-
-
-def _operations(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for (operation, outcome), count in snapshot.operations_total.items():
-        yield (snapshot.cluster, snapshot.group, operation, outcome), count
-
-
-def _http_refused(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for code, count in snapshot.http_refused_total.items():
-        yield (snapshot.cluster, snapshot.group, code), count
-
-
-def _events(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for kind, count in snapshot.events_total.items():
-        yield (snapshot.cluster, snapshot.group, kind), count
-
-
-def _collect_duration(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    yield (snapshot.cluster, snapshot.group), snapshot.collect_seconds
-
-
-def _last_success(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for part, at in snapshot.last_success.items():
-        yield (snapshot.cluster, snapshot.group, part), at
-
-
-def _build(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    yield (snapshot.cluster, snapshot.group, __version__), 1.0
 
 
 METRICS: tuple[Metric, ...] = (
@@ -71,7 +43,7 @@ METRICS: tuple[Metric, ...] = (
         labels=(*GROUP, "operation", "outcome"),
         sentence="Operations since the master started, by name and outcome: `done`, `failed`, `unknown` "
         "(may still happen), `refused` (contradicted one under way, or could not be understood).",
-        samples=_operations,
+        samples=lambda snapshot: snapshot.operations_total.items(),
     ),
     Single(
         name="kctl_http_refused_total",
@@ -79,7 +51,7 @@ METRICS: tuple[Metric, ...] = (
         labels=(*GROUP, "code"),
         sentence="HTTP requests and connections that were refused before any route saw them, since the master started, "
         "by the code of the error (http.md); `tls_handshake`: one that failed or took too long.",
-        samples=_http_refused,
+        samples=lambda snapshot: by_label(snapshot.http_refused_total),
     ),
     Single(
         name="kctl_events_total",
@@ -89,25 +61,25 @@ METRICS: tuple[Metric, ...] = (
         "`state`, `operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, "
         "`topic_recreated`, `records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, "
         "`lost`, `query_failed`, ….",
-        samples=_events,
+        samples=lambda snapshot: by_label(snapshot.events_total),
     ),
     Single(
         name="kctl_collect_duration_seconds",
         labels=GROUP,
         sentence="How long the last collection took, agents and brokers together.",
-        samples=_collect_duration,
+        samples=lambda snapshot: single(snapshot.collect_seconds),
     ),
     Single(
         name="kctl_collect_last_success_timestamp_seconds",
         labels=(*GROUP, "part"),
         sentence="When a part last succeeded: `agents` (all answered a ping); `committed`, `offsets` and "
         "`group` of the brokers.",
-        samples=_last_success,
+        samples=lambda snapshot: by_label(snapshot.last_success),
     ),
     Single(
         name="kctl_build_info",
         labels=(*GROUP, "version"),
         sentence="Always 1; the label is the version of the master.",
-        samples=_build,
+        samples=lambda _: by_label({__version__: 1.0}),
     ),
 )

@@ -23,7 +23,7 @@ def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
         return
     for topic, lag in group.lag.topics.items():
         if lag is not None:
-            yield (group.cluster, group.group, topic), lag
+            yield (topic,), lag
 
 
 def _ahead(rows: Rows) -> Ints:

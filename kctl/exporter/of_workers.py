@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
-from kctl.exporter.metric import GROUP, Metric, Sample, Single
+from kctl.exporter.metric import GROUP, Metric, Sample, Single, by_label
 from kctl.master.restart import SupervisionState
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
@@ -24,27 +24,19 @@ _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 def _up(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for name in snapshot.ping.asked:
-        yield (snapshot.cluster, snapshot.group, name), float(name in snapshot.ping.answered)
+        yield (name,), float(name in snapshot.ping.answered)
 
 
 def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for worker in snapshot.supervised:
         for state in SupervisionState:
-            yield (snapshot.cluster, snapshot.group, worker.name, state.value), float(worker.state == state.value)
+            yield (worker.name, state.value), float(worker.state == state.value)
 
 
 def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for worker in snapshot.supervised:
         for reason, count in worker.restarts_by_cause.items():
-            yield (snapshot.cluster, snapshot.group, worker.name, reason), count
-
-
-def _by_worker(values: Callable[[FleetSnapshot], Mapping[str, int]]) -> _Samples:
-    def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
-        for name, value in values(snapshot).items():
-            yield (snapshot.cluster, snapshot.group, name), value
-
-    return samples
+            yield (worker.name, reason), count
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
@@ -79,7 +71,7 @@ def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerR
     """Yields workers. A sinker's batches are calls of its handler and have metrics of their own; an engine has none."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
-            yield (snapshot.cluster, snapshot.group, row.name), row
+            yield (row.name,), row
 
 
 def _commits(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -88,16 +80,16 @@ def _commits(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]
 
 def _sinkers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
     rows = snapshot.workers.result.rows
-    return (((snapshot.cluster, snapshot.group, row.name), row.sinker) for row in rows if row.sinker is not None)
+    return (((row.name,), row.sinker) for row in rows if row.sinker is not None)
 
 
 def _engines(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
     rows = snapshot.workers.result.rows
-    return (((snapshot.cluster, snapshot.group), row.engine) for row in rows if row.engine is not None)
+    return (((), row.engine) for row in rows if row.engine is not None)
 
 
 def _storage(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], StorageReply]]:
-    yield (snapshot.cluster, snapshot.group), snapshot.block_size.result
+    yield (), snapshot.block_size.result
 
 
 def _table(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -136,13 +128,13 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_resident_memory_bytes",
         labels=_WORKER,
         sentence="Memory of all processes of the worker together, JVM included; what forked ones share counts once.",
-        samples=_by_worker(lambda snapshot: snapshot.resident_bytes),
+        samples=lambda snapshot: by_label(snapshot.resident_bytes),
     ),
     Single(
         name="kctl_worker_memory_limit_bytes",
         labels=_WORKER,
         sentence="The memory at which the worker is restarted; absent where there is no limit.",
-        samples=_by_worker(lambda snapshot: snapshot.memory_limit_bytes),
+        samples=lambda snapshot: by_label(snapshot.memory_limit_bytes),
     ),
     *_declared(WorkerReply, _WORKER, _workers),
     *_declared(StorageReply, GROUP, _storage),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 from kctl.exporter.metric import GroupValue, Metric, OfCluster, OfGroup, Sample, Single
@@ -45,12 +44,16 @@ def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[G
     """The samples of a metric that are given one by one; none where it is of something else than the collection."""
     match metric:
         case OfGroup():
-            return chain.from_iterable(map(metric.samples, groups))
+            of_groups = ((group, sample) for group in groups for sample in metric.samples(group))
+            return (((group.cluster, group.group, *labels), value) for group, (labels, value) in of_groups)
         case GroupValue():
             values = ((group, metric.value(group)) for group in groups)
             return (((group.cluster, group.group), value) for group, value in values if value is not None)
-        case Single():
-            return metric.samples(collection) if isinstance(collection, FleetSnapshot) else ()
-        case OfCluster():
-            return metric.samples(collection) if isinstance(collection, ClusterSnapshot) else ()
+        case Single() if isinstance(collection, FleetSnapshot):
+            head = (collection.cluster, collection.group)
+            return ((head + labels, value) for labels, value in metric.samples(collection))
+        case OfCluster() if isinstance(collection, ClusterSnapshot):
+            return (((collection.cluster, *labels), value) for labels, value in metric.samples(collection))
+        case Single() | OfCluster():
+            return ()
     raise TypeError(metric)
