@@ -24,7 +24,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
-	@$(BIN)/python -m kctl.jars fetch broker spark s3
+	@$(BIN)/kctl jars fetch broker spark s3
 	@$(BIN)/python -m tests.delta_jars
 	@$(BIN)/python -m kctl.demo.record_classes
 

@@ -236,11 +236,11 @@ def test_progress_off_a_terminal_is_plain_lines() -> None:
     assert lines[1:] == ["jars: 20 of 50, 20 of 50 MB", "jars: 40 of 50, 40 of 50 MB", "jars: 50 of 50, 50 of 50 MB"]
 
 
-def test_the_command_of_the_set_up_fails_with_one_sentence_and_the_exit_code(tmp_path: Path) -> None:
+def test_the_command_fails_with_one_sentence_and_the_exit_code(tmp_path: Path) -> None:
     environment = os.environ | {"KCTL_CACHE_DIR": str(tmp_path), "KCTL_MAVEN_REPOSITORY": str(tmp_path)}
 
     done = subprocess.run(
-        [sys.executable, "-m", "kctl.jars", "fetch", "spark"],
+        [sys.executable, "-m", "kctl", "jars", "fetch", "spark"],
         env=environment,
         capture_output=True,
         text=True,
@@ -248,7 +248,7 @@ def test_the_command_of_the_set_up_fails_with_one_sentence_and_the_exit_code(tmp
     )
 
     assert done.returncode == JarsMissing.exit_code
-    assert done.stderr.splitlines()[-1].startswith("error: 4 of 4 jars could not be downloaded")
+    assert done.stderr.splitlines()[-1].startswith("kctl: 4 of 4 jars could not be downloaded")
     assert "Traceback" not in done.stderr
 
 

@@ -97,7 +97,7 @@ def test_shell_scripts_are_strict_and_parse(script: str) -> None:
 
 
 EACH_TIME = [
-    "python -m kctl.jars fetch broker spark s3",
+    "kctl jars fetch broker spark s3",
     "python -m tests.delta_jars",
     "python -m kctl.demo.record_classes",
 ]
