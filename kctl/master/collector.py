@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -38,16 +38,15 @@ from kctl.master.reduction import (
     reduced,
     with_gaps,
 )
-from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, RpcStats
 from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
-from kctl.reduce.kafka_lag import LagTotals
 from kctl.reduce.offset_checker import Partitions
-from kctl.rows.workers import Pings, WorkerRow, Workers
+from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessment, Assessor, Owner, StatusRules, allowed_lag, of_group
+from kctl.status import Assessor, Owner, StatusRules, allowed_lag, of_group
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
@@ -180,52 +179,38 @@ class Collector:
             self._agents_success = time.time()
         of_brokers = await self._aside(self._broker_cache.snapshot)
         freshness = self._broker_cache.freshness()
-        taken_at, taken_at_unix, statuses = time.monotonic(), time.time(), self._supervisor.status()
-        digested = await self._aside(self._digest, replies, of_brokers, freshness, statuses, taken_at, taken_at_unix)
         self._sequence += 1
+        begun = self._begun(of_brokers, freshness)
+        digested = await self._aside(self._digested, begun, replies, of_brokers, freshness)
         took = asyncio.get_running_loop().time() - started
         before = self._latest
         since, known = ({}, started) if before is None else (before.since, before.taken_at)
         snapshot = replace(
-            self._snapshot(digested, of_brokers, freshness, statuses, taken_at, taken_at_unix),
+            digested,
             collect_seconds=took,
             resident_bytes=await self._supervisor.resident_bytes(),
             since={key: since.get(key, known) for key in _lasting(replies.ping)},
         )
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
-    def _snapshot(
-        self,
-        digested: _Digested,
-        of_brokers: BrokerSnapshot,
-        freshness: Freshness,
-        statuses: tuple[WorkerStatus, ...],
-        taken_at: float,
-        taken_at_unix: float,
-    ) -> FleetSnapshot:
-        """Builds a snapshot but for the fields that are known only when all of it is done."""
+    def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
+        """Builds a snapshot, without what `_digested` adds and what is known only when all of it is done."""
+        taken_at = time.monotonic()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
             group=self._config.kafka.group,
             taken_at=taken_at,
+            taken_at_unix=time.time(),
             collect_seconds=0.0,
-            offset_checker=digested.offset_checker,
-            kafka_lag=digested.kafka_lag,
-            block_size=digested.block_size,
             member_leader=with_gaps(MEMBER_LEADER.name, self._leader.at(taken_at), freshness),
             metadata_brokers=with_gaps(METADATA_BROKERS.name, self._brokers.at(taken_at), freshness),
             metadata_topics=with_gaps(METADATA_TOPICS.name, self._topics.at(taken_at), freshness),
-            ping=digested.ping,
-            workers=digested.workers,
-            supervised=statuses,
+            supervised=self._supervisor.status(),
             resident_bytes={},
             last_success={
                 **({} if self._agents_success is None else {"agents": self._agents_success}),
                 **self._broker_cache.last_success,
             },
-            assessments=digested.assessments,
-            group_assessment=digested.group_assessment,
-            attached=digested.attached,
             brokers=freshness,
             broker_group=of_brokers.group,
             rpc=self._rpc(),
@@ -233,7 +218,6 @@ class Collector:
             http_refused_total=dict(self._http_refused),
             memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
-            taken_at_unix=taken_at_unix,
             clusters=self._groups().clusters,
         )
 
@@ -255,22 +239,18 @@ class Collector:
             for cached, outcome in zip(due, outcomes, strict=True):
                 await self._aside(cached.keep, outcome, shown[cached], now)
 
-    def _digest(
-        self,
-        replies: _Replies,
-        of_brokers: BrokerSnapshot,
-        freshness: Freshness,
-        statuses: Sequence[WorkerStatus],
-        now: float,
-        now_unix: float,
-    ) -> _Digested:
+    def _digested(
+        self, begun: FleetSnapshot, replies: _Replies, of_brokers: BrokerSnapshot, freshness: Freshness
+    ) -> FleetSnapshot:
+        now = begun.taken_at, begun.taken_at_unix
         offsets = reduced(OFFSET_CHECKER, replies.offset_checker, of_brokers, freshness)
         partitions = offsets.result.rows
-        workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), statuses)
+        workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), begun.supervised)
         members = None if of_brokers.group is None else of_brokers.group.members
-        owner_of = owners(workers.result.rows, statuses, self._config.workers.trigger_seconds, members)
-        assessments = self._assessor.assess(partitions, owner_of, now, now_unix)
-        return _Digested(
+        owner_of = owners(workers.result.rows, begun.supervised, self._config.workers.trigger_seconds, members)
+        assessments = self._assessor.assess(partitions, owner_of, *now)
+        return replace(
+            begun,
             offset_checker=offsets,
             kafka_lag=kafka_lag.totals(offsets.result),
             block_size=reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness),
@@ -278,7 +258,7 @@ class Collector:
             workers=workers,
             assessments=tuple(assessments),
             group_assessment=of_group(partitions, assessments),
-            attached=tuple(self._attached_groups(offsets.result.attached, owner_of, now, now_unix)),
+            attached=tuple(self._attached_groups(offsets.result.attached, owner_of, *now)),
         )
 
     def _attached_groups(
@@ -300,17 +280,6 @@ class _Replies(NamedTuple):
     offset_checker: FanOut[PartitionsReply]
     ping: FanOut[PingReply]
     workers: FanOut[WorkerRow]
-
-
-class _Digested(NamedTuple):
-    offset_checker: Reduced[Partitions]
-    kafka_lag: LagTotals
-    block_size: Reduced[StorageReply]
-    ping: Reduced[Pings]
-    workers: Reduced[Workers]
-    assessments: tuple[Assessment, ...]
-    group_assessment: Assessment
-    attached: tuple[GroupSnapshot, ...]
 
 
 def _decoded(
