@@ -1,20 +1,49 @@
-"""A cache of the pages of `/metrics`: of each snapshot and format rendered and compressed once, however often asked."""
+"""The pages of `/metrics`: of each snapshot and format rendered and compressed once, however often asked."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from kctl.exporter.page import Format, Page, PageRenderer, accepted
+from kctl.exporter.blocks import TextBlock, gzipped, plain
+from kctl.exporter.metrics import METRICS
 from kctl.exporter.page_content import Exposed
+from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
 
 __all__ = ["Exposition"]
 
+_EOF = b"# EOF\n"
+Page: TypeAlias = tuple[bytes, str, bool]
+"""A page: body, content type, whether the body is gzipped."""
 _READY_COLLECTIONS = 120
 """Collections after which a page that nobody has asked for is no longer made ready."""
+
+
+class Format(NamedTuple):
+    is_openmetrics: bool
+    is_gzipped: bool
+
+    def page(self, body: bytes) -> Page:
+        return body, OPENMETRICS if self.is_openmetrics else TEXT, self.is_gzipped
+
+
+def accepted(accept: str, accept_encoding: str) -> Format:
+    """Returns OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
+    return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    for item in accept_encoding.split(","):
+        coding, _, quality = item.partition(";")
+        if coding.strip().lower() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 @dataclass(slots=True)
@@ -42,7 +71,8 @@ class Exposition:
         self._latest = latest
         self._is_cached = beside is None
         """Whether pages are kept: what others count changes between two snapshots."""
-        self._renderer = PageRenderer(beside)
+        self._text = TextRenderer(METRICS)
+        self._beside = beside
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
         self._pages = _Pages(None)
@@ -90,5 +120,15 @@ class Exposition:
     def _made(self, pages: _Pages, page_format: Format) -> bytes:
         bodies = pages.bodies
         if page_format not in bodies:
-            bodies[page_format] = self._renderer.body(pages.snapshot, page_format)
+            bodies[page_format] = self._body(pages.snapshot, page_format)
         return bodies[page_format]
+
+    def _body(self, snapshot: Exposed | None, page_format: Format) -> bytes:
+        is_openmetrics = page_format.is_openmetrics
+        page = [] if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
+        end = _EOF if is_openmetrics else b""
+        if self._beside is not None:
+            generate = generate_openmetrics if is_openmetrics else generate_latest
+            end = generate(self._beside).removesuffix(_EOF) + end
+        page.append(TextBlock(lambda: end))
+        return gzipped(page) if page_format.is_gzipped else plain(page)

@@ -18,8 +18,7 @@ from typing import Protocol
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
 from kctl.groups.assessor import GroupAssessor
-from kctl.groups.detail import bounded, detail_of
-from kctl.groups.filters import NameFilter, fits
+from kctl.groups.filters import NameFilter, bounded, detail_of, fits
 from kctl.groups.known_groups import KnownGroups
 from kctl.groups.partitions import PartitionColumns
 from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot

@@ -1,13 +1,16 @@
-"""Filters of groups and topics, by patterns of their names. Pure."""
+"""Filters of groups and topics by patterns of their names, and the detail of each group's series. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import translate
 from functools import lru_cache
 
-__all__ = ["NameFilter", "fits"]
+from kctl.groups.snapshot import Detail, GroupSnapshot
+
+__all__ = ["NameFilter", "bounded", "detail_of", "fits"]
 
 _KEPT_NAMES = 200_000
 
@@ -44,3 +47,35 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         except re.error as error:
             raise ValueError(f"{pattern} is no regular expression: {error}") from None
     return re.compile(translate(pattern))
+
+
+def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
+    """Returns the detail for the name of a group, by the patterns of `[exporter]`.
+
+    Raises:
+        ValueError: what stands between slashes is no regular expression.
+    """
+    no_partitions, no_topics = fits(without_partitions), fits(without_topics)
+
+    def detail(group: str) -> Detail:
+        if no_topics(group):
+            return "group"
+        return "topic" if no_partitions(group) else "partition"
+
+    return detail
+
+
+def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
+    """Returns the groups with series for at most so many partitions in all (0: any number), and how many were cut for
+    it: those with the most partitions, the largest first, so that it is as few as will do."""
+    shown = [group for group in groups if group.detail == "partition"]
+    left = sum(len(group.partitions) for group in shown) - max_partitions
+    if max_partitions == 0 or left <= 0:
+        return groups, 0
+    cut = set()
+    for group in sorted(shown, key=lambda each: (-len(each.partitions), each.group)):
+        if left <= 0:
+            break
+        cut.add(group.group)
+        left -= len(group.partitions)
+    return tuple(replace(each, detail="topic") if each.group in cut else each for each in groups), len(cut)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.groups.detail import bounded, detail_of
+from kctl.groups.filters import bounded, detail_of
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.reduce import PartitionRow
 
