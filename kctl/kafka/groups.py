@@ -77,9 +77,14 @@ def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[
 
 def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
     """Returns for each broker the groups that it coordinates, in the order of `nodes`."""
+    answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [
-        answer if isinstance(answer, KctlError) else [_listed(each, node) for each in answer]
-        for node, answer in zip(nodes, _list(connection, nodes), strict=True)
+        answer
+        if isinstance(answer, KctlError)
+        else code_failure(answer.error_code, "the list of groups")
+        if answer.error_code
+        else [_listed(each, node) for each in answer.groups]
+        for node, answer in zip(nodes, answers, strict=True)
     ]
 
 
@@ -216,9 +221,9 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
     if not groups:
         return
     nodes = sorted(set(groups.values()))
-    lists: dict[int, dict[str, Any] | KctlError] = {
-        node: answer if isinstance(answer, KctlError) else {each.group_id: each for each in answer}
-        for node, answer in zip(nodes, _list(connection, nodes), strict=True)
+    lists = {
+        node: answer if isinstance(answer, KctlError) else {each.group: each for each in answer}
+        for node, answer in zip(nodes, list_each(connection, nodes), strict=True)
     }
     for name, node in groups.items():
         listed = lists[node]
@@ -228,10 +233,8 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
         each = listed.get(name)
         if each is None:
             answered.failed(name, node, _missing(name, node, is_alone=len(connection.brokers) == 1))
-            continue
-        kind = (each.group_type or "").lower() or None
-        state, protocol = each.group_state or None, each.protocol_type or None
-        answered.groups[name] = Group(name, node, state, kind, protocol, members=None)
+        else:
+            answered.groups[name] = Group(name, node, each.state, each.type, each.protocol, members=None)
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
@@ -244,19 +247,6 @@ def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
         f"broker {node} knows no group {name} (GROUP_ID_NOT_FOUND): there is none, or this broker has become its "
         f"coordinator seconds ago and does not know it yet; ask again to be certain, {lists}"
     )
-
-
-def _list(connection: ClusterConnection, nodes: list[int]) -> list[Any]:
-    """Lists the groups of each broker, or a KctlError."""
-    answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
-    return [
-        answer
-        if isinstance(answer, KctlError)
-        else code_failure(answer.error_code, "the list of groups")
-        if answer.error_code
-        else answer.groups
-        for answer in answers
-    ]
 
 
 class _Kind(NamedTuple):
@@ -297,16 +287,14 @@ def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int,
     return {each.topic: tuple(sorted(each.partitions)) for each in assignment.assigned_partitions}
 
 
-def _consumer_request(names: list[str]) -> Any:
-    from kctl.kafka.protocol.messages import ConsumerGroupDescribeRequest
+def _modern_request(kind: str) -> Callable[[list[str]], Any]:
+    def request(names: list[str]) -> Any:
+        from kctl.kafka.protocol import messages
 
-    return ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
+        message = getattr(messages, f"{kind}GroupDescribeRequest")
+        return message(group_ids=names, include_authorized_operations=False)
 
-
-def _share_request(names: list[str]) -> Any:
-    from kctl.kafka.protocol.messages import ShareGroupDescribeRequest
-
-    return ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
+    return request
 
 
 def _modern(kind: str) -> Callable[[Any, int], Group]:
@@ -326,12 +314,6 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
     return read
 
 
-def _streams_request(names: list[str]) -> Any:
-    from kctl.kafka.protocol.messages import StreamsGroupDescribeRequest
-
-    return StreamsGroupDescribeRequest(group_ids=names, include_authorized_operations=False)
-
-
 def _streams(each: Any, node: int) -> Group:
     """A streams group. Tasks are shared out, not partitions of topics; which those are, only the topology has."""
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
@@ -340,8 +322,8 @@ def _streams(each: Any, node: int) -> Group:
 
 _KINDS = (
     _Kind(lambda names: DescribeGroupsRequest(groups=names, include_authorized_operations=False), _classic, False),
-    _Kind(_consumer_request, _modern("consumer"), True),
-    _Kind(_share_request, _modern("share"), True),
-    _Kind(_streams_request, _streams, True),
+    _Kind(_modern_request("Consumer"), _modern("consumer"), True),
+    _Kind(_modern_request("Share"), _modern("share"), True),
+    _Kind(_modern_request("Streams"), _streams, True),
 )
 _KINDS_BY_NAME = dict(zip(("classic", "consumer", "share", "streams"), _KINDS, strict=True))
