@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
     "EXIT_CONFIG",
@@ -126,7 +126,6 @@ class Due:
 
 
 Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Due
-_Rule: TypeAlias = Callable[[RestartPolicy, SupervisionStatus, Event, float, float], SupervisionStatus]
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
@@ -145,109 +144,91 @@ def step(
 ) -> SupervisionStatus:
     """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
     rule = _RULES.get((status.state, type(event)))
-    return status if rule is None else rule(policy, status, event, now, jitter)
+    return status if rule is None else rule(_Step(policy, status, event, now, jitter))
 
 
-def _enter(status: SupervisionStatus, state: SupervisionState, now: float) -> SupervisionStatus:
-    return replace(status, state=state, since=now, next_try_at=None)
+class _Step(NamedTuple):
+    """What a rule decides by."""
+
+    policy: RestartPolicy
+    status: SupervisionStatus
+    event: Event
+    now: float
+    jitter: float
+
+    def enter(self, state: SupervisionState, **changes: Any) -> SupervisionStatus:
+        return replace(self.status, state=state, since=self.now, next_try_at=None, **changes)
+
+    def having(self, **changes: Any) -> _Step:
+        return self._replace(status=replace(self.status, **changes))
+
+    @property
+    def is_stable(self) -> bool:
+        status = self.status
+        return status.state is SupervisionState.RUNNING and self.now - status.since >= self.policy.stable_seconds
 
 
-def _launch(
-    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
-) -> SupervisionStatus:
-    restarts = status.restarts
-    if status.cause is not None:
-        restarts = MappingProxyType({**restarts, status.cause: restarts.get(status.cause, 0) + 1})
-    return replace(
-        _enter(status, SupervisionState.STARTING, now), desired=SupervisionState.RUNNING, cause=None, restarts=restarts
-    )
+def _launch(at: _Step) -> SupervisionStatus:
+    restarts, cause = at.status.restarts, at.status.cause
+    if cause is not None:
+        restarts = MappingProxyType({**restarts, cause: restarts.get(cause, 0) + 1})
+    return at.enter(SupervisionState.STARTING, desired=SupervisionState.RUNNING, cause=None, restarts=restarts)
 
 
-def _launch_afresh(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
-) -> SupervisionStatus:
-    return _launch(policy, replace(status, failures=0, cause=None), event, now, jitter)
+def _launch_afresh(at: _Step) -> SupervisionStatus:
+    return _launch(at.having(failures=0, cause=None))
 
 
-def _retry_when_due(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
-) -> SupervisionStatus:
-    if status.next_try_at is not None and now < status.next_try_at:
-        return status
-    return _launch(policy, status, event, now, jitter)
+def _retry_when_due(at: _Step) -> SupervisionStatus:
+    due = at.status.next_try_at
+    return at.status if due is not None and at.now < due else _launch(at)
 
 
-def _is_up(
-    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
-) -> SupervisionStatus:
-    return _enter(status, SupervisionState.RUNNING, now)
+def _is_up(at: _Step) -> SupervisionStatus:
+    return at.enter(SupervisionState.RUNNING)
 
 
-def _ask_to_leave(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, _jitter: float
-) -> SupervisionStatus:
-    leaving = _enter(status, SupervisionState.STOPPING, now)
-    if isinstance(event, Replace):
-        failures = 0 if _is_stable(policy, status, now) else status.failures
-        return replace(leaving, desired=SupervisionState.RUNNING, cause=event.cause, failures=failures)
-    return replace(leaving, desired=SupervisionState.STOPPED, cause=None)
+def _ask_to_leave(at: _Step) -> SupervisionStatus:
+    if isinstance(at.event, Replace):
+        failures = 0 if at.is_stable else at.status.failures
+        cause = at.event.cause
+        return at.enter(SupervisionState.STOPPING, desired=SupervisionState.RUNNING, cause=cause, failures=failures)
+    return at.enter(SupervisionState.STOPPING, desired=SupervisionState.STOPPED, cause=None)
 
 
-def _no_longer_wanted(
-    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, _now: float, _jitter: float
-) -> SupervisionStatus:
-    return replace(status, desired=SupervisionState.STOPPED, cause=None)
+def _no_longer_wanted(at: _Step) -> SupervisionStatus:
+    return replace(at.status, desired=SupervisionState.STOPPED, cause=None)
 
 
-def _wanted_again(
-    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, _now: float, _jitter: float
-) -> SupervisionStatus:
-    return replace(status, desired=SupervisionState.RUNNING, cause=status.cause or Cause.REQUESTED)
+def _wanted_again(at: _Step) -> SupervisionStatus:
+    return replace(at.status, desired=SupervisionState.RUNNING, cause=at.status.cause or Cause.REQUESTED)
 
 
-def _stopped(
-    _policy: RestartPolicy, status: SupervisionStatus, _event: Event, now: float, _jitter: float
-) -> SupervisionStatus:
-    return replace(
-        _enter(status, SupervisionState.STOPPED, now), desired=SupervisionState.STOPPED, failures=0, cause=None
-    )
+def _stopped(at: _Step) -> SupervisionStatus:
+    return at.enter(SupervisionState.STOPPED, desired=SupervisionState.STOPPED, failures=0, cause=None)
 
 
-def _left(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
-) -> SupervisionStatus:
-    if status.desired is SupervisionState.STOPPED:
-        return _stopped(policy, status, event, now, jitter)
-    if status.cause is Cause.REQUESTED:
-        return _launch(policy, status, event, now, jitter)
-    return _failed(policy, status, event, now, jitter)
+def _left(at: _Step) -> SupervisionStatus:
+    if at.status.desired is SupervisionState.STOPPED:
+        return _stopped(at)
+    return _launch(at) if at.status.cause is Cause.REQUESTED else _failed(at)
 
 
-def _died(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
-) -> SupervisionStatus:
-    if _is_stable(policy, status, now):
-        status = replace(status, failures=0)
-    return _failed(policy, status, event, now, jitter)
+def _died(at: _Step) -> SupervisionStatus:
+    return _failed(at.having(failures=0) if at.is_stable else at)
 
 
-def _is_stable(policy: RestartPolicy, status: SupervisionStatus, now: float) -> bool:
-    return status.state is SupervisionState.RUNNING and now - status.since >= policy.stable_seconds
-
-
-def _failed(
-    policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
-) -> SupervisionStatus:
-    code = event.code if isinstance(event, Exited) else 1
-    cause = status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
-    status = replace(status, failures=status.failures + 1, cause=cause)
+def _failed(at: _Step) -> SupervisionStatus:
+    code = at.event.code if isinstance(at.event, Exited) else 1
+    cause = at.status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
+    at = at.having(failures=at.status.failures + 1, cause=cause)
     if code == EXIT_CONFIG:
-        return _enter(status, SupervisionState.FATAL, now)
-    pause = backoff_seconds(policy, status.failures, jitter)
-    return replace(_enter(status, SupervisionState.BACKOFF, now), next_try_at=now + pause)
+        return at.enter(SupervisionState.FATAL)
+    pause = backoff_seconds(at.policy, at.status.failures, at.jitter)
+    return replace(at.enter(SupervisionState.BACKOFF), next_try_at=at.now + pause)
 
 
-_RULES: dict[tuple[SupervisionState, type[Event]], _Rule] = {
+_RULES: dict[tuple[SupervisionState, type[Event]], Callable[[_Step], SupervisionStatus]] = {
     (SupervisionState.STOPPED, Start): _launch_afresh,
     (SupervisionState.FATAL, Start): _launch_afresh,
     (SupervisionState.FATAL, Stop): _stopped,
