@@ -106,34 +106,37 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
     """The one line of JSON that a worker reads from its stdin; `kctl_agent.worker.settings` is the other side."""
     kafka, workers = config.kafka, config.workers
     return {
-        "name": name,
-        "run_dir": str(config.fleet.run_dir),
-        "scratch_dir": str(config.fleet.data_dir / "scratch" / name),
-        "log_level": config.log.level,
+        **_process(config, name),
         "kafka": {
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "group": kafka.group,
-            "topics": list(kafka.topics),
-            "auto_offset_reset": kafka.auto_offset_reset,
-            "assignor": kafka.assignor,
-            "session_timeout_seconds": kafka.session_timeout_seconds,
-            "max_poll_interval_seconds": kafka.max_poll_interval_seconds,
-            "heartbeat_interval_seconds": kafka.heartbeat_interval_seconds,
+            **_fields(kafka, "bootstrap_servers", "group", "topics", "auto_offset_reset", "assignor"),
+            **_fields(kafka, "session_timeout_seconds", "max_poll_interval_seconds", "heartbeat_interval_seconds"),
             "isolation_level": kafka.isolation_level,
             "group_instance_id": f"{config.fleet.name}-{name}" if kafka.static_membership else None,
             "security": _security(config),
         },
         "pipeline": {
-            "transform": workers.transform,
-            "import_dir": str(config.path.parent),
-            "max_records_per_batch": workers.max_records_per_batch,
-            "trigger_seconds": workers.trigger_seconds,
-            "on_data_loss": workers.on_data_loss,
+            **_fields(workers, "transform", "max_records_per_batch", "trigger_seconds", "on_data_loss"),
             "revoke_timeout_seconds": workers.revoke_timeout_seconds,
+            "import_dir": str(config.path.parent),
         },
         "spark": None if _has_engine(config) else _spark(config, jars),
         "storage": storage_settings(config) | _handler_inside(config, name),
     }
+
+
+def _process(config: Config, name: str) -> JsonObject:
+    """The settings that all processes have."""
+    return {
+        "name": name,
+        "run_dir": str(config.fleet.run_dir),
+        "scratch_dir": str(config.fleet.data_dir / "scratch" / name),
+        "log_level": config.log.level,
+    }
+
+
+def _fields(section: object, *names: str) -> JsonObject:
+    """Settings that go into a process as they are configured."""
+    return {name: getattr(section, name) for name in names}
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
@@ -141,10 +144,7 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
-        "name": ENGINE_NAME,
-        "run_dir": str(config.fleet.run_dir),
-        "scratch_dir": str(config.fleet.data_dir / "scratch" / ENGINE_NAME),
-        "log_level": config.log.level,
+        **_process(config, ENGINE_NAME),
         "spark": driver
         | {
             "master": _for_all(config, workers),
@@ -224,12 +224,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
-        "name": name,
-        "run_dir": str(config.fleet.run_dir),
-        "scratch_dir": str(config.fleet.data_dir / "scratch" / name),
-        "log_level": config.log.level,
-        "batch_wait_seconds": sinkers.batch_wait_seconds,
-        "lease_seconds": sinkers.lease_seconds,
+        **_process(config, name),
+        **_fields(sinkers, "batch_wait_seconds", "lease_seconds"),
         "batch_bytes": size_bytes(sinkers.batch_bytes),
         "storage": storage_settings(config),
     }
@@ -237,16 +233,9 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 def _handler_settings(config: Config) -> JsonObject:
     """The settings of the handler, whatever process calls it; `kctl_agent.sinker.inline_handler.HandlerSettings`."""
-    sinkers = config.sinkers
-    return {
-        "handler": sinkers.handler,
-        "import_dir": str(config.path.parent),
-        "batch_size": sinkers.batch_size,
-        "max_tries": sinkers.max_tries,
-        "retry_backoff_seconds": sinkers.retry_backoff_seconds,
-        "handler_timeout_seconds": sinkers.handler_timeout_seconds,
-        "ordered": sinkers.ordered,
-    }
+    tries = _fields(config.sinkers, "max_tries", "retry_backoff_seconds", "handler_timeout_seconds")
+    calls = _fields(config.sinkers, "handler", "batch_size", "ordered")
+    return {**calls, **tries, "import_dir": str(config.path.parent)}
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
