@@ -1,6 +1,6 @@
 """Operations as commands: the options are the parameters of `kctl.operations`, the help is the docstring there.
 
-Most are submitted as they are; one that shows a plan first, or a result of its own, has a module here with `run`.
+Most are submitted as they are; one that shows a plan first, or a result of its own, has a function in `plans`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kctl_agent.rpc.params import check_bounds
 __all__ = ["command"]
 
 _OWN = ("seek", "restart", "stack")
-"""With a module of their own."""
+"""Run by functions of `kctl.cli.fleet.plans`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _WAIT = Option(("--wait",), "wait until it is carried out, and show how it goes; without, its id is printed", "flag")
 
@@ -50,7 +50,7 @@ def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None
         raise UsageError(problem)
     find_fleet = partial(find, options.config, env)
     if name in _OWN:
-        import_module(f"kctl.cli.fleet.{name}").run(find_fleet, params, options)
+        getattr(import_module("kctl.cli.fleet.plans"), name)(find_fleet, params, options)
     else:
         is_followed = not kind.is_long or options.wait
         carry_out(find_fleet(), name, params, options.output, deadline=options.deadline, wait=is_followed)

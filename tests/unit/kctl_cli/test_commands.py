@@ -209,7 +209,7 @@ def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
 
     script = kctl("restart", "--all", "--rolling")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.restart.confirmed", lambda _: False)
+    monkeypatch.setattr("kctl.cli.fleet.plans.confirmed", lambda _: False)
     refused = kctl("restart", "engine")
     preview = kctl("restart", "--all", "--dry-run")
 
@@ -575,7 +575,7 @@ def test_a_seek_goes_to_the_offsets_that_were_shown_and_agreed_to(
     operation = {"id": "1", "operation": "seek", "params": {}, "state": "done", "text": "", "result": {"rows": rows}}
     agent = master({"seek": [Answers(operation)] * 2})
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.seek.confirmed", lambda _: True)
+    monkeypatch.setattr("kctl.cli.fleet.plans.confirmed", lambda _: True)
 
     assert kctl("seek", "--topic", "orders", "--to", "latest").code == 0
 
