@@ -5,11 +5,9 @@ from __future__ import annotations
 from kctl.cli.command import CommandGroup
 from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
-from kctl.cli.storage.clear import clear
-from kctl.cli.storage.optimize import optimize
-from kctl.cli.storage.requeue import requeue
+from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.status import status
-from kctl.cli.storage.vacuum import vacuum
+from kctl.cli.storage.waiting import clear, requeue
 
 __all__ = ["COMMAND"]
 

@@ -432,7 +432,7 @@ def test_vacuum_removes_nothing_that_a_version_needs_again_when_the_answer_comes
 ) -> None:
     before = DeltaTable(small_table).version()
     kctl("storage", "optimize")
-    monkeypatch.setattr("kctl.cli.storage.vacuum.confirm", lambda _: DeltaTable(small_table).restore(before))
+    monkeypatch.setattr("kctl.cli.storage.maintenance.confirm", lambda _: DeltaTable(small_table).restore(before))
 
     removed = kctl("storage", "vacuum", "--retention-hours", "0")
 

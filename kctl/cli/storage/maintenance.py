@@ -1,0 +1,121 @@
+"""`kctl storage optimize` and `vacuum`: files of a table"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
+from kctl.cli.confirm import confirm
+from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.output import echo
+from kctl.cli.storage.fleet_storage import load_fleet, opened_table
+from kctl_agent.rpc.messages import number_of
+
+if TYPE_CHECKING:
+    from kctl.config import Config
+    from kctl_agent.storage.lake.maintenance.compaction import Group
+    from kctl_agent.storage.lake.table_storage import TableStorage
+
+__all__ = ["optimize", "vacuum"]
+
+
+def optimize(
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, option("--dry-run", help="Show what would be compacted, and change nothing.")] = False,
+) -> None:
+    """Compact the small files of a table (mode `lake`).
+
+    Also those of the table of its dead letters. Files of about `storage.target_file_bytes` take their place; rows,
+    stored offsets and older versions stay as they are, and `kctl storage vacuum` removes what was replaced. Foreign
+    files, of other writers than Spark and kctl, are written anew: their statistics may hide rows from queries. The
+    fleet may run meanwhile.
+    """
+    _each_table(config, partial(_optimized, dry_run=dry_run))
+
+
+def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:
+    """What was done, or would be."""
+    from kctl_agent.storage.lake.maintenance.compaction import Compaction
+
+    compaction = Compaction(lake.table)
+    small = compaction.small_files(lake.target_file_bytes)
+    inexact = compaction.inexact_files(besides=small)
+    if not small and not inexact:
+        return "no small files to compact"
+    what = " and ".join([*_counted(small, "small file"), *_counted(inexact, "foreign file")])
+    if dry_run:
+        return f"would compact {what}"
+    with operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running:
+        sys.stderr.write(f"compacting {what} …\n")
+        running.text = str(compaction.run(small + inexact, _print_version))
+    return running.text
+
+
+def _counted(groups: list[Group], what: str) -> list[str]:
+    from kctl_agent.storage.limits import readable
+
+    files = [file for group in groups for file in group]
+    partitions = len({tuple(file.partition_values.values()) for file in files})
+    where = f" in {number_of(partitions, 'partition')}" if partitions > 1 else ""
+    return [f"{number_of(len(files), what)} ({readable(sum(file.size for file in files))}){where}"] if files else []
+
+
+def _print_version(version: int) -> None:
+    sys.stderr.write(f"version {version} …\n")
+
+
+def vacuum(
+    config: ConfigOption = None,
+    retention_hours: Annotated[
+        int | None,
+        option(
+            "--retention-hours",
+            least=0,
+            metavar="N",
+            help="Keep what was replaced or written since; without it as the table is configured, by default 168.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, option("--dry-run", help="Print the files, and remove none.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove files that a table (mode `lake`) no longer needs.
+
+    Also of the table of its dead letters: those that no version of the last seven days has. Asks first, and shows what
+    it would remove; older versions cannot be read any more then. What a batch is writing stays, however old.
+    """
+    _each_table(config, partial(_vacuumed, retention_hours=retention_hours, dry_run=dry_run, yes=yes))
+
+
+def _each_table(config: ConfigOption, done: Callable[[Config, TableStorage], str]) -> None:
+    """Prints what is done with a table, and with that of its dead letters."""
+    fleet = load_fleet(config)
+    with opened_table(fleet) as lake:
+        for number, table in enumerate(lake.tables()):
+            echo(f"{'dead letters: ' if number else ''}{done(fleet, table)}")
+
+
+def _vacuumed(fleet: Config, lake: TableStorage, *, retention_hours: int | None, dry_run: bool, yes: bool) -> str:
+    """What was done, or would be."""
+    from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
+    from kctl_agent.storage.limits import readable
+
+    found = unused(lake.table, retention_hours)
+    if not found:
+        return "no files to remove"
+    what = f"{number_of(len(found), 'file')} ({readable(sum(file.size for file in found))})"
+    if dry_run:
+        echo("\n".join(file.name for file in found))
+        return f"would remove {what}"
+    if not yes:
+        confirm(f"Remove {what} of {lake.identity} for good?")
+        # The answer may have taken a day: somebody may have restored a version that has them.
+        still = {file.name for file in unused(lake.table, retention_hours)}
+        found = [file for file in found if file.name in still]
+    params = {"table": str(lake.folder), "retention_hours": retention_hours}
+    with operation(fleet_log(fleet), "storage vacuum", params) as running:
+        running.text = f"{number_of(remove(lake.table, found), 'file')} removed"
+    return running.text
