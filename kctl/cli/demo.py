@@ -55,19 +55,11 @@ def _demo(
         why = "messages become rows of a table" if KINDS[storage].is_table else "the workers call the handler"
         raise UsageError(f"with --storage {storage} {why}: use no --sinkers")
     from kctl.demo.run import broker_only, main
+    from kctl.demo.summary import DemoOptions
 
     if broker:
         return broker_only(directory)
-    return main(
-        workers=workers,
-        partitions=partitions,
-        rate=rate,
-        seconds=seconds,
-        output=output,
-        directory=directory,
-        storage=storage,
-        sinkers=sinkers,
-    )
+    return main(DemoOptions(workers, partitions, rate, seconds, storage, sinkers), output, directory)
 
 
 COMMAND = command("demo", _demo)

@@ -75,28 +75,15 @@ class Interrupts:
                 signal.signal(number, handler)
 
 
-def main(
-    *,
-    workers: int,
-    partitions: int,
-    rate: float,
-    seconds: float | None,
-    output: str,
-    directory: Path | None,
-    storage: str,
-    sinkers: int,
-) -> int:
-    """Runs the demo until `seconds` are over or Ctrl-C; prints the summary; 0 only when all is stored once and, with
+def main(options: DemoOptions, output: str, directory: Path | None) -> int:
+    """Runs the demo until its seconds are over or Ctrl-C; prints the summary; 0 only when all is stored once and, with
     sinkers, handled.
 
     Raises:
         KctlError: a part is missing or cannot be started; what ran until then is stopped.
     """
-    bring_parts(storage)
+    bring_parts(options.storage)
     os.umask(PRIVATE)
-    options = DemoOptions(
-        workers=workers, partitions=partitions, rate=rate, seconds=seconds, storage=storage, sinkers=sinkers
-    )
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
     with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:

@@ -16,7 +16,7 @@ from kctl_agent.storage.kinds import KINDS
 __all__ = ["DemoOptions", "DemoProgress", "has_passed", "is_worker", "show", "summary"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DemoOptions:
     """The options of a demo; `seconds` None: until Ctrl-C."""
 

@@ -11,7 +11,6 @@ from kctl.status import Owner
 
 __all__ = ["owners"]
 
-"""Kinds of processes that belong to no consumer group."""
 _COMING = frozenset({"starting", "backoff"})
 _SHARING = frozenset({AgentState.REBALANCING, AgentState.JOINING, AgentState.ASSIGNED})
 

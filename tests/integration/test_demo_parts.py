@@ -20,6 +20,7 @@ from kctl.demo import run as demo
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.parts import DemoParts, PartEnded
 from kctl.demo.producer import Producer
+from kctl.demo.summary import DemoOptions
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
 from kctl.testing.topics import create_topic
@@ -82,11 +83,10 @@ def test_a_demo_whose_broker_is_killed_ends_at_once_with_what_is_known(
 ) -> None:
     monkeypatch.setattr(demo, "DemoFleet", Fleet)
     monkeypatch.setattr(demo, "KafkaBroker", Broker)
-    options: dict[str, Any] = {"workers": 1, "partitions": 2, "rate": 100.0, "seconds": None, "output": "json"}
     mask = os.umask(0)
     os.umask(mask)
     try:
-        code = demo.main(**options, directory=tmp_path / "demo", storage="file", sinkers=0)
+        code = demo.main(DemoOptions(1, 2, 100.0, None, "file", 0), "json", tmp_path / "demo")
     finally:
         os.umask(mask)
 

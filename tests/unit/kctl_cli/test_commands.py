@@ -16,6 +16,7 @@ import yaml
 from kctl import __version__
 from kctl.cli.app import COMMANDS
 from kctl.config import Config
+from kctl.demo.summary import DemoOptions
 from kctl.errors import PortTaken
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.servers.scripted_agent import Answers, SendsBytes
@@ -275,10 +276,10 @@ def test_ctrl_c_exits_130_and_prints_nothing(kctl: Kctl, config: Path, monkeypat
 
 
 def test_demo_passes_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[dict[str, Any]] = []
+    called: list[tuple[object, ...]] = []
 
-    def main(**options: Any) -> int:
-        called.append(options)
+    def main(*given: object) -> int:
+        called.append(given)
         return 1
 
     monkeypatch.setattr("kctl.demo.run.main", main)
@@ -304,26 +305,8 @@ def test_demo_passes_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch)
     assert kctl("demo").code == 1
 
     assert called == [
-        {
-            "workers": 2,
-            "partitions": 8,
-            "rate": 500.0,
-            "seconds": 60.0,
-            "output": "json",
-            "directory": Path("/tmp/demo"),
-            "storage": "redis",
-            "sinkers": 3,
-        },
-        {
-            "workers": 2,
-            "partitions": 8,
-            "rate": 2000.0,
-            "seconds": None,
-            "output": "table",
-            "directory": None,
-            "storage": "file",
-            "sinkers": 0,
-        },
+        (DemoOptions(2, 8, 500.0, 60.0, "redis", 3), "json", Path("/tmp/demo")),
+        (DemoOptions(2, 8, 2000.0, None, "file", 0), "table", None),
     ]
 
 
