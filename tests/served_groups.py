@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kctl.errors import BrokerUnreachable
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.http import AccessRights, GroupsApp, GroupsSource, HttpServer, bind
+from kctl.http import AccessRights, GroupsSource, HttpServer, bind, groups_app
 from kctl.kafka.groups import Group, Member
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.kafka_lag import totals
@@ -55,7 +55,7 @@ def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
 def serving_groups(latest: Latest) -> Iterator[str]:
     """Its URL; what is in `latest` may change while it serves."""
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # as in the exporter
-    server = HttpServer(GroupsApp(source_of_groups(lambda: dict(latest)), AccessRights()), bind("127.0.0.1", 0))
+    server = HttpServer(groups_app(source_of_groups(lambda: dict(latest)), AccessRights()), bind("127.0.0.1", 0))
     with asyncio.Runner() as runner:
         thread = threading.Thread(target=runner.run, args=(server.serve(),))
         loop = runner.get_loop()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from kctl.http.access import AccessRights, access_of
-from kctl.http.app import FleetApp, create_app
-from kctl.http.groups_app import GroupsApp, GroupsSource
+from kctl.http.app import create_app
+from kctl.http.groups_app import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
 from kctl.http.tokens import Token
 
 __all__ = [
     "AccessRights",
-    "FleetApp",
-    "GroupsApp",
     "GroupsSource",
     "HttpServer",
     "SnapshotSource",
@@ -20,4 +18,5 @@ __all__ = [
     "access_of",
     "bind",
     "create_app",
+    "groups_app",
 ]

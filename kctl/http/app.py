@@ -20,41 +20,12 @@ from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.guard import Guard, RequestLimits
 from kctl.http.pages import docs, home
 from kctl.http.probes import healthz, metrics, readyz
+from kctl.http.server import App
 from kctl.http.source import SnapshotSource
 
-__all__ = ["FleetApp", "create_app"]
+__all__ = ["create_app"]
 
 _SUMMARY = "Stats of one fleet of Kafka consumer workers."
-
-
-class FleetApp:
-    """What is served (`guarded`, an ASGI application), and how it is ended. Belongs to one event loop."""
-
-    def __init__(
-        self, source: SnapshotSource, access: AccessRights, limits: RequestLimits | None, refusals: Counter[str] | None
-    ) -> None:
-        self._life = secrets.token_hex(4)
-        self._streams = Streams(source, self._life)
-        self._dead_letters = source.dead_letters
-        self.routes = _routes(source, self._streams, self._life)
-        self.guarded = Guard(self.routes, access, limits, refusals=refusals)
-
-    @property
-    def refusals(self) -> Counter[str]:
-        """Error code to how many requests were refused with it since the start, before any route saw them."""
-        return self.guarded.refusals
-
-    def use(self, access: AccessRights) -> None:
-        """From now on this counts. With other tokens open streams end: they were let in by those before."""
-        if access.tokens != self.guarded.access.tokens:
-            self._streams.restart()
-        self.guarded.access = access
-
-    def close(self) -> None:
-        """Ends what would otherwise go on for ever, or for long."""
-        self._streams.close()
-        if self._dead_letters is not None:
-            self._dead_letters.close()
 
 
 def create_app(
@@ -62,10 +33,19 @@ def create_app(
     access: AccessRights | None = None,
     limits: RequestLimits | None = None,
     refusals: Counter[str] | None = None,
-) -> FleetApp:
-    """The application over `source`. Without `access` it is that of loopback without a token; `refusals` are counted
-    by their error code."""
-    return FleetApp(source, access or AccessRights(), limits, refusals)
+) -> App:
+    """The application over `source`, of one event loop. Without `access` it is that of loopback without a token;
+    `refusals` are counted by their error code."""
+    life = secrets.token_hex(4)
+    streams = Streams(source, life)
+
+    def close() -> None:
+        streams.close()
+        if source.dead_letters is not None:
+            source.dead_letters.close()
+
+    guarded = Guard(_routes(source, streams, life), access or AccessRights(), limits, refusals=refusals)
+    return App(guarded, streams.restart, close)
 
 
 def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,11 +16,12 @@ from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.groups_api import GroupsView, Latest, reason_not_ready
 from kctl.http.guard import Guard
 from kctl.http.probes import healthz, metrics, readyz
+from kctl.http.server import App
 from kctl.kafka.groups import Group
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["GroupsApp", "GroupsSource"]
+__all__ = ["GroupsSource", "groups_app"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,26 +42,8 @@ class GroupsSource:
         return {"status": "ready"}
 
 
-class GroupsApp:
-    """An ASGI application (`guarded`), and how it is ended."""
-
-    def __init__(self, source: GroupsSource, access: AccessRights) -> None:
-        self.guarded = Guard(_routes(source), access)
-
-    @property
-    def refusals(self) -> Counter[str]:
-        """Error code to how many requests were refused with it since the start, before any route saw them."""
-        return self.guarded.refusals
-
-    def use(self, access: AccessRights) -> None:
-        """From now on this counts."""
-        self.guarded.access = access
-
-    def close(self) -> None:
-        """There are no streams to end."""
-
-
-def _routes(source: GroupsSource) -> FastAPI:
+def groups_app(source: GroupsSource, access: AccessRights) -> App:
+    """The application over `source`."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = source
     app.state.groups = GroupsView(latest=source.latest, describe=source.describe, clock=time.monotonic)
@@ -70,4 +52,4 @@ def _routes(source: GroupsSource) -> FastAPI:
     app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
     app.include_router(groups_api.router)
     answer_errors_in_one_shape(app)
-    return app
+    return App(Guard(app, access))

@@ -9,9 +9,9 @@ import resource
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import uvicorn
 
@@ -20,7 +20,7 @@ from kctl.http.access import AccessRights, address_of, tls_context
 from kctl.http.guard import Guard
 from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
-__all__ = ["HttpServer", "bind"]
+__all__ = ["App", "HttpServer", "bind"]
 
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
@@ -68,15 +68,15 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-class App(Protocol):
-    """What is served, and how it is ended."""
+@dataclass(frozen=True, slots=True)
+class App:
+    """What is served, an ASGI application, and how it is ended."""
 
-    @property
-    def guarded(self) -> Guard: ...
-    @property
-    def refusals(self) -> Counter[str]: ...
-    def use(self, access: AccessRights) -> None: ...
-    def close(self) -> None: ...
+    guarded: Guard
+    restart: Callable[[], None] = lambda: None
+    """Ends streams that are open: they were let in by tokens that count no more."""
+    close: Callable[[], None] = lambda: None
+    """Ends what would otherwise go on for ever, or for long."""
 
 
 class HttpServer:
@@ -87,7 +87,7 @@ class HttpServer:
         self._sock = sock
         self._is_tls = access is not None and access.certificate is not None
         self._door = Door(
-            app.refusals, _tls_of(access), connection_bound(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            app.guarded.refusals, _tls_of(access), connection_bound(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         )
         config = uvicorn.Config(
             app.guarded,
@@ -118,7 +118,7 @@ class HttpServer:
     @property
     def refusals(self) -> Counter[str]:
         """Error code to how many requests and connections were refused with it since the start."""
-        return self._app.refusals
+        return self._app.guarded.refusals
 
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
@@ -134,7 +134,9 @@ class HttpServer:
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
-        self._app.use(access)
+        if access.tokens != before.tokens:
+            self._app.restart()
+        self._app.guarded.access = access
         parts = {
             "tokens": access.tokens != before.tokens,
             "names": access.hosts != before.hosts,

@@ -14,7 +14,7 @@ from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
 from kctl.groups.collectors import CollectedCluster, Collectors
-from kctl.http import GroupsApp, GroupsSource, HttpServer, access_of, bind
+from kctl.http import GroupsSource, HttpServer, access_of, bind, groups_app
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
 from kctl.start.interpreter import tune_interpreter
@@ -58,7 +58,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
         http_socket = stack.enter_context(contextlib.closing(bind(config.http.host, config.http.port)))
         stack.push_async_callback(collectors.close)
         await collectors.use(prepared)
-        http = HttpServer(GroupsApp(source, access), http_socket, access)
+        http = HttpServer(groups_app(source, access), http_socket, access)
         return await _Exporter(config, reread, collectors, http).run(signals)
 
 

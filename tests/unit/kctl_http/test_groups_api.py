@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from kctl.groups.snapshot import ClusterSnapshot
-from kctl.http import AccessRights, GroupsApp
+from kctl.http import AccessRights, groups_app
 from kctl.kafka.groups import Group
 from kctl.status import Status
 from tests.served_groups import cluster, group, source_of_groups
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def ask(path: str, *clusters: ClusterSnapshot, unpolled: Sequence[str] = (), **params: Any) -> httpx.Response:
     latest = {each.cluster: each for each in clusters} | dict.fromkeys(unpolled)
     transport = httpx.ASGITransport(
-        GroupsApp(source_of_groups(lambda: latest), AccessRights()).guarded, raise_app_exceptions=False
+        groups_app(source_of_groups(lambda: latest), AccessRights()).guarded, raise_app_exceptions=False
     )
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.get(path, params=params)
@@ -118,7 +118,7 @@ async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_o
         assert may_end.wait(10)
         return Group(name, coordinator=1, state="stable")
 
-    app = GroupsApp(replace(source_of_groups(lambda: {"main": MAIN}), describe=describe), AccessRights()).guarded
+    app = groups_app(replace(source_of_groups(lambda: {"main": MAIN}), describe=describe), AccessRights()).guarded
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         asking = [asyncio.create_task(client.get("/api/v1/groups/a")) for _ in range(2)]
         for _ in asking:

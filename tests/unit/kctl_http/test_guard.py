@@ -134,7 +134,7 @@ async def callers(
     limits: RequestLimits, clock: Callable[[], float], *addresses: str
 ) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A caller from each address, of one application that all need a token of."""
-    guarded = Guard(create_app(source_of(snapshot())).routes, REMOTE, limits, clock)
+    guarded = Guard(create_app(source_of(snapshot())).guarded._app, REMOTE, limits, clock)
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
@@ -328,7 +328,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def take(request: Request) -> Response:
         return Response(await request.body())
 
-    app.routes.add_route("/take", take, methods=["POST"])
+    routes: Any = app.guarded._app
+    routes.add_route("/take", take, methods=["POST"])
 
     async def never() -> Any:
         await asyncio.Event().wait()
