@@ -8,6 +8,8 @@ from kctl.master.operations.base import Caller
 from kctl.master.operations.fleet_operation import described
 from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import BadParams
+from kctl_agent.replies.describe import Method, Param
+from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, reducer_method, reply_ok, wire_method
 from kctl_agent.rpc.wire import JsonObject
 
@@ -18,10 +20,26 @@ _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
 """Seconds of the caller's deadline that are kept for sending the answer."""
+_ID = Param("id", "string", "The operation's id.", required=True)
+
+
+def _served(method: str, rpc: str, summary: str, params: tuple[Param, ...], *, changes: bool = False) -> Method:
+    return Method(method, rpc, summary, params, int(_DEFAULT_DEADLINE_SECONDS * 1000), changes)
+
+
 _QUESTIONS = {
-    wire_method("operation"): ("operation", "How far an operation has come."),
-    wire_method("operations"): ("operations", "The last operations, the newest first."),
-    reducer_method("cancel"): ("cancel", "End an operation that is under way; its end reports what goes on."),
+    each.method: each
+    for each in (
+        _served(wire_method("operation"), "operation", "How far an operation has come.", (_ID,)),
+        _served(wire_method("operations"), "operations", "The last operations, the newest first.", ()),
+        _served(
+            reducer_method("cancel"),
+            "cancel",
+            "End an operation that is under way; its end reports what goes on.",
+            (_ID,),
+            changes=True,
+        ),
+    )
 }
 
 
@@ -45,7 +63,7 @@ class Router:
             wait = max(min(deadline, _LONGEST_WAIT_SECONDS) - _OWN_SECONDS, 0.0)
             operation = await self._operations.submit(request.rpc, request.params, caller, wait)
             return reply_ok(request.id, operation.to_json(), _NAME, 0.0)
-        if request.method in _QUESTIONS and _QUESTIONS[request.method][0] == request.rpc:
+        if request.method in _QUESTIONS and _QUESTIONS[request.method].rpc == request.rpc:
             return reply_ok(request.id, self._about(request, caller), _NAME, 0.0)
         reply = await self._service(request)
         if request.method == wire_method("describe") and not request.params:
@@ -66,21 +84,8 @@ class Router:
         return operation.to_json()
 
     def _described(self) -> list[JsonObject]:
-        one = [{"name": "id", "type": "string", "required": True, "summary": "The operation's id."}]
-        questions = [
-            _row(method, rpc, summary, [] if rpc == "operations" else one, rpc == "cancel")
-            for method, (rpc, summary) in _QUESTIONS.items()
-        ]
-        operations = ((method, described(kind)) for method, kind in self._types.items())
-        return [*questions, *(_row(method, **row) for method, row in operations)]
-
-
-def _row(method: str, rpc: str, summary: str, params: list[JsonObject], changes: bool) -> JsonObject:
-    return {
-        "method": method,
-        "rpc": rpc,
-        "summary": summary,
-        "params": params,
-        "deadline_ms": int(_DEFAULT_DEADLINE_SECONDS * 1000),
-        "changes": changes,
-    }
+        deadline = int(_DEFAULT_DEADLINE_SECONDS * 1000)
+        operations = (
+            {"method": method, **described(kind), "deadline_ms": deadline} for method, kind in self._types.items()
+        )
+        return [*map(encoded, _QUESTIONS.values()), *operations]

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +22,7 @@ from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.rpc.wire import JsonObject
@@ -39,27 +39,28 @@ _seen = attrgetter("name", "desired", "state", "pid", "paused")
 """The parts of a process's status that are no measurements."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Method:
-    rpc: str
-    summary: str
-    asks_fleet: bool
+_WORKER = Param("worker", "string", "Ask this worker only.")
 
 
-_OWN = {
-    wire_method("ping"): _Method("ping", "The master itself: name, pid, version.", False),
-    wire_method("describe"): _Method("describe", "Every method that the master serves.", False),
-    wire_method("status"): _Method("status", "The verdict, and what it was made of: lag, processes.", False),
-    wire_method("verdict"): _Method("verdict", "How the fleet as a whole is doing, and why.", False),
-}
-_METHODS = {
-    **{
-        method: _Method(rpc, f"`{rpc}` of all workers, reduced to one result.", True)
-        for rpc in COMMANDS
-        for method in (wire_method(rpc), reducer_method(rpc))
-    },
-    **_OWN,
-}
+def _served(method: str, rpc: str, summary: str) -> tuple[str, Method]:
+    params = (_WORKER,) if rpc in COMMANDS else ()
+    return method, Method(method, rpc, summary, params, int(_DEFAULT_DEADLINE_SECONDS * 1000), changes=False)
+
+
+_OWN = dict(
+    (
+        _served(wire_method("ping"), "ping", "The master itself: name, pid, version."),
+        _served(wire_method("describe"), "describe", "Every method that the master serves."),
+        _served(wire_method("status"), "status", "The verdict, and what it was made of: lag, processes."),
+        _served(wire_method("verdict"), "verdict", "How the fleet as a whole is doing, and why."),
+    )
+)
+_ABOUT_FLEET = dict(
+    _served(method, rpc, f"`{rpc}` of all workers, reduced to one result.")
+    for rpc in COMMANDS
+    for method in (wire_method(rpc), reducer_method(rpc))
+)
+_METHODS = _ABOUT_FLEET | _OWN
 """Served methods by their name on the wire; nothing else is served."""
 
 
@@ -91,7 +92,7 @@ class MasterService:
             raise UnknownMethod(
                 f"{printable_name(request.rpc)} has no method {printable_name(request.method)}; getDescribe lists all"
             )
-        if method.asks_fleet or (method.rpc in COMMANDS and request.params):
+        if request.method not in _OWN or (request.rpc in COMMANDS and request.params):
             return await self._ask_fleet(request)
         if request.params:
             raise BadParams(f"{request.rpc} takes no parameters")
@@ -104,7 +105,7 @@ class MasterService:
             return {"name": _NAME, "pid": os.getpid(), "version": __version__}
         if rpc == "verdict":
             return self._verdict()
-        return {"methods": [_described(name, method) for name, method in sorted(_METHODS.items())]}
+        return {"methods": [encoded(method) for _, method in sorted(_METHODS.items())]}
 
     def _verdict(self) -> JsonObject:
         document: JsonObject = encoded(self._verdicts.current())
@@ -203,15 +204,3 @@ def _only_worker(request: Request) -> str | None:
             raise BadParams("parameter worker must be a name")
         return value
     return None
-
-
-def _described(name: str, method: _Method) -> JsonObject:
-    worker = {"name": "worker", "type": "string", "required": False, "summary": "Ask this worker only."}
-    return {
-        "method": name,
-        "rpc": method.rpc,
-        "summary": method.summary,
-        "params": [worker] if method.rpc in COMMANDS else [],
-        "deadline_ms": int(_DEFAULT_DEADLINE_SECONDS * 1000),
-        "changes": False,
-    }
