@@ -6,6 +6,8 @@ KIP-1071). Without them a group of the new protocols looks dead: DescribeGroups 
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka.protocol.api_message import ApiMessage
 
 __all__ = [
@@ -18,33 +20,16 @@ __all__ = [
 _SCHEMAS = "kctl.kafka.protocol.schemas"
 
 
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # kafka-python is not typed
-    pass
+def _message(name: str) -> Any:
+    kind: Any = type(ApiMessage)
+    return kind(name, (ApiMessage,), {"__module__": __name__}, load_json=_SCHEMAS)
 
 
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class ShareGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class ShareGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class StreamsGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class StreamsGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
-
-
-class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg,misc]  # as above
-    pass
+ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
+ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
+ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
+ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")
+StreamsGroupDescribeRequest = _message("StreamsGroupDescribeRequest")
+StreamsGroupDescribeResponse = _message("StreamsGroupDescribeResponse")
+DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
+DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
