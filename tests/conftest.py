@@ -15,7 +15,6 @@ from typing import TypeVar
 import hypothesis
 import psutil
 import pytest
-from hypothesis import settings
 
 # How long one example takes depends more on what else the machine does than about the code.
 hypothesis.settings.register_profile(
@@ -24,9 +23,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 pytest.register_assert_rewrite("tests.conformance")  # whose modules are no `test_*.py`
-
-settings.register_profile("kctl", deadline=None)  # a machine that is busy is slow, not wrong
-settings.load_profile("kctl")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.
