@@ -17,8 +17,8 @@ from types import TracebackType
 
 from kctl.children import PRIVATE, python_module, safe_environment
 from kctl.errors import KctlError
-from kctl.testing.class_archive import archive_path, archives_dir, java_options
 from kctl.testing.dies_with_parent import dies_with_parent
+from kctl.testing.jvm import archive_path, archives_dir, java_options
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.archives import recording
 

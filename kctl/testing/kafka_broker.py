@@ -22,9 +22,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from kctl.errors import StartError
-from kctl.testing import class_archive
 from kctl.testing.dies_with_parent import dies_with_parent
-from kctl.testing.jvm import kafka_command
+from kctl.testing.jvm import java_options, kafka_command
 
 __all__ = ["KafkaBroker", "free_ports", "new_cluster_id", "two_free_ports"]
 
@@ -196,7 +195,7 @@ class KafkaBroker:
         with self.log_path.open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():
                 self._format(properties, log.fileno(), log_start)
-            options = self._java_options or class_archive.java_options()
+            options = self._java_options or java_options()
             command = kafka_command("kafka.Kafka", str(properties), heap=self._heap, options=options)
             self._process = subprocess.Popen(
                 [*dies_with_parent("KILL"), *command],
@@ -218,7 +217,7 @@ class KafkaBroker:
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
         words = ("format", "-t", self._cluster_id, "-c", str(properties))
-        command = kafka_command("kafka.tools.StorageTool", *words, options=class_archive.java_options())
+        command = kafka_command("kafka.tools.StorageTool", *words, options=java_options())
         tool = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, process_group=0)
         if tool.returncode != 0:
             raise StartError(self._failure("its data directory could not be formatted", log_start))

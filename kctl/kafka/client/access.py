@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.errors import ConfigError, UsageError
 from kctl.secrets import PASSWORD_VARIABLE, secret_of
-from kctl_agent.secrecy import check_private
+from kctl_agent.secrecy import check_private, read_private
 
 if TYPE_CHECKING:
     from kctl.config import Config
@@ -61,7 +61,6 @@ class ClusterAccess(NamedTuple):
             return servers | {"security_protocol": self.security_protocol}
         from functools import partial
 
-        from kctl.kafka.client.token import read_token
         from kctl_agent.kafka.security import client_settings
 
         return servers | client_settings(
@@ -74,7 +73,7 @@ class ClusterAccess(NamedTuple):
             mechanism=self.mechanism,
             username=self.username,
             password=self.password,
-            read_token=None if self.token_file is None else partial(read_token, self.token_file),
+            read_token=None if self.token_file is None else partial(_read_token, self.token_file),
         )
 
 
@@ -169,3 +168,15 @@ def _sasl(
             f"variable {PASSWORD_VARIABLE}"
         )
     return {"mechanism": security.sasl_mechanism, "username": security.sasl_username, "password": password}
+
+
+def _read_token(path: Path) -> str:
+    """Reads the token of a file. Raises ConfigError when the file cannot be read or is empty."""
+    try:
+        token = read_private(path).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"oauth_token_file {path} cannot be read: {why}") from None
+    if not token:
+        raise ConfigError(f"oauth_token_file {path} is empty")
+    return token
