@@ -55,7 +55,6 @@ class CollectorSettings:
     detail_of: Callable[[str], Detail] = lambda _: "partition"
     max_partitions: int = 0
     """Most partitions that have series of their own; 0: any number."""
-    """Whether the logs of whole topics go into the snapshot."""
 
 
 class AllGroupsReader(Protocol):

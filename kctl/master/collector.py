@@ -37,9 +37,9 @@ from kctl.master.reduction import (
     WORKERS,
     reduced,
     with_gaps,
+    with_supervisor,
 )
 from kctl.master.snapshot import FleetSnapshot, RpcStats
-from kctl.master.supervised import with_supervisor
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag

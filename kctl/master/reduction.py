@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Raw
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
-from kctl.master.snapshot import Reduced
+from kctl.master.snapshot import Reduced, WorkerStatus
 from kctl.reduce import (
     Answer,
     BrokerSnapshot,
@@ -29,7 +30,7 @@ from kctl.reduce import (
 )
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.union import union
-from kctl.rows.workers import WorkerRow
+from kctl.rows.workers import WorkerRow, Workers, with_statuses
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.describe import MethodsReply
@@ -52,6 +53,7 @@ __all__ = [
     "ReducedCommand",
     "reduced",
     "with_gaps",
+    "with_supervisor",
 ]
 
 R = TypeVar("R")
@@ -156,3 +158,13 @@ def reduced(
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced[T]:
     """Returns the result with what is stale or unknown of the brokers' offsets among the failed."""
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, rows)))
+
+
+def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
+    """Returns the result of `workers` with the supervisor's view; None where an agent is only attached.
+
+    A supervised worker whose agent is silent has a row too: its name, kind and pid, and None for what only it could
+    report. Pure.
+    """
+    rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
+    return replace(reduced, result=Workers(tuple(rows)))

@@ -1,4 +1,4 @@
-"""The choice of the cluster that `kctl kafka` asks, and the connection to it."""
+"""The choice of the cluster that `kctl kafka` asks, the connection to it, and its topics that are named."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError, NoMaster, UsageError
 from kctl.kafka.client.access import ClusterAccess, of_context, of_fleet, plain
+from kctl.kafka.target import topic_and_partitions
 
 if TYPE_CHECKING:
     from kctl.config import Config
     from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Partition, Topic
 
-__all__ = ["access", "audit_log", "connected", "fleet_group"]
+__all__ = ["access", "audit_log", "connected", "fleet_group", "required_topics", "wanted_partitions"]
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
@@ -126,3 +128,29 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
         return fleets.find(None, env).config
     except NoMaster:
         raise UsageError(f"give the file of the context: -c kctl.toml or KCTL_CONFIG, or {own}") from None
+
+
+def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
+    """Opens the connection; returns the topics that were named, which must exist; None when none was."""
+    from kctl.kafka.client.layout import require, topics_of
+
+    if not names:
+        connection.open()
+        return None
+    topics = topics_of(connection.open(names))
+    return {name: require(topics, name) for name in names}
+
+
+def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
+    """Opens the connection; returns the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
+    from kctl.kafka.client.layout import require, topics_of
+
+    chosen = [topic_and_partitions(word) for word in words]
+    topics = topics_of(connection.open(sorted({name for name, _ in chosen})))
+    wanted: set[Partition] = set()
+    for name, numbers in chosen:
+        all_of_it = require(topics, name)
+        for number in numbers or ():
+            require(topics, name, number)
+        wanted |= {(name, number) for number in numbers or [each.partition for each in all_of_it.partitions]}
+    return topics, sorted(wanted)

@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.kafka.changes import audited, change, check_choice
-from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.cluster import connected, wanted_partitions
 from kctl.cli.kafka.offsets import committed_rows
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.topic_arguments import wanted_partitions
 from kctl.errors import UsageError
 from kctl.kafka.target import Target, target
 

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.cluster import connected, fleet_group
+from kctl.cli.kafka.cluster import connected, fleet_group, required_topics, wanted_partitions
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.topic_arguments import required_topics, wanted_partitions
 from kctl.errors import KctlError, UsageError
 from kctl.kafka.target import milliseconds
 

@@ -16,9 +16,8 @@ from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members
-from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced
+from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, with_supervisor
 from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
-from kctl.master.supervised import with_supervisor
 from kctl.master.verdict import Verdicts
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.master.reduction import WORKERS
+from kctl.master.reduction import WORKERS, with_supervisor
 from kctl.master.snapshot import Reduced, WorkerStatus
-from kctl.master.supervised import with_supervisor
 from kctl.reduce import Answer, BrokerSnapshot
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import WorkerReply
