@@ -59,7 +59,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change under way; `text` is its outcome, one sentence."""
+    """A change under way; `text` is its outcome, one sentence, or how far it has come: an error is added to it."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -97,7 +97,7 @@ def operation(
         yield running
         state = "done"
     except BaseException as error:
-        running.text = str(error) or type(error).__name__
+        running.text = "; ".join(filter(None, (running.text, str(error) or type(error).__name__)))
         raise
     finally:
         _append_or_log(path, {**line, "state": state, "text": running.text, "ended_at": time.time()})

@@ -8,26 +8,88 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kctl.errors import MessageTooLarge, OperationFailed, OperationRefused
+from kctl_agent.errors import StorageError
 
 if TYPE_CHECKING:
     from kctl.config import Config
+    from kctl.kafka.produce import Production
+    from kctl_agent.message import Message
     from kctl_agent.storage.base import DeadLetter
 
-__all__ = ["HEADER", "Send", "name_of", "sending"]
+__all__ = ["HEADER", "Send", "Sender", "name_of", "sending"]
 
+Send: TypeAlias = "Callable[[list[DeadLetter]], list[DeadLetter]]"
+"""Returns those that are there."""
 HEADER = "kctl-dead-letter"
 TIMEOUT_SECONDS = 30.0
 
-Send: TypeAlias = "Callable[[list[DeadLetter]], None]"
-"""Returns once the brokers have acknowledged all of them. Raises KctlError: of some it is not known."""
+
+class _Unsendable(Exception):
+    """A message that no broker is asked to take."""
+
+
+class Sender:
+    """Sends to one topic. For one thread."""
+
+    def __init__(self, production: Production) -> None:
+        self._production = production
+        self._sent = self._refused = 0
+        self._reason = ""
+
+    def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+        """Those that the brokers have acknowledged. One that cannot be sent at all (it cannot be read, has neither key
+        nor value, is too large for the topic) is left, and counted.
+
+        Raises KctlError: the brokers are away or refuse; of some it is not known whether they have them.
+        """
+        sent = [(each, futures) for each in dead_letters if (futures := self._handed_over(each)) is not None]
+        self._production.finish()
+        there = [each for each, futures in sent if all(future.succeeded() for future in futures)]
+        self._sent += len(there)
+        for each, futures in sent:
+            for future in futures:
+                if future.failed():
+                    self._judge(self._production.explained(future.exception), each)
+        return there
+
+    def check(self) -> None:
+        """Raises OperationFailed: some could not be sent at all."""
+        if self._refused:
+            raise OperationFailed(
+                f"{self._sent} were sent, {self._refused} cannot be sent and stay, such as {self._reason}"
+            )
+
+    def _handed_over(self, dead_letter: DeadLetter) -> list[Any] | None:
+        """What becomes of its messages; None: it cannot be sent."""
+        name = name_of(dead_letter)
+        try:
+            return [self._send(message, name) for message in dead_letter.messages()]
+        except (StorageError, _Unsendable) as error:
+            self._judge(error, dead_letter)
+            return None
+
+    def _send(self, message: Message, name: str) -> Any:
+        if message.key is None and message.value is None:
+            raise _Unsendable("it has neither key nor value, which kafka-python does not send")
+        others = [(header, value or b"") for header, value in message.headers if header != HEADER]
+        return self._production.send(message.value, message.key, None, [*others, (HEADER, name.encode())])
+
+    def _judge(self, error: Exception, dead_letter: DeadLetter) -> None:
+        """Counts what is wrong with this message alone. Raises anything else."""
+        if not isinstance(error, StorageError | MessageTooLarge | _Unsendable):
+            raise error
+        self._reason = self._reason or f"{name_of(dead_letter)}: {error}"
+        self._refused += 1
 
 
 @contextmanager
-def sending(config: Config, topic: str) -> Iterator[Send]:
+def sending(config: Config, topic: str) -> Iterator[Sender]:
     """What sends to a topic of the fleet's cluster. For one thread.
 
-    Raises KctlError: the brokers cannot be reached, or have no such topic.
+    Raises KctlError: the brokers cannot be reached, or have no such topic; at the end, some could not be sent.
     """
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
@@ -36,21 +98,15 @@ def sending(config: Config, topic: str) -> Iterator[Send]:
 
     access = of_fleet(config)
     with ClusterConnection(access, TIMEOUT_SECONDS) as connection:
-        require(topics_of(connection.open([topic])), topic)
+        if require(topics_of(connection.open([topic])), topic).is_internal:
+            raise OperationRefused(f"topic {topic} is Kafka's own: send to another one")
+    # Batches of 16 KiB: a broker refuses one that is larger than its topic takes as a whole.
     with Production(
-        access, topic, acks="all", codec="none", timeout_seconds=TIMEOUT_SECONDS, is_bulk=True
+        access, topic, acks="all", codec="none", timeout_seconds=TIMEOUT_SECONDS, is_bulk=False
     ) as production:
-
-        def send(dead_letters: list[DeadLetter]) -> None:
-            for each in dead_letters:
-                for message in each.messages():
-                    others = [(name, value or b"") for name, value in message.headers if name != HEADER]
-                    production.send(message.value, message.key, None, [*others, (HEADER, name_of(each).encode())])
-            production.finish()
-            if production.problem is not None:
-                raise production.problem
-
-        yield send
+        sender = Sender(production)
+        yield sender
+    sender.check()
 
 
 def name_of(dead_letter: DeadLetter) -> str:

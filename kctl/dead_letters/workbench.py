@@ -104,18 +104,20 @@ class Workbench:
         try:
             while not running.done():
                 step = asyncio.ensure_future(steps.get())
-                await asyncio.wait({running, step}, return_when=asyncio.FIRST_COMPLETED)
-                if step.done():
-                    yield {"done": step.result()}
-                step.cancel()
+                try:
+                    await asyncio.wait({running, step}, return_when=asyncio.FIRST_COMPLETED)
+                    if step.done():
+                        yield {"done": step.result()}
+                finally:
+                    step.cancel()
             yield {"done": running.result(), "complete": True}
         finally:
             stop.set()
             running.add_done_callback(_retrieved)
 
-    def _go_on(self, stop: threading.Event, done: int) -> None:
+    def _go_on(self, stop: threading.Event, _: int) -> None:
         if stop.is_set() or self._stop.is_set():
-            raise _Stopped(f"stopped by the caller after {done} dead letters")
+            raise _Stopped("stopped by the caller, or with the master")
 
     def _submitted(self, work: Callable[[DeadLetterStore], T]) -> Future[T]:
         if self._at_work >= MOST_WAITING:
@@ -150,11 +152,16 @@ class Workbench:
     ) -> int:
         params = {**selection.named, "count": expect} | ({"to": to} if to else {})
         with audit.operation(self._audit_log(), f"dead letters {verb}", params, via="http", by=by) as running:
+
+            def report(done: int) -> None:
+                running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
+                progress(done)
+
             if verb == "send":
                 with self._sending(to) as send:
-                    done = store.move_dead(send, selection, expect, progress)
+                    done = store.move_dead(send, selection, expect, report)
             else:
-                done = (store.requeue_dead if verb == "requeue" else store.remove_dead)(selection, expect, progress)
+                done = (store.requeue_dead if verb == "requeue" else store.remove_dead)(selection, expect, report)
             running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
         return done
 

@@ -85,7 +85,7 @@ class Production:
         try:
             future = self._producer.send(self._topic, value, key, headers or None, partition)
         except Exception as error:  # of any of the client's parts
-            raise self._explained(error) from error
+            raise self.explained(error) from error
         future.add_callback(self._acknowledged, size)
         future.add_errback(self._failed, size)
         return future
@@ -100,7 +100,7 @@ class Production:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
         except Exception as error:  # of any of the client's parts
-            raise self._explained(error) from error
+            raise self.explained(error) from error
         return Sent(metadata.partition, metadata.offset if metadata.offset >= 0 else None, metadata.timestamp)
 
     @property
@@ -109,7 +109,7 @@ class Production:
         error = self.report.first_failure
         if error is None:
             return None
-        explained = self._explained(error)
+        explained = self.explained(error)
         count = self.report.failed
         return type(explained)(f"{count} message{'s' * (count > 1)} not acknowledged: {explained}")
 
@@ -127,7 +127,7 @@ class Production:
                 return
             except Exception as error:  # of any of the client's parts
                 if while_waiting is None or not isinstance(error, KafkaTimeoutError) or time.monotonic() >= deadline:
-                    raise self._explained(error) from error
+                    raise self.explained(error) from error
             while_waiting()
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Production:
             with self._room:
                 self._room.notify()
 
-    def _explained(self, error: BaseException) -> KctlError:
+    def explained(self, error: BaseException) -> KctlError:
         """Why it failed: a message that waited in vain was refused for a reason, which only the client's log has."""
         return failure(self._retry_reasons.last or error, f"topic {self._topic}")
 

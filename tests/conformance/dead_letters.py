@@ -4,6 +4,7 @@ with its bytes, and the rest goes on. What waits is removed on request."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -113,9 +114,14 @@ class DeadLetters(Dead[Storage]):
         monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
         self.kill(storage, 5)
 
-        def stop(_: int) -> None:
-            raise KeyboardInterrupt
+        def stop(done: int, after: int = 1) -> None:
+            if done >= after:
+                raise KeyboardInterrupt
 
+        for change in (storage.requeue_dead, storage.remove_dead):
+            with pytest.raises(KeyboardInterrupt):
+                change(Selection(topic="t"), progress=partial(stop, after=0))
+            assert total(storage) == (0, 0, 0, 5), "it was stopped before it began"
         for change, left in ((storage.requeue_dead, (2, 0, 0, 3)), (storage.remove_dead, (2, 0, 0, 1))):
             with pytest.raises(KeyboardInterrupt):
                 change(Selection(topic="t"), progress=stop)

@@ -22,6 +22,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.selection import Selection
 from tests.integration.conftest import TOPIC
 from tests.servers import topics
 
@@ -131,6 +132,22 @@ def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Stor
     assert (process.returncode, out) == (11, "")
     assert "topic nowhere" in err
     assert storage.count_dead() == COUNT
+
+
+@pytest.mark.parametrize("storage", ["file"], indirect=True)
+def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, config: Path, broker: KafkaBroker) -> None:
+    if not topics.has_topic(broker.bootstrap_servers, PARKED):
+        topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
+    large = b"x" * 1_500_000  # a broker takes 1 MiB unless its topic is set otherwise
+    for partition, (key, value) in enumerate([(b"k", None), (None, None), (b"k", large), (None, b"v")], 1):
+        storage.dead_letter([Message("u", partition, 7, key, value, 0)], "no such customer")
+
+    process = started(config, "send", PARKED, "--topic", "u", "--expect", "4")
+    out, err = process.communicate(timeout=120)
+
+    assert (process.returncode, out) == (1, "")
+    assert "2 were sent, 2 cannot be sent and stay, such as u-" in err
+    assert [each.block.partition for each in storage.dead(Selection(topic="u"))] == [2, 3]
 
 
 def ends(broker: KafkaBroker) -> dict[TopicPartition, int]:

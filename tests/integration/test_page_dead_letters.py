@@ -58,8 +58,14 @@ def page(
     sent: list[list[DeadLetter]],
     eventually: Eventually,
 ) -> Iterator[webdriver.Chrome]:
+    def send(some: list[DeadLetter]) -> list[DeadLetter]:
+        sent.append(some)
+        return some
+
     bench = Workbench(
-        lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", lambda _: nullcontext(sent.append)
+        lambda: nullcontext(storage),
+        lambda: tmp_path / "operations.jsonl",
+        lambda _: nullcontext(send),
     )
     with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as site:
         chromium.get(site.url)
@@ -116,7 +122,7 @@ def test_a_group_is_chosen_read_and_put_back(
     eventually(lambda: text(page, "dead-value") == b'{"v": 0}'.hex())
 
     press(page, "[data-verb=requeue][data-which=all]")
-    assert text(page, "ask-text").startswith("5 dead letters will be put back, to be handled once more.")
+    assert text(page, "ask-text").startswith("5 dead letters (error_class KeyError, line shop.py:7) will be put back")
     press(page, "#ask button[value=no]")
     assert storage.count_dead() == 7
     press(page, "[data-verb=requeue][data-which=all]")

@@ -269,14 +269,15 @@ class DeadLetterStore(ABC):
     @abstractmethod
     def move_dead(
         self,
-        send: Callable[[list[DeadLetter]], None],
+        send: Callable[[list[DeadLetter]], list[DeadLetter]],
         selection: Selection = EVERYTHING,
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Remove dead letters that `send` has somewhere else, some at a time, when it returns; returns how many. What
-        it raises ends the call. It may get the same ones again, when the process ends before they are removed. Damaged
-        ones stay. `progress` as above.
+        """Remove dead letters that are somewhere else: `send` gets some at a time, and returns those that are; returns
+        how many were removed. What it raises ends the call. It may get the same ones again, when the process ends
+        before they are removed; what somebody else puts back meanwhile may be in both places. Damaged ones stay.
+        `progress` as above.
 
         Raises:
             CountChanged: not `expect` dead letters match; nothing was changed.

@@ -139,15 +139,13 @@ class NumberedDeadLetters(DeadLetterStore):
 
     def move_dead(
         self,
-        send: Callable[[list[DeadLetter]], None],
+        send: Callable[[list[DeadLetter]], list[DeadLetter]],
         selection: Selection = EVERYTHING,
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
         def move(dead_letters: list[DeadLetter]) -> int:
-            whole = [each for each in dead_letters if not each.is_damaged]
-            send(whole)
-            return self._remove_dead(whole)
+            return self._remove_dead(send([each for each in dead_letters if not each.is_damaged]))
 
         return self._each_page(selection, expect, progress, move)
 
@@ -165,6 +163,7 @@ class NumberedDeadLetters(DeadLetterStore):
         done, after = 0, None
         while True:
             page = self.dead_page(selection, after, PAGE, STEP_SECONDS)
+            progress(done)  # before: one who has stopped it, while it waited or counted, has nothing changed
             if rows := [each for each in page.rows if int(each.id) <= last]:
                 done += change(rows)
             progress(done)

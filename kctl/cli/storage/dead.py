@@ -191,6 +191,7 @@ def changed(fleet: Config, verb: str, selection: Selection, expect: int | None =
     def progress(now: int) -> None:
         nonlocal done
         done = now
+        running.text = f"{number_of(now, 'dead letter')} {what}"
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{number_of(now, 'dead letter')} {what}\x1b[K")
 
@@ -202,7 +203,7 @@ def changed(fleet: Config, verb: str, selection: Selection, expect: int | None =
         except KeyboardInterrupt:
             stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
             sys.stderr.write(f"\n{stopped}\n")
-            raise KeyboardInterrupt(stopped) from None
+            raise KeyboardInterrupt("stopped") from None
         finally:
             if done and sys.stderr.isatty():
                 sys.stderr.write("\r\x1b[K")

@@ -205,7 +205,7 @@ def test_a_change_that_is_stopped_shows_what_was_done(
     assert "stopped: 1 dead letter removed" in ran.err
     assert storage.count_dead() == 1
     last = json.loads((config.parent / "logs" / "operations.jsonl").read_text().splitlines()[-1])
-    assert (last["state"], last["text"]) == ("failed", "stopped: 1 dead letter removed")
+    assert (last["state"], last["text"]) == ("failed", "1 dead letter removed; stopped")
 
 
 def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(

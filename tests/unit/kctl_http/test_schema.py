@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,8 +78,8 @@ def test_every_answer_is_as_it_is_described(operation: Any) -> None:
     every_answer_is_as_described(operation, 10)
 
 
-def nothing_sent(_: str) -> AbstractContextManager[Callable[[object], None]]:
-    return nullcontext(lambda _: None)
+def nothing_sent(_: str) -> AbstractContextManager[Any]:
+    return nullcontext(list)
 
 
 def test_every_answer_about_dead_letters_is_as_it_is_described(tmp_path: Path) -> None:

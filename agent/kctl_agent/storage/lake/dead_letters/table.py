@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadLetterTable", "EarlierTry"]
 
-SENT = 100
-"""Messages that are sent somewhere else at a time."""
+SENT = 500
+"""Messages that are sent somewhere else at a time: a commit removes them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,27 +229,31 @@ class DeadLetterTable(DeadLetterStore):
 
     def move_dead(
         self,
-        send: Callable[[list[DeadLetter]], None],
+        send: Callable[[list[DeadLetter]], list[DeadLetter]],
         selection: Selection = EVERYTHING,
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. They are removed in one commit, once all are sent."""
+        """See `DeadLetterStore`. Those that are sent at a time are removed in one commit."""
         if not self.storage.table.exists():
             return check_count(0, expect)
-        selection = selection.dated(time.time())
+        selection, done = selection.dated(time.time()), 0
         condition = self._condition(selection)
         with self.storage.table.latest() as table:
-            chosen = list(islice(self._matching(table, selection, progress), MOST_ROWS + 1))
-            sql = f"{condition.sql} and {of_rows(chosen)}"
-            check_count(len(chosen), expect)
-            rows = (each for _, each in all_rows(table, condition, selection, silent, with_payload=True))
+            if expect is not None:
+                check_count(sum(1 for _ in self._matching(table, selection, progress)), expect)
+            rows = all_rows(table, condition, selection, silent, with_payload=True)
             while page := list(islice(rows, SENT)):
-                progress(0)
-                send(page)
-        self.storage.table.rewrite(lambda table: int(table.delete(sql)["num_deleted_rows"]))
-        progress(len(chosen))
-        return len(chosen)
+                progress(done)
+                there = {id(each) for each in send([each for _, each in page])}
+                done += self._remove_rows(condition, [row for row in page if id(row[1]) in there])
+                progress(done)
+        return done
+
+    def _remove_rows(self, condition: Condition, rows: list[tuple[Origin, DeadLetter]]) -> int:
+        """Remove exactly these, but for those that were put back meanwhile; returns how many."""
+        sql = f"{condition.sql} and {of_rows(rows)}"
+        return self.storage.table.rewrite(lambda table: int(table.delete(sql)["num_deleted_rows"])) if rows else 0
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
