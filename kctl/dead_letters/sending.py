@@ -56,7 +56,7 @@ class Sender:
         return there
 
     def check(self) -> None:
-        """Raises OperationFailed: some could not be sent at all."""
+        """The end of it. Raises OperationFailed: some could not be sent at all."""
         if self._refused:
             raise OperationFailed(
                 f"{self._sent} were sent, {self._refused} cannot be sent and stay, such as {self._reason}"
