@@ -21,6 +21,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -90,10 +91,11 @@ def processor_time(fleet: Fleet) -> dict[str, float]:
     master = psutil.Process(about(fleet)["pid"])
     found = {"master": _seconds(master), "worker": 0.0, "jvm": 0.0}
     for process in master.children(recursive=True):
-        line = " ".join(process.cmdline())
-        name = "jvm" if "java" in line.split(" ")[0] else "worker" if "kctl_agent.worker" in line else None
-        if name is not None:
-            found[name] += _seconds(process)
+        with suppress(psutil.Error):  # it has just ended
+            line = " ".join(process.cmdline())
+            name = "jvm" if "java" in line.split(" ")[0] else "worker" if "kctl_agent.worker" in line else None
+            if name is not None:
+                found[name] += _seconds(process)
     return found
 
 

@@ -12,7 +12,7 @@ from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, OutputOption, YesOption
 from kctl.cli.output import as_json, as_text, echo
 from kctl.cli.storage.fleet_storage import load_fleet
-from kctl.cli.storage.selection import choosing, params_of
+from kctl.cli.storage.selection import choosing
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
 from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
@@ -25,18 +25,7 @@ if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.base import DeadLetterStore
 
-__all__ = [
-    "changed",
-    "delete",
-    "export_dead",
-    "exported",
-    "groups",
-    "list_dead",
-    "removed",
-    "requeue",
-    "send",
-    "show_dead",
-]
+__all__ = ["delete", "export_dead", "groups", "list_dead", "requeue", "send", "show_dead"]
 
 R = TypeVar("R")
 
@@ -121,11 +110,7 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
 
     Bytes that are not UTF-8 stand under a name with `_base64`.
     """
-    exported(load_fleet(config), selection)
-
-
-def exported(fleet: Config, selection: Selection) -> None:
-    with opened_dead_letters(fleet) as storage:
+    with opened_dead_letters(load_fleet(config)) as storage:
         for dead_letter in storage.dead(selection):
             sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")
 
@@ -138,7 +123,7 @@ def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOpt
 
     kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200
     """
-    echo(changed(load_fleet(config), "requeue", selection, expect))
+    echo(_changed(load_fleet(config), "requeue", selection, expect))
 
 
 @choosing
@@ -152,7 +137,7 @@ def delete(
 
     Ctrl-C stops it; what is done stays done.
     """
-    echo(removed(load_fleet(config), selection, expect, yes=yes))
+    echo(_removed(load_fleet(config), selection, expect, yes=yes))
 
 
 @choosing
@@ -169,10 +154,10 @@ def send(
 
     kctl storage dead send orders-parked --error-class KeyError --expect 1200
     """
-    echo(changed(load_fleet(config), "send", selection, expect, to=to))
+    echo(_changed(load_fleet(config), "send", selection, expect, to=to))
 
 
-def removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
+def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
     """What was done, once somebody has agreed to how many."""
     if not yes:
         with opened_dead_letters(fleet) as storage:
@@ -181,12 +166,12 @@ def removed(fleet: Config, selection: Selection, expect: int | None = None, *, y
             return "no dead letters"
         expect = found if expect is None else expect
         confirm(f"Remove {number_of(expect, 'dead letter')} of {where} for good?")
-    return changed(fleet, "clear", selection, expect)
+    return _changed(fleet, "delete", selection, expect)
 
 
-def changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None, to: str = "") -> str:
-    """What was done: dead letters were put back (`requeue`), removed (`clear`), or sent to a topic (`send`)."""
-    done, what = 0, {"requeue": "put back", "clear": "removed", "send": f"sent to {to}"}[verb]
+def _changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None, to: str = "") -> str:
+    """What was done: dead letters were put back (`requeue`), removed (`delete`), or sent to a topic (`send`)."""
+    done, what = 0, {"requeue": "put back", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:
         nonlocal done
@@ -195,8 +180,8 @@ def changed(fleet: Config, verb: str, selection: Selection, expect: int | None =
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{number_of(now, 'dead letter')} {what}\x1b[K")
 
-    params = params_of(selection, "dead") | ({"to": to} if to else {})
-    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"storage {verb}", params) as running:
+    params = selection.named | ({"to": to} if to else {})
+    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"dead letters {verb}", params) as running:
         try:
             count = _change(storage, fleet, verb, to)(selection, expect, progress)
             running.text = f"{number_of(count, 'dead letter')} {what}"

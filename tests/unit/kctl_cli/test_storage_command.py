@@ -323,12 +323,12 @@ def test_what_is_changed_is_written_down_where_the_masters_operations_are(
 
     lines = [json.loads(line) for line in (config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
     assert [(line["operation"], line["state"], line["text"]) for line in lines] == [
-        ("storage clear", "running", ""),
-        ("storage clear", "done", "1 dead letter removed"),
-        ("storage requeue", "running", ""),
-        ("storage requeue", "done", "1 dead letter put back"),
+        ("dead letters delete", "running", ""),
+        ("dead letters delete", "done", "1 dead letter removed"),
+        ("dead letters requeue", "running", ""),
+        ("dead letters requeue", "done", "1 dead letter put back"),
     ]
-    assert lines[0]["params"] == {"what": "dead", "partition": 1}
+    assert lines[0]["params"] == {"partition": 1}
 
 
 @pytest.mark.shows("`kctl storage status` prints rows, files, bytes, last commit and stored offsets of a table")
