@@ -45,15 +45,21 @@ class Sender:
 
         Raises KctlError: the brokers are away or refuse; of some it is not known whether they have them.
         """
-        sent = [(each, futures) for each in dead_letters if (futures := self._handed_over(each)) is not None]
-        self._production.finish()
-        there = [each for each, futures in sent if all(future.succeeded() for future in futures)]
+        there = [
+            each
+            for each, futures in self._handed_over(dead_letters)
+            if all(future.succeeded() for future in futures) or self._is_there_alone(each)
+        ]
         self._sent += len(there)
-        for each, futures in sent:
-            for future in futures:
-                if future.failed():
-                    self._judge(self._production.explained(future.exception), each)
         return there
+
+    def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
+        """Whether the brokers take one that failed among others: one that is refused takes down those on their way."""
+        handed_over = self._handed_over([dead_letter])
+        failed = [future for _, futures in handed_over for future in futures if future.failed()]
+        for future in failed[:1]:
+            self._judge(self._production.explained(future.exception), dead_letter)
+        return bool(handed_over) and not failed
 
     def check(self) -> None:
         """The end of it. Raises OperationFailed: some could not be sent at all."""
@@ -62,14 +68,16 @@ class Sender:
                 f"{self._sent} were sent, {self._refused} cannot be sent and stay, such as {self._reason}"
             )
 
-    def _handed_over(self, dead_letter: DeadLetter) -> list[Any] | None:
-        """What becomes of its messages; None: it cannot be sent."""
-        name = name_of(dead_letter)
-        try:
-            return [self._send(message, name) for message in dead_letter.messages()]
-        except (StorageError, _Unsendable) as error:
-            self._judge(error, dead_letter)
-            return None
+    def _handed_over(self, dead_letters: list[DeadLetter]) -> list[tuple[DeadLetter, list[Any]]]:
+        """What became of the messages of each, but for those that cannot be sent."""
+        found = []
+        for each in dead_letters:
+            try:
+                found.append((each, [self._send(message, name_of(each)) for message in each.messages()]))
+            except (StorageError, _Unsendable) as error:
+                self._judge(error, each)
+        self._production.finish()
+        return found
 
     def _send(self, message: Message, name: str) -> Any:
         if message.key is None and message.value is None:
@@ -100,9 +108,16 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
     with ClusterConnection(access, TIMEOUT_SECONDS) as connection:
         if require(topics_of(connection.open([topic])), topic).is_internal:
             raise OperationRefused(f"topic {topic} is Kafka's own: send to another one")
-    # Batches of 16 KiB: a broker refuses one that is larger than its topic takes as a whole.
+    # Batches of 16 KiB: a broker refuses one that is larger than its topic takes as a whole. An idempotent producer
+    # sends nothing more once a message was refused; repeats have their header.
     with Production(
-        access, topic, acks="all", codec="none", timeout_seconds=TIMEOUT_SECONDS, is_bulk=False
+        access,
+        topic,
+        acks="all",
+        codec="none",
+        timeout_seconds=TIMEOUT_SECONDS,
+        is_bulk=False,
+        is_idempotent=False,
     ) as production:
         sender = Sender(production)
         yield sender

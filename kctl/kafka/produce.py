@@ -53,7 +53,15 @@ class Production:
     """
 
     def __init__(
-        self, access: ClusterAccess, topic: str, *, acks: str, codec: str, timeout_seconds: float, is_bulk: bool
+        self,
+        access: ClusterAccess,
+        topic: str,
+        *,
+        acks: str,
+        codec: str,
+        timeout_seconds: float,
+        is_bulk: bool,
+        is_idempotent: bool = True,
     ) -> None:
         """Connects to the brokers. Raises KctlError: the brokers cannot be reached."""
         self._topic = topic
@@ -62,10 +70,10 @@ class Production:
         self._waiting_bytes = 0
         self.report = DeliveryReport()
         self._retry_reasons = RetryReasons()
+        settings = _settings(acks, codec, int(timeout_seconds * 1000), is_bulk)
+        settings["enable_idempotence"] = is_idempotent and acks == "all"
         try:
-            self._producer = KafkaProducer(
-                **access.client_settings(), **_settings(acks, codec, int(timeout_seconds * 1000), is_bulk)
-            )
+            self._producer = KafkaProducer(**access.client_settings(), **settings)
         except Exception as error:  # of any of the client's parts
             raise failure(error, f"the brokers at {access.named}") from error
 
@@ -164,7 +172,6 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
     return {
         "client_id": "kctl",
         "acks": "all" if acks == "all" else int(acks),
-        "enable_idempotence": acks == "all",
         "compression_type": None if codec == "none" else codec,
         "partitioner": StickyPartitioner(),
         "linger_ms": min(20 if is_bulk else 0, milliseconds // 4),
