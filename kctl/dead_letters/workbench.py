@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl import audit
+from kctl.dead_letters.changes import Verb, changed
 from kctl.dead_letters.threads import DaemonThreads
 from kctl.errors import OperationRefused
 from kctl_agent.errors import Busy, StorageError
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Selection
     from kctl_agent.storage.dead_letter_pages import Progress
 
-__all__ = ["Verb", "Workbench"]
+__all__ = ["Workbench"]
 
 T = TypeVar("T")
-Verb = Literal["requeue", "delete", "send"]
 _DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})
 
 THREADS = 3
@@ -157,11 +157,7 @@ class Workbench:
                 running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
                 progress(done)
 
-            if verb == "send":
-                with self._sending(to) as send:
-                    done = store.move_dead(send, selection, expect, report)
-            else:
-                done = (store.requeue_dead if verb == "requeue" else store.remove_dead)(selection, expect, report)
+            done = changed(store, verb, selection, expect, report, partial(self._sending, to))
             running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
         return done
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kctl.audit import fleet_log, operation
@@ -14,6 +15,7 @@ from kctl.cli.output import as_json, as_text, echo
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import choosing
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
+from kctl.dead_letters.changes import Verb, changed
 from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import opened_dead_letters
@@ -23,7 +25,6 @@ from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     from kctl.config import Config
-    from kctl_agent.storage.base import DeadLetterStore
 
 __all__ = ["delete", "export_dead", "groups", "list_dead", "requeue", "send", "show_dead"]
 
@@ -169,7 +170,7 @@ def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, 
     return _changed(fleet, "delete", selection, expect)
 
 
-def _changed(fleet: Config, verb: str, selection: Selection, expect: int | None = None, to: str = "") -> str:
+def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None = None, to: str = "") -> str:
     """What was done: dead letters were put back (`requeue`), removed (`delete`), or sent to a topic (`send`)."""
     done, what = 0, {"requeue": "put back", "delete": "removed", "send": f"sent to {to}"}[verb]
 
@@ -183,7 +184,7 @@ def _changed(fleet: Config, verb: str, selection: Selection, expect: int | None 
     params = selection.named | ({"to": to} if to else {})
     with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"dead letters {verb}", params) as running:
         try:
-            count = _change(storage, fleet, verb, to)(selection, expect, progress)
+            count = changed(storage, verb, selection, expect, progress, partial(sending, fleet, to))
             running.text = f"{number_of(count, 'dead letter')} {what}"
         except KeyboardInterrupt:
             stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
@@ -193,14 +194,3 @@ def _changed(fleet: Config, verb: str, selection: Selection, expect: int | None 
             if done and sys.stderr.isatty():
                 sys.stderr.write("\r\x1b[K")
     return running.text
-
-
-def _change(storage: DeadLetterStore, fleet: Config, verb: str, to: str) -> Callable[..., int]:
-    if verb != "send":
-        return storage.requeue_dead if verb == "requeue" else storage.remove_dead
-
-    def send_all(*chosen: Any) -> int:
-        with sending(fleet, to) as send:
-            return storage.move_dead(send, *chosen)
-
-    return send_all

@@ -16,8 +16,9 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
-from kctl.dead_letters.workbench import Verb, Workbench
+from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
 from kctl.http.api.dead_letter_filter import Filter, selection_of
 from kctl.http.errors import Error, error_body
