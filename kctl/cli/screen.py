@@ -16,13 +16,11 @@ from kctl.cli.table import clip
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["BACKSPACE", "ENTER", "ESCAPE", "Key", "keys", "line"]
+__all__ = ["Key", "keys", "line"]
 
 Key = Callable[[float], str | None]
-"""A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key, beginning
-with ESCAPE.
-"""
-ENTER, ESCAPE, BACKSPACE = "\n", "\x1b", "\x7f"
+"""A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key."""
+_ESCAPE = "\x1b"
 _READ_BYTES = 256
 
 
@@ -39,7 +37,7 @@ def keys() -> Iterator[Key]:
             if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
                 return None
             text = os.read(descriptor, _READ_BYTES).decode("utf-8", "replace")
-            pending.extend([text] if text.startswith(ESCAPE) else text)
+            pending.extend([text] if text.startswith(_ESCAPE) else text)
         return pending.pop(0) if pending else None
 
     try:

@@ -376,7 +376,7 @@ def test_kctl_groups_lists_what_the_exporter_has_seen(
     assert (nobody.returncode, nobody.stderr.startswith("kctl: nothing answers at http://127.0.0.1:")) == (5, True)
 
 
-def test_kctl_top_shows_all_groups_of_a_real_broker_on_a_terminal_of_80_columns(
+def test_kctl_groups_watches_those_of_a_real_broker_on_a_terminal_of_80_columns(
     broker: KafkaBroker, exporter: Exporter, eventually: Eventually
 ) -> None:
     topics.create_topic(broker.bootstrap_servers, "watched", 1)
@@ -384,14 +384,12 @@ def test_kctl_top_shows_all_groups_of_a_real_broker_on_a_terminal_of_80_columns(
     commit(broker, "top-most", "watched", {0: 0})
     eventually(lambda: lag(exporter.samples(), "top-most"), what="its lag")
 
-    with Terminal("top", "--groups", "--url", exporter.url, "--every", "0.2", columns=80, rows=24) as terminal:
-        terminal.read_until("q: end")
-        terminal.press("/top-m*\n")
-        terminal.read_until(r"1 group · .*top-most +7 .*q: end")
+    words = ("groups", "top-m*", "--url", exporter.url, "--watch", "0.2")
+    with Terminal(*words, columns=80, rows=24) as terminal:
+        terminal.read_until(r"1 group · .*top-most +7 ")
         produce(broker, "watched", {0: 1})
-        seen = terminal.read_until(r"top-most +8 .*q: end")
-        terminal.press("q")
-        assert terminal.process.wait(60) == 0
+        seen = terminal.read_until(r"top-most +8 .*\x1b\[J")
+        assert terminal.interrupt() == 0
 
     assert max(len(line) for frame in seen.split("\x1b[H") for line in plain_lines(frame)) <= 80
 

@@ -10,19 +10,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.command import option
 from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
-from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
-from kctl.cli.groups.groups import Sort
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import echo
 from kctl.cli.screen import keys, line
 from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, render
-from kctl.errors import KctlError, NoMaster, UsageError
+from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
 from kctl.fleets import Fleet, find
 from kctl.rows.offsets import OffsetRow, Offsets
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND", "FleetTopView", "SortOrder", "summary"]
 
-S = TypeVar("S", "SortOrder", Sort)
-
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Of the screen, what is neither a process nor a partition."""
@@ -56,18 +52,6 @@ _PARTITION_COLUMNS = (
 
 
 _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Level.FAILING: "red"}
-
-
-class _Sort(StrEnum):
-    """What `--sort` takes: an `SortOrder`, or with `--groups` a `Sort`."""
-
-    LAG = "lag"
-    PARTITION = "partition"
-    WORKER = "worker"
-    STATUS = "status"
-    LAG_SECONDS = "lag_seconds"
-    GROWTH = "growth"
-    GROUP = "group"
 
 
 class SortOrder(StrEnum):
@@ -121,51 +105,20 @@ class FleetTopView:
 
 def _top(
     config: ConfigOption = None,
-    groups: Annotated[
-        bool, option("--groups", help="All groups of the clusters that a `kctl exporter` collects, no fleet.")
-    ] = False,
-    url: UrlOption = URL,
-    cluster: ClusterOption = None,
-    token_file: TokenOption = None,
-    sort: Annotated[
-        _Sort | None,
-        option("--sort", help="At first. Default: partitions by lag, groups by status."),
-    ] = None,
+    sort: Annotated[SortOrder, option("--sort", help="By what partitions are sorted at first.")] = SortOrder.LAG,
     every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
 ) -> None:
-    """Watch a fleet, or with --groups all groups.
+    """Watch a fleet.
 
-    Workers, partitions by lag and storage; or every group that is collected, the worst first. Keys: l, p, w sort by
-    lag, partition or worker; q ends it. With --groups: s, l, t, g, n sort by status, lag, time lag, growth or name, /
-    filters by name. Without a terminal it prints a line each time, and ends with exit code 5 if no master or exporter
-    answers when it begins.
+    Verdict, workers, partitions by lag, and storage. Keys: l, p, w sort by lag, partition or worker; q ends it. Without
+    a terminal it prints a line each time, and ends with exit code 5 if no master answers when it begins.
 
     kctl top --sort worker
-    kctl top --groups --url http://monitor:9308
     """
     try:
-        if groups:
-            from kctl.cli.groups.top import top
-
-            top(GroupsApi(url, token_file), cluster, _chosen(sort, Sort, Sort.STATUS), every)
-        else:
-            for option, is_given in (("--url", url != URL), ("--cluster", cluster), ("--token-file", token_file)):
-                if is_given:
-                    raise UsageError(f"{option} is for `kctl top --groups`")
-            order = _chosen(sort, SortOrder, SortOrder.LAG)
-            _top_of_fleet(find(config, os.environ), order, every)
+        _top_of_fleet(find(config, os.environ), sort, every)
     except KeyboardInterrupt:
         return
-
-
-def _chosen(sort: _Sort | None, kind: type[S], default: S) -> S:
-    if sort is None:
-        return default
-    try:
-        return kind(sort.value)
-    except ValueError:
-        where = "with --groups" if kind is Sort else "without --groups"
-        raise UsageError(f"--sort takes {', '.join(kind)} {where}, not `{sort}`") from None
 
 
 def _top_of_fleet(fleet: Fleet, sort: SortOrder, every: float) -> None:

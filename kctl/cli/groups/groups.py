@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -11,17 +12,22 @@ from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOptio
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import columns, render
+from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, render
 from kctl.cli.times import duration
 
-__all__ = ["COMMAND", "Sort", "growth"]
+__all__ = ["COMMAND", "growth"]
 
 _MOST = 10_000
 """The most rows, as many as are answered at once."""
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
+_WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
+"""Of those, what is watched: on a screen of 80 columns nothing but the reason is cut."""
+_NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
+_TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
+"""The statuses that are counted, the worst first."""
 
 
-class Sort(StrEnum):
+class _Sort(StrEnum):
     """Orders of groups, as `/api/v1/groups` has them."""
 
     GROUP = "group"
@@ -38,7 +44,7 @@ def _groups(
     ] = None,
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    sort: Annotated[Sort, option("--sort", help="The largest or worst first.")] = Sort.STATUS,
+    sort: Annotated[_Sort, option("--sort", help="The largest or worst first.")] = _Sort.STATUS,
     limit: Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")] = 1000,
     watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Again and again.")] = None,
     token_file: TokenOption = None,
@@ -56,7 +62,7 @@ def _groups(
 
     def view() -> tuple[dict[str, Any], str]:
         answer = api.groups(cluster, wanted, sort.value, limit)
-        return answer, "\n".join(_table(answer)) if output == "table" else as_text(answer, output)
+        return answer, "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
 
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
@@ -89,21 +95,33 @@ def _cut(answer: dict[str, Any]) -> str | None:
     return f"{shown:,} of {total:,} groups; {more}"
 
 
-def _table(answer: dict[str, Any]) -> list[str]:
-    """Returns the table, with a column for the cluster where there are several."""
-    has_clusters = len(answer["clusters"]) > 1
-    shown = (*columns("cluster"), *_COLUMNS) if has_clusters else _COLUMNS
-    return render(shown, [[*([row["cluster"]] if has_clusters else []), *_cells(row)] for row in answer["rows"]])
-
-
-def _cells(row: dict[str, Any]) -> list[object]:
-    return [
-        *(row[name] for name in ("group", "type", "state", "members", "lag")),
-        duration(row["lag_seconds"]),
-        growth(row["growth_per_second"]),
-        row["status"],
-        row["reason"],
+def _lines(answer: dict[str, Any], is_watched: bool) -> list[str]:
+    """Returns the table, with a column for the cluster where there are several; watched, below a line that counts."""
+    shown = (*(columns("cluster") if len(answer["clusters"]) > 1 else ()), *_COLUMNS)
+    if not is_watched:
+        return render(shown, [_cells(row, shown) for row in answer["rows"]])
+    shown = tuple(column for column in shown if column.heading in _WATCHED)
+    rows = [
+        {
+            **row,
+            "cluster": clip(clean(row["cluster"]), _CLUSTER_COLUMNS),
+            "group": clip(clean(row["group"]), _NAME_COLUMNS),
+        }
+        for row in answer["rows"]
     ]
+    return [_summary(answer), *render(shown, [_cells(row, shown) for row in rows])]
+
+
+def _cells(row: dict[str, Any], shown: Sequence[Column]) -> list[object]:
+    known = row | {"behind": duration(row["lag_seconds"]), "growth/s": growth(row["growth_per_second"])}
+    return [known[column.heading] for column in shown]
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    """Returns one line: `2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
+    trouble = [f"{answer['statuses'][status]:,} {status}" for status in _TROUBLE if status in answer["statuses"]]
+    lag = UNKNOWN if answer["lag"] is None else f"{answer['lag']:,}"
+    return " · ".join([f"{answer['total']:,} group{'' if answer['total'] == 1 else 's'}", *trouble, f"lag {lag}"])
 
 
 COMMAND = command("groups", _groups)

@@ -198,9 +198,28 @@ def test_watching_groups_on_a_terminal_redraws_in_place_and_shows_what_changes(l
     frame = plain(seen.split("\x1b[H")[-2])
     assert code == 0
     assert frame[0].startswith(f"groups at {url}  every 0.1 s  ")
-    assert [line.split()[0] for line in frame[2:6]] == ["group", "g-49", "g-48", "g-47"]
-    assert {len(line) for line in frame[3:6]} == {80}
+    assert frame[2] == "50 groups · 50 warn · lag 1,225"
+    assert [line.split()[0] for line in frame[3:6]] == ["group", "g-49", "g-48"]
+    assert {len(line) for line in frame[4:6]} == {80}
     assert frame[6].endswith(" more lines")
+
+
+@pytest.mark.shows("`kctl groups --watch`: the worst first; on 80 columns a long name is cut, and no number or status")
+def test_watching_groups_on_80_columns_cuts_no_number_and_no_status(latest: Latest, url: str) -> None:
+    long = "a-group-whose-name-is-much-longer-than-there-is-room-for"
+    latest["main"] = cluster(
+        "main", group(long, 1_234_567, growth=-3.0, status=Status.STALLED), group("payments-us", 0, growth=0.0)
+    )
+    latest["other"] = cluster("other")
+    with Terminal("groups", "--url", url, "--watch", "0.1", columns=80, rows=12) as terminal:
+        seen = terminal.read_until(r"payments-us.*\x1b\[H.*payments-us.*\x1b\[J")
+        assert terminal.interrupt() == 0
+
+    summary, headings, worst, *_ = plain(seen.split("\x1b[H")[-1])[2:]
+    assert summary == "2 groups · 1 stalled · lag 1,234,567"
+    assert headings.split() == ["cluster", "group", "lag", "behind", "growth/s", "status", "reason"]
+    assert worst.split()[:6] == ["main", f"{long[:27]}…", "1234567", "2s", "-3.0", "stalled"]
+    assert len(worst) <= 80
 
 
 def test_watching_a_group_shows_what_is_missing_and_outlives_an_exporter_that_is_away(latest: Latest) -> None:
