@@ -24,7 +24,6 @@ __all__ = [
     "HttpError",
     "NotAllowed",
     "RequestTooSlow",
-    "TooManyFailures",
     "Unauthorized",
     "UnsupportedMediaType",
     "answer_errors_in_one_shape",
@@ -84,18 +83,6 @@ class HeadersTooLarge(HttpError):
     http_status = 431
 
 
-class TooManyFailures(HttpError):
-    """A wrong token, after too many wrong ones of its address."""
-
-    code = "too_many_failures"
-    retriable = True
-    http_status = 429
-
-    def __init__(self, message: str, retry_seconds: float) -> None:
-        super().__init__(message)
-        self.retry_seconds = retry_seconds
-
-
 _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
@@ -120,7 +107,6 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "A parameter that cannot be used"},
     401: {"model": Error, "description": "A token is needed"},
     403: {"model": Error, "description": "Another origin, or a name that is not ours"},
-    429: {"model": Error, "description": "Too many wrong tokens"},
     431: {"model": Error, "description": "Too large"},
     503: {"model": Error, "description": "No snapshot yet, or too many questions"},
 }

@@ -9,12 +9,9 @@ import asyncio
 import base64
 import binascii
 import logging
-import math
 import os
-import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,14 +24,12 @@ from kctl.http.errors import (
     HttpError,
     NotAllowed,
     RequestTooSlow,
-    TooManyFailures,
     Unauthorized,
     error_response,
     internal_error,
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
 from kctl.http.protocol import CONNECTION_KEY
-from kctl.http.throttle import FailureThrottle, source_of
 from kctl.http.tokens import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
@@ -73,14 +68,11 @@ _CLOSE: Final = (b"connection", b"close")
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request, and wrong tokens, may take."""
+    """What one request may take."""
 
     header_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024
     body_seconds: float = 10.0
-    failures: int = 20
-    failure_seconds: float = 60.0
-    """So many wrong tokens of one address are a 401 at once, and as many again within so long; more are a 429."""
 
 
 class Guard:
@@ -91,12 +83,11 @@ class Guard:
         app: ASGIApp,
         access: AccessRights,
         limits: RequestLimits | None = None,
-        clock: Callable[[], float] = time.monotonic,
         refusals: Counter[str] | None = None,
     ) -> None:
         self._app = app
         self._limits = limits or RequestLimits()
-        self._throttle = FailureThrottle(self._limits.failures, self._limits.failure_seconds, clock)
+        self._wrong_tokens = 0
         self.access = access
         """The access rights; replaced as a whole when tokens are read again."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
@@ -125,8 +116,6 @@ class Guard:
         headers = {"connection": "close"}  # whatever of its body is still to come is not read
         if isinstance(error, Unauthorized):
             headers |= _CHALLENGE
-        if isinstance(error, TooManyFailures):
-            headers["retry-after"] = str(math.ceil(error.retry_seconds))
         await error_response(error, headers)(scope, exchange.receive, exchange.send)
 
     def _check(self, scope: Scope) -> None:
@@ -162,7 +151,7 @@ class Guard:
                 "http.token_file"
             )
         if authorization is not None and access.tokens:
-            token = self._token(source_of((scope.get("client") or ("",))[0]), authorization, needs_acting)
+            token = self._token((scope.get("client") or ("",))[0], authorization, needs_acting)
             if needs_acting and not token.may_act:
                 raise NotAllowed(
                     "this token may only read: what changes something, or shows messages, needs one of http.token_file"
@@ -180,12 +169,8 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """The valid token that is shown.
-
-        Raises:
-            Unauthorized: it is wrong.
-            TooManyFailures: so were too many before it from there.
-        """
+        """The valid token that is shown. Raises Unauthorized. However many wrong ones came, each is compared: one of 16
+        characters and more is not guessed, and all local users have one address, who could lock each other out."""
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
@@ -193,15 +178,12 @@ class Guard:
         elif scheme.lower() != "bearer":
             given = ""
         token = shown_token(given, self.access.tokens)
-        if token is not None:
-            return token
-        wait = self._throttle.failed(source)
-        if wait is None:
+        if token is None:
+            self._wrong_tokens = count = self._wrong_tokens + 1
+            if count & (count - 1) == 0:  # a line for each power of two; the address may be logged, what was sent not
+                log.warning("action=wrong_token source=%s count=%d", source or "-", count)
             raise Unauthorized("the token is not the right one")
-        # One line for each power of two; the address may be logged, what was sent may not.
-        if (count := self.refusals[TooManyFailures.code] + 1) & (count - 1) == 0:
-            log.warning("action=too_many_failures source=%s count=%d", source or "-", count)
-        raise TooManyFailures("the token is not the right one, and too many wrong ones came from your address", wait)
+        return token
 
 
 class _Exchange:

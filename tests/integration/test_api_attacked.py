@@ -86,8 +86,7 @@ def test_a_refused_client_costs_no_other_an_answer_and_nothing_reveals_the_token
         assert refusal("POST", "/api/v1/operations", content=b"{" * 100_000, headers=right) == (413, "body_too_large")
         assert refusal("GET", "/api/v1/lag", headers={"x": "y" * 15_000, "z": "y" * 5_000})[0] == 431
         refused = [refusal("POST", "/api/v1/operations", json=operation, headers=wrong) for _ in range(WRONG_TOKENS)]
-        assert refused[0] == (401, "unauthorized")
-        assert refused[-1] == (429, "too_many_failures")
+        assert set(refused) == {(401, "unauthorized")}
         assert refusal("POST", "/api/v1/operations", json={"operation": "nothing"}, headers=right) == (
             400,
             "unknown_method",
@@ -110,7 +109,7 @@ def test_a_refused_client_costs_no_other_an_answer_and_nothing_reveals_the_token
     reported += [
         path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file() and path.name != "token"
     ]
-    assert any("too_many_failures" in each for each in reported), "the log is among what was searched"
+    assert any("action=wrong_token" in each for each in reported), "the log is among what was searched"
     assert [each for each in reported if TOKEN in each] == []
 
 

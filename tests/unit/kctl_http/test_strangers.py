@@ -194,7 +194,7 @@ def test_whatever_a_stranger_sends_is_answered_in_one_shape_and_not_quoted(
                 if status(answer) >= 400 and method != b"HEAD":
                     assert b'{"error":' in answer
                 logged = [record for record in caplog.records if record.name.startswith(("kctl", "uvicorn"))]
-                assert {record.msg.split(" ")[0] for record in logged} <= {"action=too_many_failures"}
+                assert {record.msg.split(" ")[0] for record in logged} <= {"action=wrong_token"}
 
             await asyncio.to_thread(judged)
 
