@@ -1,4 +1,4 @@
-"""The settings of a fleet: `sections` declares them, `load` reads and checks, `reference` and `schema` document."""
+"""The settings of a fleet: `sections` declares them, `load` reads and checks, `schema` is for editors."""
 
 from __future__ import annotations
 

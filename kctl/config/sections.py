@@ -1,7 +1,7 @@
 """The sections of kctl.toml: each field is a key, with its type and bounds, its default, and a sentence below it.
 
-Nothing else declares a setting: `load` checks a file by it, `reference` writes docs/configuration.md and the JSON
-Schema from it. When a change takes effect stands in the type too, where it is another than the section's (`effects`).
+Nothing else declares a setting: `load` checks a file by it, and docs/configuration.md and the JSON Schema are made of
+it. When a change takes effect stands in the type too, where it is another than the section's (`effects`).
 """
 
 # Without `from __future__ import annotations`: a field's type is a type, and not a text that has to be evaluated.

@@ -17,11 +17,11 @@ import kctl_agent
 from kctl.cli.app import tree
 from kctl.cli.command import Command, CommandGroup
 from kctl.cli.help import page as help_of
-from kctl.config.reference import reference
 from kctl.errors import KctlError
 from kctl.master.reduction import COMMANDS
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
+from tests.configuration_page import reference
 from tests.replies import reduced_json
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,7 +58,7 @@ def everything_imported() -> None:
 def test_the_page_of_settings_is_the_one_that_is_generated() -> None:
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
-    assert page == reference(), "python -m kctl.config > docs/configuration.md"
+    assert page == reference(), "python -m tests.configuration_page > docs/configuration.md"
 
 
 def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:

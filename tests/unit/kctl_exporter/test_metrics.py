@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.exporter import METRICS, Exposition
 from kctl.exporter.metric import OfCluster
-from kctl.exporter.reference import reference
 from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
@@ -30,6 +29,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
+from tests.metrics_page import reference
 from tests.snapshot_collector import SnapshotCollector
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -325,4 +325,4 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 def test_the_page_of_metrics_is_current() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
 
-    assert page.read_text(encoding="utf-8") == reference(), "run `python -m kctl.exporter > docs/metrics.md`"
+    assert page.read_text(encoding="utf-8") == reference(), "run `python -m tests.metrics_page > docs/metrics.md`"

@@ -1,9 +1,10 @@
-"""The generator of docs/configuration.md, from the table of settings."""
+"""docs/configuration.md, made of the table of settings: `python -m tests.configuration_page > docs/configuration.md`."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import sys
 from dataclasses import Field, fields
 from textwrap import fill
 from typing import Any, Literal
@@ -16,12 +17,10 @@ from kctl.config.help import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 
-__all__ = ["reference"]
-
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Written by `python -m kctl.config > docs/configuration.md` from kctl/config/sections.py. Change it there. -->
+<!-- Written by `python -m tests.configuration_page > docs/configuration.md` from kctl/config/sections.py. Change it there. -->
 
 A fleet is described by one TOML file, by custom `kctl.toml`. The smallest one:
 
@@ -94,3 +93,7 @@ def _type(setting: Field[Any]) -> str:
     unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
     takes = allowed(setting.type) if plain(setting.type) in _RANGED else words
     return takes.replace(words, unit or words.removeprefix("a ")).replace(" or ", ", ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,16 +1,16 @@
-"""The generator of docs/metrics.md, from the table of metrics."""
+"""docs/metrics.md, made of the table of metrics: `python -m tests.metrics_page > docs/metrics.md`."""
 
 from __future__ import annotations
+
+import sys
 
 from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
 from kctl.exporter.metrics import METRICS
 
-__all__ = ["reference"]
-
 _INTRODUCTION = """\
 # Metrics
 
-<!-- Written by `python -m kctl.exporter > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
+<!-- Written by `python -m tests.metrics_page > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
 
 `/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape asks
 neither brokers nor workers and costs them nothing. The same collection feeds `/api/v1/…` and the page at `/`, so the
@@ -69,3 +69,7 @@ def _row(metric: Metric, labels: tuple[str, ...]) -> str:
 
 def _listed(labels: tuple[str, ...]) -> str:
     return ", ".join(map("`{}`".format, labels))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
