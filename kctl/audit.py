@@ -23,8 +23,6 @@ from kctl.regular_files import open_regular
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["AuditedOperation", "append", "fleet_log", "operation", "user_log"]
-
 log = logging.getLogger(__name__)
 
 _FOLDER_MODE = 0o700
@@ -45,11 +43,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line, in one piece: several processes append to the same file.
-
-    Raises:
-        OSError: it cannot be written, or it is a link, no regular file, or of another user.
-    """
+    """Writes one line, in one piece: several processes append to the same file. Raises OSError: it cannot be written,
+    or it is a link, no regular file, or of another user."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:

@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-__all__ = ["PRIVATE", "child_environment", "python_module", "safe_environment"]
-
 PRIVATE = 0o077
 """The umask of the master and all that it starts: their files are for their user alone."""
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}

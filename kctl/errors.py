@@ -8,45 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "AgentRefused",
-    "AlreadyRunning",
-    "AuthenticationFailed",
-    "BadAnswer",
-    "BrokerRefused",
-    "BrokerUnreachable",
-    "ClusterMissing",
-    "CommandRejected",
-    "ConfigError",
-    "GroupActive",
-    "GroupMissing",
-    "IncompleteAnswer",
-    "JarsMissing",
-    "JavaMissing",
-    "KctlError",
-    "MessageTooLarge",
-    "NoMaster",
-    "NoSocketFile",
-    "NoSuchOperation",
-    "NobodyListening",
-    "NotAuthorised",
-    "NotEnoughReplicas",
-    "NotWell",
-    "OperationFailed",
-    "OperationRefused",
-    "OperationUnknown",
-    "PartitionMissing",
-    "PortTaken",
-    "RunDirUnusable",
-    "SocketNotPermitted",
-    "StartError",
-    "StopTimeout",
-    "ThresholdExceeded",
-    "TopicMissing",
-    "UsageError",
-    "WrongProtocol",
-]
-
 
 class KctlError(Exception):
     """The root of all errors. `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["bytes_field", "moment", "unix_seconds"]
-
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
     """Bytes as one field of a document: as text where they are UTF-8, else as base64, the name ending in `_base64`."""

@@ -19,8 +19,6 @@ from kctl.ownership import refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process_identity
 
-__all__ = ["Fleet", "find", "named", "register", "registry_dir", "running", "unregister"]
-
 
 class Fleet(NamedTuple):
     """A fleet; `master` is None when it was named by its configuration and nothing is known of a running master."""
@@ -50,12 +48,8 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Registers this process as the master of a fleet; returns the entry, for `unregister`.
-
-    Raises:
-        PathError: the registry folder does not belong to this user alone.
-        OSError: it cannot be written.
-    """
+    """Registers this process as the master of a fleet; returns the entry, for `unregister`. Raises PathError: the
+    registry folder does not belong to this user alone; OSError: it cannot be written."""
     folder = registry_dir(env)
     prepare_run_dir(folder)
     own = process_identity()
@@ -84,11 +78,8 @@ def unregister(entry: Path) -> None:
 
 
 def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
-    """Returns the fleets of this user whose master lives, sorted by name and path.
-
-    Raises:
-        PathError: the registry folder does not belong to this user alone.
-    """
+    """Returns the fleets of this user whose master lives, sorted by name and path. Raises PathError: the registry
+    folder does not belong to this user alone."""
     folder = registry_dir(env)
     if not folder.exists():
         return []

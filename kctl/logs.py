@@ -6,8 +6,6 @@ import logging
 import sys
 import time
 
-__all__ = ["configure"]
-
 
 def configure(level: str) -> None:
     """Sends the log of this process to stderr; `level` is DEBUG, INFO, WARNING or ERROR (`log.level`)."""

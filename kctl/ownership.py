@@ -15,8 +15,6 @@ from pathlib import Path
 
 from kctl.errors import ConfigError, RunDirUnusable
 
-__all__ = ["check_mode", "others_can_write", "refuse_others"]
-
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
 """Most links of one path, as Linux follows them (path_resolution(7))."""
@@ -24,11 +22,7 @@ _MAX_LINKS = 40
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
     """Refuses root what others own or can change. What is not there is judged by the folders on the way; an open file
-    by itself.
-
-    Raises:
-        ConfigError: another user owns it or the way to it, or can write there.
-    """
+    by itself. Raises ConfigError: another user owns it or the way to it, or can write there."""
     if os.geteuid() != 0:
         return
     try:

@@ -7,8 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["open_regular"]
-
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
     """Opens a regular file, never waiting; returns its descriptor. One to write to is our own, for us alone where it is

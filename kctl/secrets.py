@@ -13,8 +13,6 @@ from kctl_agent.secrecy import read_private
 if TYPE_CHECKING:
     from kctl.config.sections import Config
 
-__all__ = ["CLUSTER_VARIABLE", "PASSWORD_VARIABLE", "SECRET_VARIABLES", "cluster_secret", "secret_of"]
-
 PASSWORD_VARIABLE = "KCTL_SASL_PASSWORD"  # noqa: S105 - the name of a variable, not a password
 CLUSTER_VARIABLE = "KCTL_CLUSTER_SECRET"
 SECRET_VARIABLES = frozenset({PASSWORD_VARIABLE, CLUSTER_VARIABLE})
@@ -31,12 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the secret by which a Spark cluster and its applications know each other.
-
-    Raises:
-        ConfigError: it cannot be read; or a standalone cluster, which draws none, has none, and no setting allows
-            that.
-    """
+    """Returns the secret by which a Spark cluster and its applications know each other. Raises ConfigError: it cannot
+    be read; or a standalone cluster, which draws none, has none, and no setting allows that."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO, cast
 
-__all__ = ["bytes_writer", "guarded", "plain", "shown"]
-
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

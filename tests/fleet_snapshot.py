@@ -14,13 +14,13 @@ import httpx
 from kctl.http import AccessRights, HttpServer, SnapshotSource, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
-from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.workers import AgentState, WorkerRow, Workers
+from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply

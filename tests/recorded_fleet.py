@@ -33,10 +33,11 @@ from kctl.master.control import ControlServer, MasterService
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
-from kctl.master.snapshot import FleetSnapshot, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts
 from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.workers import Scope
 from tests.servers.scripted_agent import Answers, ScriptedAgent

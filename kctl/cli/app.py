@@ -12,8 +12,6 @@ from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.operations import COMMANDS as OPERATIONS
 
-__all__ = ["COMMANDS", "run", "tree"]
-
 _MODULES = {
     "start": "fleet.start",
     "stop": "fleet.stop",
@@ -72,11 +70,8 @@ def tree() -> CommandGroup:
 
 
 def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run the command that the `words` begin with; the `options` stood before it.
-
-    Raises:
-        KctlError, AgentError: with the exit code of each.
-    """
+    """Run the command that the `words` begin with; the `options` stood before it. Raises KctlError, AgentError: with
+    the exit code of each."""
     known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
     if unknown := [option for option in options if option not in known]:
         raise UsageError(f"kctl takes no {clean(unknown[0])} before a command; see `kctl --help`")

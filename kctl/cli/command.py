@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from kctl.cli.output import OUTPUTS
 
-__all__ = ["CONFIG", "OUTPUT", "WIDE_OUTPUT", "YES", "Command", "CommandGroup", "Option", "argument", "option"]
-
 
 class Option(NamedTuple):
     """An option, or an argument when its only name has no dash. `kind` is `text`, `path`, `int`, `number`, `seconds`,

@@ -9,8 +9,6 @@ from kctl.cli.command import Command, CommandGroup, Option
 from kctl.cli.help import HELP
 from kctl.errors import UsageError
 
-__all__ = ["complete", "install", "script"]
-
 _SCRIPTS = {
     "bash": """\
 _kctl() {

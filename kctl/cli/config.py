@@ -21,8 +21,6 @@ from kctl.config.storage import storage_settings
 from kctl.config.values import as_json, shown
 from kctl.errors import ConfigError
 
-__all__ = ["COMMAND"]
-
 
 def _show(config: FileOption = None, set_: SetOption = None, output: OutputOption = "table") -> None:
     """Print every setting and where it came from.

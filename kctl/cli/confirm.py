@@ -7,16 +7,9 @@ import sys
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 
-__all__ = ["confirm", "confirmed"]
-
 
 def confirm(question: str) -> None:
-    """Goes on only after a yes.
-
-    Raises:
-        UsageError: there is nobody to ask.
-        SystemExit: the answer is no.
-    """
+    """Goes on only after a yes. Raises UsageError: there is nobody to ask; SystemExit: the answer is no."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     if not confirmed(question):
@@ -24,11 +17,8 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr, reads the answer from stdin; everything but `y` and `yes` is no.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C, after the line of the question has been ended.
-    """
+    """Asks on stderr, reads the answer from stdin; everything but `y` and `yes` is no. Raises KeyboardInterrupt:
+    Ctrl-C, after the line of the question has been ended."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

@@ -11,8 +11,6 @@ from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS, MODES
 
-__all__ = ["COMMAND"]
-
 
 def _demo(
     workers: Annotated[int, option("--workers", least=1, metavar="N", help="How many Spark workers.")] = 2,

@@ -18,8 +18,6 @@ from kctl.operations import COMMANDS as OPERATIONS
 from kctl.terminal import guarded
 from kctl_agent.errors import AgentError
 
-__all__ = ["BROKEN_PIPE", "INTERRUPTED", "before_command", "run", "run_process"]
-
 INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
 """Python looks for cyclic garbage after each 700 new objects, and thousands of rows, which are none, would be visited

@@ -11,8 +11,6 @@ from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl.fleets import named
 
-__all__ = ["COMMAND"]
-
 
 def _exporter(
     config: ConfigOption = None,

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 
 from kctl.cli.command import Command, CommandGroup, Option
 
-__all__ = ["HELP", "page"]
-
 HELP = Option(("-h", "--help"), "show this message and exit", "flag")
 _MOST_COLUMNS = 120
 _WIDEST_NAME = 32

@@ -12,8 +12,6 @@ from kctl.errors import UsageError
 from kctl.jars import LOCKS, USUAL, LockName, fetch, jar_paths, jars_dir
 from kctl.jars.progress import shown_on
 
-__all__ = ["COMMAND"]
-
 LocksArgument = Annotated[
     list[str] | None,
     argument("LOCK", help=f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}."),

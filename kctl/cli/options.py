@@ -10,18 +10,6 @@ from kctl.cli.command import CONFIG, OUTPUT, YES, option
 from kctl.errors import UsageError
 from kctl.fleets import Fleet, find, named
 
-__all__ = [
-    "ConfigOption",
-    "FileOption",
-    "OutputOption",
-    "SetOption",
-    "YesOption",
-    "config_file",
-    "fleet_of",
-    "overrides",
-]
-
-
 ConfigOption = Annotated[Path | None, CONFIG]
 FileOption = Annotated[
     Path | None, CONFIG._replace(help="the fleet's kctl.toml. Default: KCTL_CONFIG, else ./kctl.toml")
@@ -39,11 +27,8 @@ def fleet_of(config: Path | None) -> Fleet:
 
 
 def config_file(config: Path | None) -> Path:
-    """The configuration that was named, for commands that do not need a running fleet.
-
-    Raises:
-        UsageError: none was named.
-    """
+    """The configuration that was named, for commands that do not need a running fleet. Raises UsageError: none was
+    named."""
     path = named(config, os.environ)
     if path is None:
         raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG; there is no kctl.toml in this folder")
@@ -51,11 +36,7 @@ def config_file(config: Path | None) -> Path:
 
 
 def overrides(assignments: list[str] | None) -> dict[str, str]:
-    """`--set` as setting name -> text.
-
-    Raises:
-        UsageError: not `section.key=value`.
-    """
+    """`--set` as setting name -> text. Raises UsageError: not `section.key=value`."""
     pairs = [assignment.partition("=") for assignment in assignments or ()]
     for name, equals, _ in pairs:
         if not equals:

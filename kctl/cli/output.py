@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-__all__ = ["OUTPUTS", "as_json", "as_text", "as_yaml", "echo", "whole"]
-
 OUTPUTS = ("table", "json", "yaml")
 
 

@@ -13,8 +13,6 @@ from kctl.cli.command import Command, Option
 from kctl.cli.table import cell
 from kctl.errors import UsageError
 
-__all__ = ["nearest", "parsed"]
-
 _FORMATTER = partial(argparse.HelpFormatter, width=80)
 """It asks for no width of a terminal, for which argparse imports shutil with four codecs: 4 of 60 ms."""
 
@@ -27,11 +25,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """The options of one command, of which `path` is all that is typed before the `words`.
-
-    Raises:
-        UsageError: with what the command does not take, or misses.
-    """
+    """The options of one command, of which `path` is all that is typed before the `words`. Raises UsageError: with what
+    the command does not take, or misses."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)

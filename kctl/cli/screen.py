@@ -16,8 +16,6 @@ from kctl.cli.table import clip
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Key", "keys", "line"]
-
 Key = Callable[[float], str | None]
 """A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key."""
 _ESCAPE = "\x1b"

@@ -16,8 +16,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from kctl.cli.command import Command, Option
 
-__all__ = ["command", "help_parts"]
-
 _KINDS: dict[Any, str] = {bool: "flag", int: "int", float: "number", Path: "path"}
 
 

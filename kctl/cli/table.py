@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from kctl.terminal import shown
 
-__all__ = ["UNKNOWN", "Column", "cell", "clean", "clip", "columns", "ranges", "render", "render_columns", "width"]
-
 UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}

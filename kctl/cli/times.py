@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["duration"]
-
 
 def duration(seconds: float | None) -> str | None:
     """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`."""

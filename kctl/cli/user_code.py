@@ -18,8 +18,6 @@ from kctl.errors import RunDirUnusable
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["Problem", "problems"]
-
 _ABORT_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
 

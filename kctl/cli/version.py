@@ -6,8 +6,6 @@ from kctl import __version__
 from kctl.cli.output import echo
 from kctl.cli.signature import command
 
-__all__ = ["COMMAND"]
-
 
 def _version() -> None:
     """Print the version of kctl."""

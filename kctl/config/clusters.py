@@ -5,8 +5,6 @@ from typing import Literal
 
 from kctl.config.forms import Section, Servers
 
-__all__ = ["NAMED", "ClusterSection", "ContextSection", "SecuritySection"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySection(Section):

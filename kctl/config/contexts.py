@@ -11,17 +11,12 @@ from kctl.config.clusters import ContextSection
 from kctl.config.document import read_document
 from kctl.config.findings import Findings
 
-__all__ = ["SECTION", "alone", "contexts"]
-
 SECTION = "contexts"
 
 
 def contexts(path: Path) -> dict[str, ContextSection]:
-    """Reads the contexts of a configuration file, by name; nothing else of it is read.
-
-    Raises:
-        ConfigError: no such file, a syntax error, unknown or missing keys, values that are not allowed.
-    """
+    """Reads the contexts of a configuration file, by name; nothing else of it is read. Raises ConfigError: no such
+    file, a syntax error, unknown or missing keys, values that are not allowed."""
     found = Findings(path.absolute())
     found.take_document({SECTION: read_document(found.path).get(SECTION, {})})
     found.refuse()
@@ -29,10 +24,7 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def alone(path: Path) -> tuple[str, ...]:
-    """Returns the names of the contexts of a file that has nothing else; none for any other file.
-
-    Raises:
-        ConfigError: no such file, or a syntax error.
-    """
+    """Returns the names of the contexts of a file that has nothing else; none for any other file. Raises ConfigError:
+    no such file, or a syntax error."""
     document = read_document(path)
     return tuple(document[SECTION]) if document.keys() == {SECTION} else ()

@@ -11,8 +11,6 @@ from msgspec import Meta
 
 from kctl.config.forms import Form
 
-__all__ = ["allowed", "default_of", "items", "kind_words", "mark", "plain"]
-
 T = TypeVar("T")
 _WORDS = {
     str: "text",

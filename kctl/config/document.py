@@ -11,17 +11,12 @@ from kctl.errors import ConfigError
 from kctl.ownership import refuse_others
 from kctl.regular_files import open_regular
 
-__all__ = ["read_document"]
-
 _LIMIT_BYTES = 1024 * 1024
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads the file's tables, not checked any further.
-
-    Raises:
-        ConfigError: no such file, not readable, too large, or not TOML; or we are root, and it is another user's.
-    """
+    """Reads the file's tables, not checked any further. Raises ConfigError: no such file, not readable, too large, or
+    not TOML; or we are root, and it is another user's."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())

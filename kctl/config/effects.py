@@ -10,8 +10,6 @@ from kctl.config.forms import Effect, Section
 from kctl.config.sections import SECTIONS, Config
 from kctl.config.values import shown
 
-__all__ = ["SettingChange", "changes", "effect"]
-
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:

@@ -13,8 +13,6 @@ from kctl.config.load import read
 from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSection, StatusSection
 from kctl.errors import ConfigError
 
-__all__ = ["PORT", "ExporterConfig", "load_exporter"]
-
 PORT = 9751
 """The default port: a fleet's master on the same machine has the default of `http.port`."""
 
@@ -37,11 +35,8 @@ def load_exporter(
 ) -> ExporterConfig:
     """Loads, as `kctl.config.load`, the sections `[exporter]`, `[status]`, `[http]`, `[log]` and `[clusters.NAME]`;
     without a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at these, unencrypted,
-    and `path` may be None.
-
-    Raises:
-        ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those of the file.
-    """
+    and `path` may be None. Raises ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those
+    of the file."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

@@ -17,8 +17,6 @@ from kctl.config.sections import SECTIONS
 from kctl.config.values import from_text, from_toml, shown_url
 from kctl.errors import ConfigError
 
-__all__ = ["SETTINGS", "Findings", "variable"]
-
 T = TypeVar("T", bound=Section)
 SETTINGS: dict[str, Field[Any]] = {
     f"{section}.{setting.name}": setting for section, kind in SECTIONS.items() for setting in fields(kind)

@@ -6,32 +6,6 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-__all__ = [
-    "FLEET",
-    "MESSAGES",
-    "NAME",
-    "NEXT_START",
-    "NOW",
-    "PARTITIONS",
-    "RECORDS",
-    "SECRET",
-    "Effect",
-    "Form",
-    "Name",
-    "Pattern",
-    "RedisUrl",
-    "Seconds",
-    "Secrecy",
-    "Section",
-    "Servers",
-    "Size",
-    "SomeSize",
-    "Topic",
-    "Unit",
-    "number",
-    "size_bytes",
-]
-
 
 class Effect(StrEnum):
     """When a changed setting takes effect, in words for the answer to `kctl reload`."""

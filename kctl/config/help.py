@@ -8,8 +8,6 @@ from itertools import pairwise
 
 from kctl.config.forms import Section
 
-__all__ = ["help_texts"]
-
 
 def help_texts(kind: type[Section]) -> dict[str, str]:
     """Returns the help texts of a section's settings by name, each on one line."""

@@ -8,8 +8,6 @@ from urllib.parse import unquote, urlsplit
 
 from kctl.config.sections import Config
 
-__all__ = ["lake_mistakes", "uri_hint"]
-
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """Columns of a table without a transform, as Spark's source of Kafka names them."""
 

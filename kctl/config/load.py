@@ -13,8 +13,6 @@ from kctl.config.sections import SECTIONS, Config
 from kctl.config.storage import table_folder
 from kctl.ownership import refuse_others
 
-__all__ = ["is_setting_variable", "load", "read"]
-
 _SECTION_PREFIXES = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
 _BY_VARIABLE = {variable(name): name for name in SETTINGS}
 
@@ -23,11 +21,9 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths, wherever they were given, are taken relative to the folder of the file and come back absolute.
-
-    Raises:
-        ConfigError: no such file, a syntax error; or, all of them at once, each on a line: unknown and missing keys,
-            values that are not allowed or do not fit together. Or we are root, and the file or one of the fleet's
-            folders is another user's.
+    Raises ConfigError: no such file, a syntax error; or, all of them at once, each on a line: unknown and missing keys,
+    values that are not allowed or do not fit together. Or we are root, and the file or one of the fleet's folders is
+    another user's.
     """
     path = path.absolute()
     document = read_document(path)

@@ -10,8 +10,6 @@ from kctl.config.lake import lake_mistakes
 from kctl.config.sections import Config
 from kctl.errors import ConfigError
 
-__all__ = ["check_together", "mistakes"]
-
 
 def check_together(config: Config) -> None:
     """Refuses settings that do not fit together. Raises ConfigError; each mistake is a line."""

@@ -17,8 +17,6 @@ from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["json_schema"]
-
 
 def json_schema() -> JsonObject:
     """Returns the schema of a whole file. No section of a fleet is required, for variables can set what is."""

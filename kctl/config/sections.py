@@ -36,22 +36,6 @@ from kctl.config.forms import (
 )
 from kctl_agent.storage.kinds import KINDS, MODES, Kind
 
-__all__ = [
-    "SECTIONS",
-    "CollectSection",
-    "Config",
-    "ExporterSection",
-    "FleetSection",
-    "HttpSection",
-    "KafkaSection",
-    "LogSection",
-    "SinkersSection",
-    "SparkSection",
-    "StatusSection",
-    "StorageSection",
-    "WorkersSection",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSection(Section):

@@ -12,8 +12,6 @@ from kctl.config.forms import size_bytes
 from kctl.config.sections import Config
 from kctl.config.values import as_json
 
-__all__ = ["dead_letters_of", "storage_settings", "table_folder", "table_folders"]
-
 _NOT_SENT = ("format", "min_free", "maintenance")
 
 

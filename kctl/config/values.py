@@ -18,8 +18,6 @@ from kctl.config.declared import items, mark, plain
 from kctl.config.forms import Form, Secrecy
 from kctl_agent.secrecy import SECRET_NAMES
 
-__all__ = ["as_json", "from_text", "from_toml", "shown", "shown_url"]
-
 HIDDEN = "***"
 
 
@@ -64,10 +62,7 @@ def shown_url(url: str) -> str:
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
     """Checks the value of a setting as TOML gave it: paths become Path, lists tuples, an integer for a number a float.
-
-    Raises:
-        ValueError: wrong type, out of range, not one of the choices.
-    """
+    Raises ValueError: wrong type, out of range, not one of the choices."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:
@@ -80,11 +75,8 @@ def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> A
 
 
 def from_text(setting: Field[Any], text: str) -> Any:
-    """Checks the value of a setting as a variable or flag gave it; lists and tables are separated by commas.
-
-    Raises:
-        ValueError: wrong type, out of range, not one of the choices.
-    """
+    """Checks the value of a setting as a variable or flag gave it; lists and tables are separated by commas. Raises
+    ValueError: wrong type, out of range, not one of the choices."""
     kind, text = plain(setting.type), text.strip()
     given = [item.strip() for item in text.split(",") if item.strip()]
     if kind is tuple:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Selection
     from kctl_agent.storage.dead_letter_pages import Progress
 
-__all__ = ["Verb", "changed"]
-
 Verb: TypeAlias = Literal["requeue", "delete", "send"]
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.base import DeadLetter, DeadLetterGroup
 
-__all__ = ["Form", "dead_letter_document", "dead_letter_row", "group_document"]
-
 Form = Literal["text", "json", "hex"]
 """How bytes are shown."""
 ROW_CHARACTERS = 200

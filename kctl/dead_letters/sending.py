@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.base import DeadLetter
 
-__all__ = ["HEADER", "Send", "Sender", "name_of", "sending"]
-
 Send: TypeAlias = "Callable[[list[DeadLetter]], list[DeadLetter]]"
 """Returns those that are there."""
 HEADER = "kctl-dead-letter"

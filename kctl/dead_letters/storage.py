@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Storage
     from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = ["opened", "opened_dead_letters", "opened_lake", "served_dead_letters"]
-
 S = TypeVar("S", bound="Storage | LakeStorage")
 
 SERVED_REPLY_SECONDS = 10.0

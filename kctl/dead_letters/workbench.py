@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Selection
     from kctl_agent.storage.dead_letter_pages import Progress
 
-__all__ = ["Workbench"]
-
 T = TypeVar("T")
 _DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})
 

@@ -2,7 +2,3 @@
 
 The same broker, topics and tools serve the acceptance tests. Import what you need from the modules.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

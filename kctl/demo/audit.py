@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter
 
-__all__ = ["Audit", "Place", "audit", "audit_places"]
-
 Place = tuple[str, int, int]
 """The place of a message: topic, partition, offset."""
 

@@ -24,8 +24,6 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = ["GROUP", "DemoFleet", "lay_out"]
-
 GROUP = "demo"
 
 MARKER = ".kctl-demo"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kctl.demo.audit import Place
     from kctl_agent.message import Message
 
-__all__ = ["FOLDER_VARIABLE", "HANDLER", "Ledger", "handled"]
-
 HANDLER = "kctl.demo.ledger:Ledger"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
 """The variable that names the folder: a handler is given messages and nothing else."""

@@ -17,8 +17,6 @@ from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.kinds import KINDS
 
-__all__ = ["DemoParts", "PartEnded", "bring_parts"]
-
 
 class PartEnded(Exception):
     """A process that the demo has started has ended by itself; the message names it, its pid and how it ended."""
@@ -48,11 +46,8 @@ class DemoParts:
 
 
 def bring_parts(storage: str) -> None:
-    """Fetches the jars that are missing, with progress on stderr; at once when nothing is missing.
-
-    Raises:
-        StartError: what cannot be fetched is missing; its JavaMissing and JarsMissing likewise.
-    """
+    """Fetches the jars that are missing, with progress on stderr; at once when nothing is missing. Raises StartError:
+    what cannot be fetched is missing; its JavaMissing and JarsMissing likewise."""
     if storage == "redis":
         _need_redis()
     if KINDS[storage].is_table and find_spec("deltalake") is None:

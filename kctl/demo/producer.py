@@ -11,8 +11,6 @@ from contextlib import suppress
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-__all__ = ["Producer"]
-
 TICK_SECONDS = 0.05
 RUN = 16
 """Messages in a row that go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each would

@@ -22,8 +22,6 @@ from kctl.testing.jvm import archive_path, archives_dir, java_options
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.archives import recording
 
-__all__ = ["Recorder", "record"]
-
 KEPT = 3
 """Archives of other Javas and jars that are kept, which other environments of this user may run."""
 DUMP_SECONDS = 120.0

@@ -37,8 +37,6 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Binding
 from kctl_agent.storage.kinds import KINDS
 
-__all__ = ["broker_only", "main"]
-
 TOPIC = "demo"
 REFRESH_SECONDS = 0.5
 DRAIN_SECONDS = 120.0
@@ -77,11 +75,7 @@ class Interrupts:
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     """Runs the demo until its seconds are over or Ctrl-C; prints the summary; 0 only when all is stored once and, with
-    sinkers, handled.
-
-    Raises:
-        KctlError: a part is missing or cannot be started; what ran until then is stopped.
-    """
+    sinkers, handled. Raises KctlError: a part is missing or cannot be started; what ran until then is stopped."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))

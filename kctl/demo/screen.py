@@ -14,8 +14,6 @@ from rich.text import Text
 
 from kctl.terminal import plain, shown
 
-__all__ = ["Screen"]
-
 LINE_EVERY_SECONDS = 2.0
 
 

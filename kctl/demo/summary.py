@@ -13,8 +13,6 @@ from typing import Any
 from kctl.demo.audit import Audit
 from kctl_agent.storage.kinds import KINDS
 
-__all__ = ["DemoOptions", "DemoProgress", "has_passed", "is_worker", "show", "summary"]
-
 
 @dataclass(frozen=True)
 class DemoOptions:

@@ -10,8 +10,6 @@ from kctl.demo.audit import Audit, Place, audit_places
 from kctl_agent.storage.base import Binding
 from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = ["audit_table", "cluster_of"]
-
 
 def cluster_of(bootstrap_servers: str) -> str:
     """Returns the id of the cluster. Raises KafkaError."""

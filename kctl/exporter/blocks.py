@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from isal import isal_zlib
 
-__all__ = ["TextBlock", "gzipped", "plain"]
-
 _LEVEL = 1
 _RAW = -15
 """zlib's window bits for a raw stream, without a header, of the whole window."""

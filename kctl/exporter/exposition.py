@@ -16,8 +16,6 @@ from kctl.exporter.metrics import METRICS
 from kctl.exporter.page_content import Exposed
 from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
 
-__all__ = ["Exposition"]
-
 _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
 """A page: body, content type, whether the body is gzipped."""

@@ -14,24 +14,6 @@ from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status.observations import Ints, Reals
 
-__all__ = [
-    "CLUSTER",
-    "GROUP",
-    "PARTITION",
-    "GroupValue",
-    "Histogram",
-    "HistogramSample",
-    "Metric",
-    "OfCluster",
-    "OfGroup",
-    "PartitionColumn",
-    "Sample",
-    "Single",
-    "WordColumn",
-    "by_label",
-    "single",
-]
-
 CLUSTER = ("cluster",)
 GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from kctl.exporter import of_clusters, of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
 
-__all__ = ["METRICS"]
-
 METRICS: tuple[Metric, ...] = (
     *of_partitions.METRICS,
     *of_groups.METRICS,

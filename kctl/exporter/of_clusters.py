@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from kctl.exporter.metric import CLUSTER, Metric, OfCluster, by_label, single
 
-__all__ = ["METRICS"]
-
-
 METRICS: tuple[Metric, ...] = (
     OfCluster(
         name="kctl_collect_up",

@@ -10,8 +10,6 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Level
 from kctl.status import Status
 
-__all__ = ["METRICS"]
-
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
 """The states of classic groups and of KIP-848."""
 

@@ -8,8 +8,6 @@ from kctl import __version__
 from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, single
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
 
-__all__ = ["METRICS"]
-
 
 def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
     for method, stats in snapshot.rpc.items():

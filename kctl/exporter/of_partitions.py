@@ -15,8 +15,6 @@ from kctl.status.history import ABSENT
 from kctl.status.judgements import STATUSES
 from kctl.status.observations import Ints
 
-__all__ = ["METRICS"]
-
 
 def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
     if group.detail == "group":

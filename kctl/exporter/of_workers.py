@@ -14,8 +14,6 @@ from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.fields import FieldMetric as FieldMetric
 from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, WorkerReply
 
-__all__ = ["METRICS"]
-
 _WORKER = (*GROUP, "worker")
 _Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object]]]
 """The replies of one type in a snapshot, each with the values of its labels."""

@@ -10,15 +10,6 @@ from kctl.exporter.rows import Labels, Rows, rows_of
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 
-__all__ = [
-    "Collection",
-    "Exposed",
-    "collections_of",
-    "groups_of",
-    "rows_shown",
-    "samples_of",
-]
-
 Collection: TypeAlias = FleetSnapshot | ClusterSnapshot
 Exposed: TypeAlias = FleetSnapshot | Clusters
 

@@ -18,8 +18,6 @@ from kctl.status.history import ABSENT
 from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Ints, Reals
 
-__all__ = ["UNASSESSED", "Labels", "Rows", "rows_of"]
-
 UNASSESSED = -1
 
 

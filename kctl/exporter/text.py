@@ -24,8 +24,6 @@ from kctl.groups.snapshot import GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.status.history import ABSENT
 
-__all__ = ["OPENMETRICS", "TEXT", "TextRenderer"]
-
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

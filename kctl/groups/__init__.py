@@ -1,3 +1,1 @@
 """All consumer groups of a cluster, of any client: collected again and again, judged, kept as one snapshot."""
-
-from __future__ import annotations

@@ -13,8 +13,6 @@ from kctl.status.columns import ColumnAssessor
 from kctl.status.observations import Ints
 from kctl.status.owners import Owners
 
-__all__ = ["GroupAssessor"]
-
 
 class GroupAssessor:
     """Judges all groups. One thread at a time. What is not among the partitions any more is forgotten."""

@@ -33,8 +33,6 @@ from kctl.reduce import GroupStats
 from kctl.status import Owner, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments
 
-__all__ = ["ClusterCollector", "CollectorSettings"]
-
 log = logging.getLogger(__name__)
 
 _KEPT_OWNERS = 1000
@@ -106,10 +104,7 @@ class ClusterCollector:
         excluded: Collection[str] = (),
     ) -> ClusterCollector:
         """Collects one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
-
-        Raises:
-            ConfigError: a pattern is no regular expression.
-        """
+        Raises ConfigError: a pattern is no regular expression."""
         try:
             wants = NameFilter(exporter.groups, exporter.groups_except)
             wants_topic = NameFilter(exporter.topics, exporter.topics_except)

@@ -15,8 +15,6 @@ from kctl.groups.snapshot import Clusters, ClusterSnapshot
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.groups import Group
 
-__all__ = ["CollectedCluster", "Collectors", "Prepared"]
-
 log = logging.getLogger(__name__)
 
 
@@ -82,11 +80,8 @@ class Collectors:
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
-        """Checks the settings of these clusters; nothing changes yet.
-
-        Raises:
-            ConfigError: a pattern is no regular expression.
-        """
+        """Checks the settings of these clusters; nothing changes yet. Raises ConfigError: a pattern is no regular
+        expression."""
         by_name = {each.cluster: each for each in wanted}
         changed = {name: each.collector() for name, each in by_name.items() if self._wanted.get(name) != each}
         return Prepared(by_name, changed)

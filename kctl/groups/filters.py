@@ -10,19 +10,13 @@ from functools import lru_cache
 
 from kctl.groups.snapshot import Detail, GroupSnapshot
 
-__all__ = ["NameFilter", "bounded", "detail_of", "fits"]
-
 _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Returns whether any of the patterns fits a name: as a glob such as `payments-*`, or between slashes as a regular
     expression that must fit the whole name, such as `/payments-(eu|us)/`. Answers are kept: the same names are asked
-    for again and again.
-
-    Raises:
-        ValueError: what stands between slashes is no regular expression.
-    """
+    for again and again. Raises ValueError: what stands between slashes is no regular expression."""
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)
@@ -50,11 +44,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns the detail for the name of a group, by the patterns of `[exporter]`.
-
-    Raises:
-        ValueError: what stands between slashes is no regular expression.
-    """
+    """Returns the detail for the name of a group, by the patterns of `[exporter]`. Raises ValueError: what stands
+    between slashes is no regular expression."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:

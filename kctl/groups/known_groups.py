@@ -19,8 +19,6 @@ from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
 
-__all__ = ["KnownGroup", "KnownGroups"]
-
 
 @dataclass(slots=True)
 class KnownGroup:

@@ -22,8 +22,6 @@ from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows
 from kctl_agent.replies.topic_partition import TopicPartition
 
-__all__ = ["Names", "PartitionColumns", "PartitionRows"]
-
 Partition = tuple[str, int]
 
 

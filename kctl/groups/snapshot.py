@@ -11,11 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kctl.groups.partitions import PartitionColumns, PartitionRows
 from kctl.reduce import GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import LagTotals
+from kctl.rows.lag import LagTotals
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import Assessments
-
-__all__ = ["ClusterSnapshot", "Clusters", "Detail", "GroupColumns", "GroupSnapshot"]
 
 _LET_GO_AT_ONCE = 500
 

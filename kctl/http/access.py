@@ -13,8 +13,6 @@ from kctl.errors import ConfigError
 from kctl.http.tokens import Token, check_distinct, read_tokens
 from kctl_agent.secrecy import check_private
 
-__all__ = ["AccessRights", "access_of", "address_of", "tls_context"]
-
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
@@ -45,11 +43,8 @@ class AccessRights:
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """What `[http]` sets; relative paths are relative to `folder`. What a fleet shows quotes errors, and these quote
-    messages, so others may not read it.
-
-    Raises:
-        ConfigError: the token or certificate cannot be used, or the address is open to others without them.
-    """
+    messages, so others may not read it. Raises ConfigError: the token or certificate cannot be used, or the address is
+    open to others without them."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
@@ -81,11 +76,8 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IP address that a `host` of the configuration names.
-
-    Raises:
-        ConfigError: it is neither an IP address nor `localhost`.
-    """
+    """The IP address that a `host` of the configuration names. Raises ConfigError: it is neither an IP address nor
+    `localhost`."""
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
@@ -101,11 +93,7 @@ def _fingerprint(*paths: Path | None) -> str:
 
 
 def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    """What a server needs to speak TLS.
-
-    Raises:
-        ConfigError: certificate and key cannot be used.
-    """
+    """What a server needs to speak TLS. Raises ConfigError: certificate and key cannot be used."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         check_private(key or certificate)

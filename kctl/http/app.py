@@ -23,8 +23,6 @@ from kctl.http.probes import healthz, metrics, readyz
 from kctl.http.server import App
 from kctl.http.source import SnapshotSource
 
-__all__ = ["create_app"]
-
 _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 

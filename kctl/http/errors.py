@@ -16,22 +16,6 @@ from starlette.exceptions import HTTPException
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 
-__all__ = [
-    "RESPONSES",
-    "BodyTooLarge",
-    "Error",
-    "HeadersTooLarge",
-    "HttpError",
-    "NotAllowed",
-    "RequestTooSlow",
-    "Unauthorized",
-    "UnsupportedMediaType",
-    "answer_errors_in_one_shape",
-    "error_body",
-    "error_response",
-    "internal_error",
-]
-
 
 class HttpError(KctlError):
     """A request that is not served; the subclasses are the reasons."""

@@ -19,8 +19,6 @@ from kctl.status import Status
 from kctl_agent.errors import Busy, NotReady
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["GroupsView", "Latest", "reason_not_ready", "router"]
-
 MAX_GROUPS = 10_000
 _MAX_PATTERNS = 20
 _AT_A_TIME = 2

@@ -21,8 +21,6 @@ from kctl.kafka.groups import Group
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["GroupsSource", "groups_app"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSource:

@@ -34,8 +34,6 @@ from kctl.http.tokens import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 
-__all__ = ["CALLER_KEY", "OTHER_KEY", "Guard", "RequestLimits"]
-
 log = logging.getLogger(__name__)
 
 CALLER_KEY: Final = "kctl.caller"
@@ -212,11 +210,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """The next part of a request, as ASGI has it, within the limits on time and size.
-
-        Raises:
-            RequestTooSlow, BodyTooLarge: unless an answer is on its way: then the caller counts as gone.
-        """
+        """The next part of a request, as ASGI has it, within the limits on time and size. Raises RequestTooSlow,
+        BodyTooLarge: unless an answer is on its way: then the caller counts as gone."""
         if self._is_whole:  # what comes now is the caller's leaving, however late
             return await self._receive()
         try:

@@ -10,8 +10,6 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["host_name", "is_cross_site", "is_loopback_name", "is_same_origin"]
-
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
@@ -41,11 +39,7 @@ def is_loopback_name(name: str) -> bool:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether a page of `origin` was served under this Host.
-
-    Raises:
-        ValueError: `origin` cannot be an origin.
-    """
+    """Whether a page of `origin` was served under this Host. Raises ValueError: `origin` cannot be an origin."""
     return urlsplit(origin).netloc.lower() == host.lower()
 
 

@@ -14,8 +14,6 @@ from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["ProbeSource", "healthz", "metrics", "readyz"]
-
 
 class ProbeSource(Protocol):
     """What these answer from, `app.state.source`."""

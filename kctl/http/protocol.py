@@ -19,8 +19,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kctl.http.errors import HeadersTooLarge, RequestTooSlow, error_body
 from kctl_agent.errors import BadRequest, Busy
 
-__all__ = ["CONNECTION_KEY", "MAX_CONNECTIONS", "BoundedProtocol", "Door"]
-
 MAX_CONNECTIONS = 256
 CONNECTION_KEY = "kctl.connection"
 """The key of `scope["state"]` under which a dictionary is that lives as long as the connection."""

@@ -20,8 +20,6 @@ from kctl.http.access import AccessRights, address_of, tls_context
 from kctl.http.guard import Guard
 from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
-__all__ = ["App", "HttpServer", "bind"]
-
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
 _IDLE_SECONDS = 20
@@ -43,12 +41,8 @@ def connection_bound(descriptors: int) -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes any free one. Bound early, so that a taken port is found before workers start.
-    Whether this address may be served is for `access_of` to decide.
-
-    Raises:
-        ConfigError: no IP address.
-        PortTaken: somebody listens there already.
-    """
+    Whether this address may be served is for `access_of` to decide. Raises ConfigError: no IP address; PortTaken:
+    somebody listens there already."""
     ip = address_of(host)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named; without, each answer on a kept connection takes 40 ms.
@@ -126,11 +120,8 @@ class HttpServer:
     def use(self, access: AccessRights) -> list[str]:
         """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. With
         other tokens event streams end: clients must show one that is valid now, and browsers do so by themselves.
-        Returns what is another one than before, of `tokens`, `names`, `certificate`.
-
-        Raises:
-            ConfigError: the certificate cannot be used; nothing has changed.
-        """
+        Returns what is another one than before, of `tokens`, `names`, `certificate`. Raises ConfigError: the
+        certificate cannot be used; nothing has changed."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)

@@ -17,8 +17,6 @@ from kctl_agent.errors import NotReady
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["SnapshotSource"]
-
 
 def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
     return b"", "text/plain", False

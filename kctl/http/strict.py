@@ -12,8 +12,6 @@ from kctl.http.errors import UnsupportedMediaType
 from kctl_agent.errors import BadParams, BadPayload
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
-__all__ = ["JsonRoute"]
-
 _MEDIA_TYPE = "application/json"
 
 
@@ -38,12 +36,8 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """The body of a request, which is one JSON object.
-
-        Raises:
-            UnsupportedMediaType: the content type of the body is not JSON.
-            BadParams: it is not, or not one object, or holds a NaN or an Infinity.
-        """
+        """The body of a request, which is one JSON object. Raises UnsupportedMediaType: the content type of the body is
+        not JSON; BadParams: it is not, or not one object, or holds a NaN or an Infinity."""
         if self._object is None:
             given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if given != _MEDIA_TYPE:

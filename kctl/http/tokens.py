@@ -12,8 +12,6 @@ from typing import Final
 from kctl.errors import ConfigError
 from kctl_agent.secrecy import read_private
 
-__all__ = ["AT_A_TIME", "Token", "check_distinct", "read_tokens", "shown_token"]
-
 AT_A_TIME: Final = 2
 """Valid tokens of one file: while a token is rotated the old one and the new one are accepted."""
 
@@ -34,11 +32,8 @@ class Token:
 
 def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]:
     """The tokens of a file: one per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`; blank lines and lines that begin
-    with `#` are skipped. `setting` is named in errors, which never quote the file.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds no token, too many, or one that cannot be used.
-    """
+    with `#` are skipped. `setting` is named in errors, which never quote the file. Raises ConfigError: the file cannot
+    be read, or holds no token, too many, or one that cannot be used."""
     try:
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:

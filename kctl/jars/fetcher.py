@@ -19,8 +19,6 @@ from kctl.errors import JarsMissing
 from kctl.jars import ivy
 from kctl.jars.lock import USUAL, Jar, LockName, jars_dir, missing_jars, read_lock, sha256_of
 
-__all__ = ["Fetched", "fetch", "fetch_jars"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fetched:

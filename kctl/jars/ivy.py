@@ -19,8 +19,6 @@ from kctl.errors import JarsMissing
 from kctl.jars.java import java_command
 from kctl.jars.lock import Jar
 
-__all__ = ["download", "repository"]
-
 _DOWNLOADED = re.compile(r"\t\[SUCCESSFUL \] (\S+)#(\S+);(\S+)!")
 _REASONS = (  # the best first: Ivy prints "not found" of every jar of a server that it cannot reach
     re.compile(r"\s*(Server access error at url .*|Host \S+ not found\.)"),

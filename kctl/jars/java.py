@@ -11,8 +11,6 @@ from pathlib import Path
 
 from kctl.errors import JavaMissing
 
-__all__ = ["MINIMUM_JAVA", "java_command", "java_version"]
-
 MINIMUM_JAVA = 17
 """Spark 4.2 and Kafka 4.3 are compiled for Java 17."""
 

@@ -18,19 +18,6 @@ from typing import Literal, get_args
 from kctl.errors import JarsMissing
 from kctl.ownership import check_mode, refuse_others
 
-__all__ = [
-    "LOCKS",
-    "USUAL",
-    "Jar",
-    "LockName",
-    "jar_paths",
-    "jars_dir",
-    "missing_jars",
-    "parse_lock",
-    "read_lock",
-    "sha256_of",
-]
-
 LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
@@ -104,11 +91,8 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 def jar_paths(lock: LockName) -> list[Path]:
     """Returns the files of a lock, all present, in a folder for no other users to write to; costs one stat per jar.
-
-    Raises:
-        JarsMissing: with the command that fetches them.
-        RunDirUnusable, ConfigError: others could put another jar there.
-    """
+    Raises JarsMissing: with the command that fetches them; RunDirUnusable, ConfigError: others could put another jar
+    there."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(

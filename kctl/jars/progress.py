@@ -9,8 +9,6 @@ from typing import TextIO
 from kctl.jars.fetcher import Fetched
 from kctl.terminal import plain
 
-__all__ = ["shown_on"]
-
 _PLAIN_LINE_EVERY_JARS = 20
 
 

@@ -1,5 +1,1 @@
 """Clients of Kafka clusters: requests and changes of `kctl kafka`, and `polls` of groups for a master."""
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -10,8 +10,6 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.client.reasons import code_failure
 
-__all__ = ["NewTopic", "add_partitions", "alter_settings", "create_topic", "delete_group", "delete_topic", "values_of"]
-
 _BROKERS_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
@@ -37,11 +35,8 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Creates a topic, by default with the brokers' own numbers, and waits until its partitions have leaders.
-
-    Raises:
-        KctlError: it exists, or the brokers refuse it, and why.
-    """
+    """Creates a topic, by default with the brokers' own numbers, and waits until its partitions have leaders. Raises
+    KctlError: it exists, or the brokers refuse it, and why."""
     from kafka.protocol.admin import CreateTopicsRequest  # these cost 20 ms, which `lag` need not pay
 
     topic = CreateTopicsRequest.CreatableTopic
@@ -71,11 +66,8 @@ def create_topic(
 
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
-    """Deletes a topic, and waits until the brokers do not know it any more.
-
-    Raises:
-        KctlError: the brokers refuse it, and why.
-    """
+    """Deletes a topic, and waits until the brokers do not know it any more. Raises KctlError: the brokers refuse it,
+    and why."""
     from kafka.protocol.admin import DeleteTopicsRequest  # as above
 
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
@@ -87,11 +79,8 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases the number of a topic's partitions to `total`; keys go to other partitions from then on.
-
-    Raises:
-        KctlError: the brokers refuse it, and why.
-    """
+    """Increases the number of a topic's partitions to `total`; keys go to other partitions from then on. Raises
+    KctlError: the brokers refuse it, and why."""
     from kafka.protocol.admin import CreatePartitionsRequest  # as above
 
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
@@ -105,11 +94,8 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Sets what is configured for a topic; None removes it, so the default holds again. Others stay as they are.
-
-    Raises:
-        KctlError: the brokers refuse it, and why.
-    """
+    """Sets what is configured for a topic; None removes it, so the default holds again. Others stay as they are. Raises
+    KctlError: the brokers refuse it, and why."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
 
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -126,12 +112,8 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns the settings of a topic that hold now, defaults included; None is hidden by the broker.
-
-    Raises:
-        UsageError: there is no such setting.
-        KctlError: no answer, or not permitted.
-    """
+    """Returns the settings of a topic that hold now, defaults included; None is hidden by the broker. Raises
+    UsageError: there is no such setting; KctlError: no answer, or not permitted."""
     from kafka.protocol.admin import DescribeConfigsRequest  # as above
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(

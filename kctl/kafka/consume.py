@@ -12,8 +12,6 @@ from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
 
-__all__ = ["Record", "records"]
-
 _POLL_MILLISECONDS = 200
 _MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -40,11 +38,8 @@ def records(
     is_read_committed: bool,
     timeout_seconds: float,
 ) -> Iterator[Record]:
-    """Yields messages from the offsets in `begin` up to those in `end`, by partition; with None for ever.
-
-    Raises:
-        KctlError: nothing came for `timeout_seconds` although there must be more, or the brokers refuse.
-    """
+    """Yields messages from the offsets in `begin` up to those in `end`, by partition; with None for ever. Raises
+    KctlError: nothing came for `timeout_seconds` although there must be more, or the brokers refuse."""
     milliseconds = int(timeout_seconds * 1000)
     assigned = {number: TopicPartition(topic, number) for number in begin}
     consumer = _consumer(access, is_read_committed, milliseconds)

@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DeliveryReport", "Pace", "PartitionReport", "RetryReasons"]
-
 
 @dataclass(slots=True)
 class PartitionReport:

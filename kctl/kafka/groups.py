@@ -19,8 +19,6 @@ from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
 from kctl.kafka.protocol.raw import KeptRequests, RawResponse
 
-__all__ = ["Group", "ListedGroup", "Member", "MemberCounts", "describe_groups", "list_each", "list_groups"]
-
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}
 """Errors to ask again after: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""

@@ -12,8 +12,6 @@ from kctl.kafka.groups import Group, Member, describe_groups
 from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets
 from kctl.kafka.share import share_starts
 
-__all__ = ["LagRow", "lag_of", "read_lag"]
-
 
 class LagRow(NamedTuple):
     """A partition's lag; None is unknown, `error` is why. A partition of a share group has no member of its own."""

@@ -16,20 +16,6 @@ from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.protocol.raw import Raw
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "MAX_TIMESTAMP",
-    "Committed",
-    "LogOffset",
-    "LogOffsets",
-    "commit",
-    "committed",
-    "fetch_all",
-    "log_offsets",
-    "log_offsets_on",
-]
-
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -193,10 +179,7 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
     """Commits as no member, which a group with live members refuses; returns the error of each partition, or None.
-
-    Raises:
-        KctlError: the coordinator did not answer.
-    """
+    Raises KctlError: the coordinator did not answer."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = defaultdict(list)
     for (name, partition), offset in offsets.items():

@@ -22,8 +22,6 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
 from kctl.kafka.delivery import DeliveryReport, RetryReasons
 
-__all__ = ["Production", "Sent", "batch_bytes"]
-
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _REQUEST_BYTES = 512 * 1024 * 1024
 """The client's bound of a request, far above its usual 1 MB: the broker's is the one that counts."""
@@ -80,11 +78,8 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Passes a message to the client; returns kafka-python's future of it.
-
-        Raises:
-            KctlError: it could not even be handed over.
-        """
+        """Passes a message to the client; returns kafka-python's future of it. Raises KctlError: it could not even be
+        handed over."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -99,11 +94,7 @@ class Production:
         return future
 
     def sent(self, future: Any) -> Sent:
-        """Waits for one message.
-
-        Raises:
-            KctlError: it was not acknowledged, and why.
-        """
+        """Waits for one message. Raises KctlError: it was not acknowledged, and why."""
         try:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
@@ -123,10 +114,7 @@ class Production:
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
         """Waits until every message is acknowledged or has failed. `while_waiting` is called several times a second.
-
-        Raises:
-            KctlError: some are neither in time.
-        """
+        Raises KctlError: some are neither in time."""
         deadline = time.monotonic() + self._timeout_seconds * 2
         while True:
             left = max(deadline - time.monotonic(), 0.0)

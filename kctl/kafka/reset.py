@@ -12,8 +12,6 @@ from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
 from kctl.kafka.target import Target
 
-__all__ = ["OffsetChange", "apply", "plan", "refuse_members"]
-
 
 class OffsetChange(NamedTuple):
     """A change of a partition's committed offset; None is nothing, or not known, and `error` is then the reason."""
@@ -32,12 +30,8 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Plans where each partition would be set to, within what its log holds; nothing is changed.
-
-    Raises:
-        GroupActive: the group has live members, which are named.
-        KctlError: group or brokers could not be asked.
-    """
+    """Plans where each partition would be set to, within what its log holds; nothing is changed. Raises GroupActive:
+    the group has live members, which are named; KctlError: group or brokers could not be asked."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]
@@ -50,12 +44,8 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits a plan; each change comes back with the coordinator's error, if there was one.
-
-    Raises:
-        GroupActive: a member has joined meanwhile.
-        KctlError: the coordinator did not answer.
-    """
+    """Commits a plan; each change comes back with the coordinator's error, if there was one. Raises GroupActive: a
+    member has joined meanwhile; KctlError: the coordinator did not answer."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:

@@ -15,8 +15,6 @@ from kctl.kafka.client.reasons import code_failure, name_of_code
 from kctl.kafka.groups import Group
 from kctl.kafka.offsets import Committed
 
-__all__ = ["share_starts", "share_starts_on"]
-
 
 def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
     """Returns the start offset of each partition that the group has begun; a partition not begun has None."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from kctl.errors import UsageError
 
-__all__ = ["Target", "milliseconds", "position", "target", "topic_and_partitions"]
-
 _NAMED = ("earliest", "latest")
 
 
@@ -21,11 +19,8 @@ class Target(NamedTuple):
 
 
 def target(words: Sequence[str]) -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`.
-
-    Raises:
-        UsageError: none of these.
-    """
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`. Raises
+    UsageError: none of these."""
     if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
         return Target("shift", int(words[1]))
     return position(" ".join(words), "shift-by N")
@@ -34,10 +29,7 @@ def target(words: Sequence[str]) -> Target:
 def position(word: str, beside: str = "") -> Target:
     """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`.
 
-    `beside` is what else the command takes, for the message.
-
-    Raises:
-        UsageError: none of these.
+    `beside` is what else the command takes, for the message. Raises UsageError: none of these.
     """
     if word in _NAMED:
         return Target(word)
@@ -51,11 +43,8 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone.
-
-    Raises:
-        UsageError: neither.
-    """
+    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone. Raises UsageError:
+    neither."""
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
@@ -68,11 +57,8 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """Parses `orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them.
-
-    Raises:
-        UsageError: what stands after the colon is no list of numbers.
-    """
+    """Parses `orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them. Raises UsageError: what
+    stands after the colon is no list of numbers."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, None

@@ -3,7 +3,3 @@
 `restart` decides (pure), `process` holds one child, `supervisor` reconciles them, `collector` takes the fleet's
 snapshot, `control` answers on the socket; `kctl.start` puts all of it together, starts and stops it in order.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -13,8 +13,6 @@ from kctl_agent.paths import socket_path
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
-__all__ = ["Agents", "heartbeat"]
-
 
 class Agents:
     """Sends one request to one agent. Belongs to one event loop."""
@@ -31,12 +29,9 @@ class Agents:
         return heartbeat(pings[0].result) if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """Returns what one agent answers to an operation.
-
-        Raises:
-            AgentRefused: it answered with an error, or is not there; the message names which.
-            OperationUnknown: it did not answer in time, and may do it whenever it goes on.
-        """
+        """Returns what one agent answers to an operation. Raises AgentRefused: it answered with an error, or is not
+        there; the message names which; OperationUnknown: it did not answer in time, and may do it whenever it goes
+        on."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         path = socket_path(self._run_dir, name)
         outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)

@@ -14,8 +14,6 @@ from kctl.master.snapshot import Reduced
 from kctl.reduce import BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
 
-__all__ = ["CachedCommand"]
-
 R = TypeVar("R")
 T = TypeVar("T")
 

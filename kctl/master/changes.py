@@ -10,8 +10,6 @@ from kctl.status import Status
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import number_of
 
-__all__ = ["Changes"]
-
 _MOST_EVENTS = 20
 _IN_TROUBLE = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REWIND})
 

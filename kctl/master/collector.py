@@ -51,8 +51,6 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
 
-__all__ = ["Collector"]
-
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
@@ -160,11 +158,8 @@ class Collector:
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
-        """Takes one snapshot, within about `collect.timeout_seconds`.
-
-        Raises:
-            PathError: run_dir cannot be read any more.
-        """
+        """Takes one snapshot, within about `collect.timeout_seconds`. Raises PathError: run_dir cannot be read any
+        more."""
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 
 from kctl_agent.replies.workers import Event
 
-__all__ = ["EventFeed"]
-
 KEPT = 500
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 
-__all__ = ["cause", "why"]
-
 _QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
 """Matches a line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
 _HEAD = re.compile(r"^\d{4}-\S+ \S+ [A-Z]+ \S+ ")

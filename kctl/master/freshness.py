@@ -8,8 +8,6 @@ from kctl.reduce import Freshness, PartitionRow
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply
 
-__all__ = ["BROKERS", "STALE_SECONDS", "gaps", "of_storage", "stale"]
-
 STALE_SECONDS = 5.0
 """The greatest age of an agent's snapshot, of a storage's count, and of a turn of a main thread."""
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause
 
-__all__ = ["Health", "HealthRules", "Heartbeat", "Unhealthy", "judge", "on_heartbeat", "on_memory_sample", "refusals"]
-
 BOOT_MARGIN = 1.1
 """Factor of the size after the start below which a memory limit is not applied: it would restart a worker that has done
 nothing yet, again and again (celery #3706, #4125)."""

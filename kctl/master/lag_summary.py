@@ -8,8 +8,6 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.lag import LagGlance, WorstPartition
 from kctl.status import Status
 
-__all__ = ["lag_glance"]
-
 _WORST = 3
 _WELL = frozenset({Status.IDLE, Status.OK, Status.PAUSED})
 

@@ -20,18 +20,6 @@ from kctl.secrets import cluster_secret
 from kctl_agent.paths import ENGINE_NAME, socket_path
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "ENGINE_COMMAND",
-    "SINKER_COMMAND",
-    "WORKER_COMMAND",
-    "engine_settings",
-    "launches",
-    "names",
-    "sinker_settings",
-    "supervision_policies",
-    "worker_settings",
-]
-
 WORKER_COMMAND = python_module("kctl_agent.worker")
 SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from kctl.master.snapshot import WorkerStatus
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
-
-__all__ = ["Members"]
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +49,8 @@ class Members:
         self._attached: set[str] = set()
 
     async def sockets(self) -> dict[str, Path]:
-        """Returns every name to ask, with its socket; a supervised worker is there even while it has none.
-
-        Raises:
-            PathError: run_dir cannot be read.
-        """
+        """Returns every name to ask, with its socket; a supervised worker is there even while it has none. Raises
+        PathError: run_dir cannot be read."""
         found = list_agents(self._run_dir)  # to list one local folder is sooner done than handed to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 
 from kctl.master.process import processes
 
-__all__ = ["SCAN_SECONDS", "SHARED_SECONDS", "Memory", "shared_bytes"]
-
 SCAN_SECONDS = 10.0
 """Seconds between two scans of every process of the machine: what was started since then is not counted yet. To read
 those that are known costs as much as they are, to scan all as much as the machine has."""

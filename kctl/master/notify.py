@@ -10,8 +10,6 @@ import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["notify", "pet_watchdog", "watchdog_seconds"]
-
 
 def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
     """Sends `READY=1`, `STOPPING=1`, `STATUS=…`; returns whether systemd listens."""

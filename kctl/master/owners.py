@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kctl.master.snapshot import WorkerStatus
 from kctl.reduce import PartitionRow
-from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow
+from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, WorkerStatus
 from kctl.status import Owner
-
-__all__ = ["owners"]
 
 _COMING = frozenset({"starting", "backoff"})
 _SHARING = frozenset({AgentState.REBALANCING, AgentState.JOINING, AgentState.ASSIGNED})

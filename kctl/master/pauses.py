@@ -15,8 +15,6 @@ from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Pause", "Pauses"]
-
 log = logging.getLogger(__name__)
 
 
@@ -102,11 +100,8 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause; one that is there already stays the older one's.
-
-        Raises:
-            OperationRefused: it cannot be kept; nothing was changed.
-        """
+        """Adds a pause; one that is there already stays the older one's. Raises OperationRefused: it cannot be kept;
+        nothing was changed."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])
@@ -114,10 +109,8 @@ class Pauses:
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
         """Ends the pauses of this worker, of this topic and its partitions, of this partition; with all None, all.
-
-        Raises:
-            OperationRefused: a wider pause would remain, so nothing would be read; there is none; or it cannot be kept.
-        """
+        Raises OperationRefused: a wider pause would remain, so nothing would be read; there is none; or it cannot be
+        kept."""
         ended = [
             pause
             for pause in self._pauses.values()

@@ -20,15 +20,6 @@ from kctl.children import child_environment
 from kctl.master.process_log import ProcessLog
 from kctl_agent.paths import socket_owner
 
-__all__ = [
-    "Child",
-    "Process",
-    "kill_session",
-    "processes",
-    "remove_socket",
-    "session_members",
-]
-
 _KILL_POLL_SECONDS = 0.02
 _KILL_DEADLINE_SECONDS = 5.0
 _ABORT_SECONDS = 1.0
@@ -48,11 +39,9 @@ class Child:
     ) -> Child:
         """Starts `command` in a new session; its stdin gets `settings` as one JSON line and then stays open.
 
-        The child watches the open pipe: end of file means that its master is gone, however the master ended.
-        stdout and stderr are appended to `log_path`. By `mark`, in its environment, a later master knows it.
-
-        Raises:
-            OSError: the command cannot be executed or the log cannot be opened.
+        The child watches the open pipe: end of file means that its master is gone, however the master ended. stdout and
+        stderr are appended to `log_path`. By `mark`, in its environment, a later master knows it. Raises OSError: the
+        command cannot be executed or the log cannot be opened.
         """
         log = ProcessLog(log_path)
         output = await asyncio.to_thread(log.open)
@@ -126,10 +115,8 @@ async def kill_session(session: int, mark: str | None = None) -> int:
     """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed. With
     a `mark` only those that were spawned with it, and what they have started.
 
-    Repeated until none is found: a process may fork between the search and the kill.
-
-    Raises:
-        TimeoutError: something survived SIGKILL for 5 s (a process in uninterruptible I/O).
+    Repeated until none is found: a process may fork between the search and the kill. Raises TimeoutError: something
+    survived SIGKILL for 5 s (a process in uninterruptible I/O).
     """
     killed: set[int] = set()
     async with asyncio.timeout(_KILL_DEADLINE_SECONDS):

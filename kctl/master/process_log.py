@@ -20,8 +20,6 @@ from typing import BinaryIO
 
 from kctl.regular_files import open_regular
 
-__all__ = ["LOG_LIMIT_BYTES", "LogRotation", "ProcessLog", "is_own_output", "rotate", "rotated"]
-
 log = logging.getLogger(__name__)
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
@@ -49,10 +47,7 @@ class ProcessLog:
 
     def open(self) -> BinaryIO:
         """Opens the log for a process about to start. One that is too large is moved aside whole: nobody writes to it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        Raises OSError: it cannot be written."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -109,11 +104,8 @@ def rotated(path: Path) -> Path:
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:
     """Moves all but the last lines of a log above the limit to NAME.log.1 while processes append to it; returns how
-    many bytes went. A line may begin in one file and end in the other; together they are what was written.
-
-    Raises:
-        OSError: it cannot be read, copied or shortened; then nothing is lost.
-    """
+    many bytes went. A line may begin in one file and end in the other; together they are what was written. Raises
+    OSError: it cannot be read, copied or shortened; then nothing is lost."""
     limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
         if os.lstat(path).st_size <= limit:

@@ -34,9 +34,7 @@ from kctl.master.restart import (
     SupervisionStatus,
     step,
 )
-from kctl.master.snapshot import WorkerStatus
-
-__all__ = ["Launch", "Probe", "ProcessSupervisor", "SupervisionPolicy"]
+from kctl.rows.workers import WorkerStatus
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
-from kctl.master.snapshot import Reduced, WorkerStatus
+from kctl.master.snapshot import Reduced
 from kctl.reduce import (
     Answer,
     BrokerSnapshot,
@@ -30,7 +30,7 @@ from kctl.reduce import (
 )
 from kctl.reduce.offset_checker import Partitions
 from kctl.reduce.union import union
-from kctl.rows.workers import WorkerRow, Workers, with_statuses
+from kctl.rows.workers import WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.describe import MethodsReply
@@ -40,21 +40,6 @@ from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.rpc.wire import JsonObject
-
-__all__ = [
-    "BLOCK_SIZE",
-    "COMMANDS",
-    "MEMBER_LEADER",
-    "METADATA_BROKERS",
-    "METADATA_TOPICS",
-    "OFFSET_CHECKER",
-    "PING",
-    "WORKERS",
-    "ReducedCommand",
-    "reduced",
-    "with_gaps",
-    "with_supervisor",
-]
 
 R = TypeVar("R")
 T = TypeVar("T")

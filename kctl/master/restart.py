@@ -13,23 +13,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = [
-    "EXIT_CONFIG",
-    "Cause",
-    "Due",
-    "Event",
-    "Exited",
-    "Ready",
-    "Replace",
-    "RestartPolicy",
-    "Start",
-    "Stop",
-    "SupervisionState",
-    "SupervisionStatus",
-    "backoff_seconds",
-    "step",
-]
-
 EXIT_CONFIG = 78
 """The exit code for a configuration that cannot be used (EX_CONFIG of sysexits.h): trying again cannot help."""
 

@@ -12,8 +12,6 @@ from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcStats
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.rpc.messages import Request
 
-__all__ = ["Outcome", "RpcCounts", "counted"]
-
 T = TypeVar("T")
 
 Outcome: TypeAlias = Literal["ok", "incomplete", "failed"]

@@ -12,12 +12,10 @@ from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause
-from kctl.master.snapshot import WorkerStatus
+from kctl.rows.workers import WorkerStatus
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import printable_name
-
-__all__ = ["Supervisor"]
 
 _OLD_SECONDS = 5.0
 """How long a measurement of memory is shared by all callers, at the longest."""

@@ -18,8 +18,6 @@ from kctl.config import Config
 from kctl.config.storage import storage_settings
 from kctl.master.snapshot import FleetSnapshot
 
-__all__ = ["MAINTENANCE_COMMAND", "Schedule", "TableMaintenance"]
-
 log = logging.getLogger(__name__)
 
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")

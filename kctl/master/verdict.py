@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kctl.master.freshness import STALE_SECONDS
-from kctl.master.snapshot import FleetSnapshot, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
-
-__all__ = ["Verdicts", "judge"]
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
 """States whose main thread turns fast; in others one turn may take long: queries start and stop."""

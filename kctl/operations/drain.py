@@ -10,8 +10,6 @@ from kctl.errors import OperationRefused
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.params import param
 
-__all__ = ["DrainProcess"]
-
 
 @dataclass(frozen=True, slots=True)
 class DrainProcess(FleetOperation):

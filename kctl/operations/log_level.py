@@ -10,8 +10,6 @@ from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetO
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.params import param
 
-__all__ = ["SetLogLevel"]
-
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _ANSWER_SECONDS = 5.0
 

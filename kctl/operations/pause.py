@@ -8,8 +8,6 @@ from typing import ClassVar
 from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, Report
 from kctl.operations.scoped import ScopedOperation
 
-__all__ = ["PauseReading"]
-
 
 @dataclass(frozen=True, slots=True)
 class PauseReading(ScopedOperation):

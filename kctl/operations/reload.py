@@ -20,8 +20,6 @@ from kctl_agent.rpc.wire import JsonObject
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["ReloadConfig"]
-
 _ANSWER_SECONDS = 5.0
 
 

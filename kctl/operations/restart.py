@@ -12,8 +12,6 @@ from kctl_agent.rpc.params import param
 if TYPE_CHECKING:
     from kctl.master.process_supervisor import ProcessSupervisor
 
-__all__ = ["ENGINE_RESTARTS", "RestartProcesses", "restarted_by_all"]
-
 ENGINE_RESTARTS = "the engine is restarted first: nobody reads for about 5 s"
 
 

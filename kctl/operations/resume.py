@@ -8,8 +8,6 @@ from typing import ClassVar
 from kctl.master.operations.fleet_operation import Caller, Context, Done, Report
 from kctl.operations.scoped import ScopedOperation
 
-__all__ = ["ResumeReading"]
-
 
 @dataclass(frozen=True, slots=True)
 class ResumeReading(ScopedOperation):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kctl.master.process_supervisor import ProcessSupervisor
     from kctl.master.supervisor import Supervisor
 
-__all__ = ["ScaleFleet", "scaled"]
-
 _KINDS = {"workers": "worker", "sinkers": "sinker"}
 
 

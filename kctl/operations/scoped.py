@@ -9,8 +9,6 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import number_of, printable_name
 from kctl_agent.rpc.params import param
 
-__all__ = ["ScopedOperation", "check_read"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScopedOperation(FleetOperation):

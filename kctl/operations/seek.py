@@ -15,8 +15,6 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["SeekTopic"]
-
 _EACH = re.compile(r"\d{1,9}=\d{1,19}(,\d{1,9}=\d{1,19})*")
 
 

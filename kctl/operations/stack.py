@@ -12,8 +12,6 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["ShowStacks"]
-
 _ANSWER_SECONDS = 5.0
 
 

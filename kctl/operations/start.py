@@ -9,8 +9,6 @@ from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetO
 from kctl.master.restart import SupervisionState
 from kctl_agent.rpc.params import param
 
-__all__ = ["StartProcess"]
-
 
 @dataclass(frozen=True, slots=True)
 class StartProcess(FleetOperation):

@@ -9,8 +9,6 @@ from typing import ClassVar
 from kctl.master.operations.fleet_operation import SHORT_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.params import param
 
-__all__ = ["StopProcess"]
-
 
 @dataclass(frozen=True, slots=True)
 class StopProcess(FleetOperation):

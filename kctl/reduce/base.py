@@ -15,16 +15,6 @@ from typing import Generic, TypeAlias, TypeVar
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "Answer",
-    "BrokerSnapshot",
-    "Freshness",
-    "GroupStats",
-    "Reducer",
-    "newest_rows",
-    "per_sender",
-]
-
 _KEPT_STATES = 100
 R = TypeVar("R")
 T = TypeVar("T")

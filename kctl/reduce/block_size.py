@@ -8,8 +8,6 @@ from math import inf
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
 from kctl_agent.replies.block_size import StorageReply
 
-__all__ = ["reduce"]
-
 
 def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
     """Sums storages. A worker that has not opened its storage yet replies without an identity and counts for

@@ -11,8 +11,6 @@ from kctl.rows.lag import LagTotals
 from kctl.rows.partitions import PartitionRow
 from kctl_agent.replies.topic_partition import TopicPartition
 
-__all__ = ["LagTotals", "reduce", "totals"]
-
 
 def reduce(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> LagTotals:
     return totals(offset_checker.reduce(answers, brokers))

@@ -9,8 +9,6 @@ from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.members import GroupMembers, MemberRow
 from kctl_agent.replies.member_leader import MemberReply
 
-__all__ = ["reduce"]
-
 
 def reduce(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
     """Lists members. A worker that has not joined yet is without ids, and has no part in leader and generation."""

@@ -10,8 +10,6 @@ from kctl.reduce.partition_rows import partition_rows
 from kctl.rows.partitions import PartitionRow
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Partitions", "reduce"]
-
 
 @dataclass(frozen=True, slots=True)
 class Partitions:

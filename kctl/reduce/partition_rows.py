@@ -13,8 +13,6 @@ from math import inf
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 
-__all__ = ["partition_rows"]
-
 
 def partition_rows(
     answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot

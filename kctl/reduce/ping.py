@@ -9,8 +9,6 @@ from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.workers import Pings
 from kctl_agent.replies.ping import PingReply
 
-__all__ = ["reduce"]
-
 
 def reduce(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
     """Lists all pings. Each is named as its socket, whatever name it gives itself."""

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from kctl.reduce.base import Answer, BrokerSnapshot, Reducer, newest_rows
 
-__all__ = ["union"]
-
 R = TypeVar("R")
 
 

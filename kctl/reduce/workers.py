@@ -8,8 +8,6 @@ from dataclasses import replace
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.workers import WorkerRow, Workers
 
-__all__ = ["reduce"]
-
 
 def reduce(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
     """Lists each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and

@@ -4,7 +4,3 @@ Nothing is imported here, for `kctl rpc` needs those of one command. They are ms
 them: they are made in no time, and decoded twice as fast as dataclasses. None is unknown. The names of fields are those
 of the JSON, but for `PartitionRow`.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

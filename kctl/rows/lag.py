@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from kctl_agent.replies.topic_partition import TopicPartition
 
-__all__ = ["LagGlance", "LagTotals", "WorstPartition"]
-
 
 class LagTotals(Struct, frozen=True):
     """Sums over partitions of what is known; None where nothing is."""

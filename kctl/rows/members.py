@@ -6,8 +6,6 @@ from msgspec import Struct
 
 from kctl_agent.replies.topic_partition import TopicPartition
 
-__all__ = ["GroupMembers", "MemberRow"]
-
 
 class MemberRow(Struct, frozen=True):
     """Where a worker stands in its consumer group; ids are None before it has joined."""

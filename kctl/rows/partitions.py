@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["PartitionRow", "ResetPolicy"]
-
 
 class ResetPolicy(StrEnum):
     """The reset policy of a group that has committed nothing: Kafka's `auto.offset.reset`."""

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["Finding", "Level", "Verdict"]
-
 
 class Level(StrEnum):
     """Levels of a verdict, from the best to the worst."""

@@ -15,18 +15,6 @@ from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Scope, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "NOT_GROUP_MEMBERS",
-    "AgentState",
-    "Pings",
-    "StatusAnswer",
-    "Statuses",
-    "WorkerRow",
-    "WorkerStatus",
-    "Workers",
-    "with_statuses",
-]
-
 NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})
 """Kinds of processes that own no partition."""
 

@@ -13,8 +13,6 @@ from kctl_agent.errors import AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, encode
 
-__all__ = ["call"]
-
 _CHUNK_BYTES = 256 * 1024
 
 

@@ -14,8 +14,6 @@ from kctl.rpc.reply import Reply, reply_of
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder
 
-__all__ = ["AgentConnection", "connect"]
-
 _BACKLOG_RETRY_SECONDS = 0.005
 
 
@@ -37,10 +35,8 @@ class AgentConnection(asyncio.Protocol):
         """Send an encoded request and return its future reply; no two that wait may have the same id. What is asked in
         one round of the loop leaves, and mostly is answered, at once: its next round.
 
-        Cancelling the future only means that nobody waits any more: a late reply is dropped.
-
-        Raises:
-            AgentUnreachable: the connection has ended.
+        Cancelling the future only means that nobody waits any more: a late reply is dropped. Raises AgentUnreachable:
+        the connection has ended.
         """
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
@@ -95,12 +91,8 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """Connect to an agent's socket before `deadline`, a time of the running loop.
-
-    Raises:
-        AgentUnreachable: nobody is there, or it is not permitted.
-        AgentTimeout: its backlog stayed full.
-    """
+    """Connect to an agent's socket before `deadline`, a time of the running loop. Raises AgentUnreachable: nobody is
+    there, or it is not permitted; AgentTimeout: its backlog stayed full."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

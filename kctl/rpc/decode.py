@@ -18,8 +18,6 @@ import msgspec
 
 from kctl.errors import BadAnswer
 
-__all__ = ["BadResult", "answered", "decoded"]
-
 T = TypeVar("T")
 
 _MOST: Final = 2**62
@@ -40,11 +38,7 @@ class BadResult(ValueError):
 
 
 def decoded(kind: type[T], result: bytes | msgspec.Raw) -> T:
-    """What an agent or master has sent, as `kind`.
-
-    Raises:
-        BadResult: it does not fit.
-    """
+    """What an agent or master has sent, as `kind`. Raises BadResult: it does not fit."""
     try:
         try:
             found: T = _decoder(cast(Any, kind)).decode(result)
@@ -60,11 +54,7 @@ def decoded(kind: type[T], result: bytes | msgspec.Raw) -> T:
 
 
 def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
-    """The same of what a master has answered to `command`.
-
-    Raises:
-        BadAnswer: it does not fit.
-    """
+    """The same of what a master has answered to `command`. Raises BadAnswer: it does not fit."""
     try:
         return decoded(kind, result)
     except BadResult as error:

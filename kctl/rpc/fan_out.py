@@ -20,8 +20,6 @@ from kctl_agent.errors import AgentError, AgentTimeout
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, JsonObject, encode
 
-__all__ = ["AgentPool", "Failed", "FanOut", "fan_out", "typed"]
-
 R = TypeVar("R")
 
 
@@ -81,11 +79,8 @@ class AgentPool:
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
         """One agent's reply to an encoded request, over a new connection if none is kept; an error reply too is
-        returned. `deadline` bounds the connecting, the caller the waiting.
-
-        Raises:
-            AgentUnreachable, AgentTimeout, WireError.
-        """
+        returned. `deadline` bounds the connecting, the caller the waiting. Raises AgentUnreachable, AgentTimeout,
+        WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
@@ -112,10 +107,7 @@ async def fan_out(
     an absolute time of the running loop. Never raises for an agent's sake.
 
     If a kept connection turns out to be dead, because its agent was started anew, the question is asked once more on a
-    fresh one; so only ask what may be asked twice.
-
-    Raises:
-        FrameTooLarge: the parameters do not fit into a request.
+    fresh one; so only ask what may be asked twice. Raises FrameTooLarge: the parameters do not fit into a request.
     """
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()

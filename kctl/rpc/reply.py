@@ -12,9 +12,6 @@ import msgspec
 from kctl_agent.errors import BadPayload
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
-__all__ = ["Failure", "Reply", "reply_of"]
-
-
 _OBJECT: Final = ord("{")
 _NONE: Final = msgspec.Raw(b"null")
 
@@ -65,11 +62,8 @@ _decode: Final = msgspec.json.Decoder(Reply).decode
 
 
 def reply_of(payload: bytes | bytearray) -> Reply:
-    """The reply that a frame holds.
-
-    Raises:
-        BadPayload: it is no reply; the message names the field, and nothing of what was sent.
-    """
+    """The reply that a frame holds. Raises BadPayload: it is no reply; the message names the field, and nothing of what
+    was sent."""
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:

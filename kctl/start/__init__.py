@@ -2,7 +2,3 @@
 
 Nothing below imports it: this is the one place that knows master, HTTP and exporter alike.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

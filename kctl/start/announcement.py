@@ -16,8 +16,6 @@ from kctl.errors import RunDirUnusable
 from kctl.start.checks import ABOUT_NAME
 from kctl_agent.errors import PathError
 
-__all__ = ["announced"]
-
 log = logging.getLogger(__name__)
 
 

@@ -34,18 +34,6 @@ from kctl_agent.paths import (
 )
 from kctl_agent.rpc.messages import number_of
 
-__all__ = [
-    "ABOUT_NAME",
-    "await_former_workers",
-    "check_code",
-    "check_folders",
-    "find_jars",
-    "make_folders",
-    "own_data_dir",
-    "own_run_dir",
-    "refusals",
-]
-
 LOCK_NAME = "master.lock"
 DATA_LOCK_NAME = "data.lock"
 ABOUT_NAME = "master.json"
@@ -57,11 +45,8 @@ log = logging.getLogger(__name__)
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
     """Holds `run_dir` for this master alone. At the end the lock file goes, after an error also a folder that was made.
-
-    Raises:
-        RunDirUnusable: wrong owner or mode, not writable, or too long for the sockets of `names`.
-        AlreadyRunning: another master holds it.
-    """
+    Raises RunDirUnusable: wrong owner or mode, not writable, or too long for the sockets of `names`; AlreadyRunning:
+    another master holds it."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
@@ -89,12 +74,8 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
     """Holds `data_dir` for this master alone: whatever starts removes what was left in its scratch folder and settles
-    what its journal names, which must be nobody's who lives.
-
-    Raises:
-        RunDirUnusable: it cannot be written.
-        AlreadyRunning: a master with another run_dir uses it, or processes that one has left.
-    """
+    what its journal names, which must be nobody's who lives. Raises RunDirUnusable: it cannot be written;
+    AlreadyRunning: a master with another run_dir uses it, or processes that one has left."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -137,11 +118,8 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """Returns the jars of Spark's connector, after a Java that can run them was found.
-
-    Raises:
-        JavaMissing, JarsMissing.
-    """
+    """Returns the jars of Spark's connector, after a Java that can run them was found. Raises JavaMissing,
+    JarsMissing."""
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
         locks: list[LockName] = ["spark", "s3"] if config.storage.uri.startswith("s3://") else ["spark"]
@@ -161,10 +139,7 @@ async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds:
     """Waits for the processes of a master that was killed: without it they leave, but a batch may have to end first.
     What has not left after `timeout_seconds`, a process that hangs or a JVM without its worker, is killed.
 
-    Returns at once when `stop` is set.
-
-    Raises:
-        AlreadyRunning: one survives even that; two of one name must never live.
+    Returns at once when `stop` is set. Raises AlreadyRunning: one survives even that; two of one name must never live.
     """
     deadline = time.monotonic() + timeout_seconds
     for name in names:
@@ -201,11 +176,8 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
 
 def make_folders(config: Config) -> None:
     """Makes the folders that workers write to. Those of a table on this machine are made with it, but in a folder such
-    as /tmp, where another user could make them first.
-
-    Raises:
-        RunDirUnusable: one of them cannot be made, or what `check_folders` raises.
-    """
+    as /tmp, where another user could make them first. Raises RunDirUnusable: one of them cannot be made, or what
+    `check_folders` raises."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -224,11 +196,7 @@ def make_folders(config: Config) -> None:
 
 def check_folders(config: Config) -> dict[Path, int]:
     """Returns the modes of those folders that workers write to and that are there; not of one such as /tmp, in which a
-    table may be.
-
-    Raises:
-        RunDirUnusable: one of them is another user's, or can be written to by all.
-    """
+    table may be. Raises RunDirUnusable: one of them is another user's, or can be written to by all."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -243,11 +211,7 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 def check_code(config: Config) -> None:
     """Checks the user's code: the folder of the configuration, searched first, and handler and transform in there.
-
-    Raises:
-        RunDirUnusable: all users can write there.
-        ConfigError: we are root, and it is another user's.
-    """
+    Raises RunDirUnusable: all users can write there; ConfigError: we are root, and it is another user's."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():

@@ -20,19 +20,13 @@ from kctl.master.notify import notify, pet_watchdog
 from kctl.start.interpreter import tune_interpreter
 from kctl.start.signals import StopSignals
 
-__all__ = ["run_exporter"]
-
 log = logging.getLogger(__name__)
 
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
     """Polls and serves until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part has failed. Brokers that
     do not answer are no failure. SIGHUP has the configuration read again by `reread`, which may raise ConfigError.
-    Logging is the caller's to set up.
-
-    Raises:
-        StartError: a port is taken, and nothing was started. Also ConfigError.
-    """
+    Logging is the caller's to set up. Raises StartError: a port is taken, and nothing was started. Also ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 
-__all__ = ["tune_interpreter"]
-
 
 def tune_interpreter() -> None:
     """Tunes the interpreter for a loop that answers while a thread makes a snapshot of thousands of partitions."""

@@ -29,8 +29,6 @@ from kctl.start.master import Master
 from kctl.start.signals import StopSignals
 from kctl.start.wiring import wired
 
-__all__ = ["run"]
-
 
 def run(
     config: Config,
@@ -43,10 +41,8 @@ def run(
     a worker was given up that must not be.
 
     Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP requests
-    `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment.
-
-    Raises:
-        StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
+    `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment. Raises
+    StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))

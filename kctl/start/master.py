@@ -25,8 +25,6 @@ from kctl.start.wiring import MasterParts
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
 
-__all__ = ["Master"]
-
 log = logging.getLogger(__name__)
 
 _RELOAD_SECONDS = 600.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 
-__all__ = ["StopSignals"]
-
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -39,8 +39,6 @@ from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
 
-__all__ = ["MasterParts", "wired"]
-
 
 @dataclass(frozen=True, slots=True)
 class MasterParts:

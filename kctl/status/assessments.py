@@ -16,8 +16,6 @@ from kctl.status.observations import Reals
 from kctl.status.owners import Owners
 from kctl.status.words import Assessment, Status
 
-__all__ = ["AssessmentColumns", "Assessments", "of_groups"]
-
 _NAMED = 3
 _KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]

@@ -17,8 +17,6 @@ from kctl.status.rules import StatusRules
 from kctl.status.sparkline import Sparkline
 from kctl.status.words import Assessment
 
-__all__ = ["Assessor", "of_group"]
-
 
 class Assessor:
     """Assesses rows. One thread at a time. What is not among the rows any more is forgotten."""

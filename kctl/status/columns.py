@@ -25,8 +25,6 @@ from kctl.status.rules import (
 from kctl.status.time_lag import Processed, lag_seconds
 from kctl.status.words import Status
 
-__all__ = ["ColumnAssessor", "Reported"]
-
 
 class Reported(NamedTuple):
     """The report of a collection on each partition; an offset that is not known is `ABSENT`."""

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from kctl.status.observations import Bools, Ints, Observations, ObservationTable, Reals, Rows, bisected, whole
 
-__all__ = ["ABSENT", "History", "SeenOffsets", "Uncommitted"]
-
 ABSENT = int(np.iinfo(np.int64).min)
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0

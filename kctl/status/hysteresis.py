@@ -11,8 +11,6 @@ from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Bools, Rows
 from kctl.status.words import Status
 
-__all__ = ["Held", "Hysteresis"]
-
 _TROUBLE = NUMBERS[Status.WARN]
 _NONE = -1
 

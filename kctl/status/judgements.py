@@ -13,8 +13,6 @@ from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owner
 from kctl.status.words import Status
 
-__all__ = ["NUMBERS", "STATUSES", "JudgementReason", "Judgements"]
-
 STATUSES = tuple(Status)
 NUMBERS = {status: number for number, status in enumerate(STATUSES)}
 """Numbers of statuses in columns, which rise with the severity."""

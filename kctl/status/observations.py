@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.times import Bools, Reals, TimeCodes
-
-__all__ = ["Bools", "Ints", "ObservationTable", "Observations", "Reals", "Rows", "bisected", "whole"]
+from kctl.status.times import Bools as Bools
+from kctl.status.times import Reals as Reals
+from kctl.status.times import TimeCodes
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.intp]

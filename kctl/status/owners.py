@@ -9,8 +9,6 @@ import numpy as np
 
 from kctl.status.observations import Bools, Reals, Rows
 
-__all__ = ["Owner", "Owners"]
-
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
 

@@ -24,8 +24,6 @@ from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.words import Status
 
-__all__ = ["StatusRules", "allowed_lag", "growth_per_second", "is_blind", "judge", "kept_seconds", "span_seconds"]
-
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0
 _LONGEST_WINDOW_SECONDS = 86_400.0

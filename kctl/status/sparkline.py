@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from array import array
 
-__all__ = ["STEPS", "STEP_SECONDS", "Sparkline"]
-
 STEP_SECONDS = 15.0
 STEPS = 60
 _UNKNOWN = -1

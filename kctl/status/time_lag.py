@@ -11,8 +11,6 @@ import numpy as np
 from kctl.status.history import ABSENT
 from kctl.status.observations import Ints, Reals, Rows
 
-__all__ = ["Processed", "lag_seconds"]
-
 
 class Processed:
     """The last record that was stored of each of many partitions, and between which offsets a committed offset may lie

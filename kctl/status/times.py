@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Reals", "TimeCodes"]
-
 Reals = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 

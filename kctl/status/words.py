@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["UNKNOWN", "Assessment", "Status"]
-
 
 class Status(StrEnum):
     """From the best to the worst: a group's status is the last of those that its partitions have."""

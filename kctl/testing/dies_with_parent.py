@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-__all__ = ["dies_with_parent"]
-
 
 def dies_with_parent(signal_name: str) -> list[str]:
     """Returns the words before a command that have the kernel send it this signal when the thread that starts it ends

@@ -13,8 +13,6 @@ from pathlib import Path
 from kctl.jars import jar_paths, jars_dir, java_command
 from kctl_agent.archives import fingerprint, is_private, options
 
-__all__ = ["archive_path", "archives_dir", "java_options", "kafka_command"]
-
 _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")
 # C1 alone and the serial collector: a new broker answers after 2.2 s instead of 2.7 s, one of Kafka's tools is done
 # after 0.76 s instead of 0.9 s (2 cores, Java 17, medians).

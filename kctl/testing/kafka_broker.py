@@ -25,8 +25,6 @@ from kctl.errors import StartError
 from kctl.testing.dies_with_parent import dies_with_parent
 from kctl.testing.jvm import java_options, kafka_command
 
-__all__ = ["KafkaBroker", "free_ports", "new_cluster_id", "two_free_ports"]
-
 _HEAP = "512m"
 # Not the seeded one: two processes of a test run would choose the same ports.
 _chance = random.SystemRandom()

@@ -18,8 +18,6 @@ from kctl.testing.dies_with_parent import dies_with_parent
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["RedisServer"]
-
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
@@ -56,11 +54,7 @@ class RedisServer:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Starts the server; returns when it answers.
-
-        Raises:
-            KctlError: it does not, and where its log is.
-        """
+        """Starts the server; returns when it answers. Raises KctlError: it does not, and where its log is."""
         if len(str(self.socket).encode()) > _MAX_SOCKET_PATH_BYTES:
             raise KctlError(f"{self.socket} is too long for a socket: name a shorter folder with --dir")
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,6 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import InvalidMetadataError, KafkaTimeoutError
 
-__all__ = ["create_topic", "wait_for_leaders", "wait_until"]
-
 _POLL_SECONDS = 0.05
 
 

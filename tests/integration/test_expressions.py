@@ -16,13 +16,13 @@ import pytest
 
 from kctl.exporter import Exposition
 from kctl.master.restart import Cause
-from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats, WorkerStatus
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats
 from kctl.reduce import GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.members import GroupMembers
 from kctl.rows.verdict import Level, Verdict
-from kctl.rows.workers import Pings, WorkerRow, Workers
+from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats

@@ -18,8 +18,6 @@ from kctl_agent.rpc.messages import Request, Role
 if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict
 
-__all__ = ["ask", "incomplete", "lacks", "remark", "verdict_of"]
-
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
     """The master's reply, complete or not.

@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from kctl.regular_files import open_regular
 
-__all__ = ["Follower", "older", "tail"]
-
 _CHUNK_BYTES = 64 * 1024
 
 

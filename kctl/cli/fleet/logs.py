@@ -22,8 +22,6 @@ from kctl.rpc.decode import answered
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import wire_method
 
-__all__ = ["COMMAND"]
-
 _POLL_SECONDS = 0.2
 _MASTER = "master"
 

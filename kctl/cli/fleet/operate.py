@@ -23,8 +23,6 @@ from kctl.operations import operation
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import check_bounds
 
-__all__ = ["command"]
-
 _OWN = ("seek", "restart", "stack")
 """Run by functions of `kctl.cli.fleet.plans`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}

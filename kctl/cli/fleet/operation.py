@@ -11,8 +11,6 @@ from kctl.cli.output import echo
 from kctl.cli.signature import command
 from kctl.cli.table import clean
 
-__all__ = ["COMMAND"]
-
 
 def _operation(
     id_: Annotated[str, argument("ID", help="As it was printed when the operation was submitted.")],

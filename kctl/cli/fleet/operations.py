@@ -12,8 +12,6 @@ from kctl.cli.table import columns, render
 from kctl.cli.times import duration
 from kctl.fields import moment
 
-__all__ = ["COMMAND"]
-
 _COLUMNS = columns(">id operation by via at >took state what-happened")
 _POSITIONAL = ("name", "level")
 

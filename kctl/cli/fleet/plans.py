@@ -15,8 +15,6 @@ from kctl.fleets import Fleet
 from kctl.kafka.target import position
 from kctl_agent.paths import ENGINE_NAME
 
-__all__ = ["restart", "seek", "stack"]
-
 _KEYS = ("topic", "partition", "from", "to", "skipped", "again")
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
 """`again`: how many offsets are handled a second time."""

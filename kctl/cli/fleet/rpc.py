@@ -23,8 +23,6 @@ from kctl_agent.rpc.messages import reducer_method
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-__all__ = ["COMMAND"]
-
 _COMPARED = ", ".join(f"{what} ({name})" for name, (what, _) in THRESHOLDS.items())
 _COMMANDS = tuple((name, table.question) for name, table in TABLES.items())
 

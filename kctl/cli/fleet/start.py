@@ -22,8 +22,6 @@ from kctl.regular_files import open_regular
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["COMMAND"]
-
 _POLL_SECONDS = 0.05
 _StartOption = Annotated[
     Path | None,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.reply import Reply
 
-__all__ = ["COMMAND"]
-
 _EVENTS = 3
 
 

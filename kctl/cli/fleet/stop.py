@@ -18,8 +18,6 @@ from kctl.fleets import Fleet, find
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity
 
-__all__ = ["COMMAND"]
-
 _PROGRESS_SECONDS = 5.0
 
 

@@ -15,16 +15,6 @@ from kctl.fleets import Fleet
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 from kctl_agent.rpc.messages import reducer_method, wire_method
 
-__all__ = [
-    "all_operations",
-    "asked",
-    "cancel_operation",
-    "carry_out",
-    "follow",
-    "show",
-    "submit",
-]
-
 _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
 """For what the master answers out of its operation log, without asking anybody."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kctl_agent.replies.topic_partition import TopicPartition
     from kctl_agent.replies.workers import Scope
 
-__all__ = ["OLD_SECONDS", "TABLES", "CommandTable", "compact_partitions", "pause_text"]
-
 _LINE_COLUMNS = 120
 _NUMBERS = frozenset(
     {

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kctl.rows.offsets import Offsets
     from kctl_agent.replies.block_size import StorageReply
 
-__all__ = ["THRESHOLDS", "check"]
-
 Values = Sequence[int | None]
 
 
@@ -38,12 +36,8 @@ THRESHOLDS: dict[str, tuple[str, Callable[[Any], Values]]] = {
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compare the values of a result with the limit.
-
-    Raises:
-        ThresholdExceeded: one is above it.
-        IncompleteAnswer: none of those known is, but not all are known: that must not pass for "all is well".
-    """
+    """Compare the values of a result with the limit. Raises ThresholdExceeded: one is above it; IncompleteAnswer: none
+    of those known is, but not all are known: that must not pass for "all is well"."""
     what, values_of = THRESHOLDS[command]
     values = values_of(result)
     highest = max((value for value in values if value is not None), default=None)

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from kctl.rpc.reply import Reply
 
-__all__ = ["COMMAND", "FleetTopView", "SortOrder", "summary"]
-
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Of the screen, what is neither a process nor a partition."""

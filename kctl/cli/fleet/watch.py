@@ -14,8 +14,6 @@ from kctl.fields import moment
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 
-__all__ = ["View", "watch"]
-
 View = tuple[str, str | None]
 """What goes to stdout, and a remark or None."""
 

@@ -16,8 +16,6 @@ from kctl.cli.times import duration
 if TYPE_CHECKING:
     from kctl.rows.workers import WorkerRow, WorkerStatus
 
-__all__ = ["RPC", "RPC_WIDE", "STATUS", "TOP", "worker_table"]
-
 RPC = ("name", "state", "doing", "since", "pid", "restarts", "rss", "rows/s", "last-error")
 """What fits into 80 columns, but for the error."""
 RPC_WIDE = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "*", "last-error")

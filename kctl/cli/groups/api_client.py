@@ -16,8 +16,6 @@ from kctl.cli.command import option
 from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
 from kctl_agent.errors import NotReady
 
-__all__ = ["URL", "ClusterOption", "GroupsApi", "TokenOption", "UrlOption", "unanswered"]
-
 URL = "http://127.0.0.1:9751"
 _TIMEOUT_SECONDS = 20.0
 _ERRORS: Mapping[str, type[KctlError]] = {
@@ -48,19 +46,13 @@ class GroupsApi:
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Requests groups that fit one of the globs; all of them without any.
-
-        Raises:
-            UsageError, ClusterMissing, ConfigError (the token), NoMaster.
-        """
+        """Requests groups that fit one of the globs; all of them without any. Raises UsageError, ClusterMissing,
+        ConfigError (the token), NoMaster."""
         return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Requests one group with its partitions and its members.
-
-        Raises:
-            GroupMissing; IncompleteAnswer, when it is not known yet whether there is one. Also as `groups`.
-        """
+        """Requests one group with its partitions and its members. Raises GroupMissing; IncompleteAnswer, when it is not
+        known yet whether there is one. Also as `groups`."""
         return self._get(f"/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from kctl.cli.signature import command
 from kctl.cli.table import cell, columns, ranges, render
 from kctl.cli.times import duration
 
-__all__ = ["COMMAND"]
-
 _PARTITIONS = columns("topic >partition >committed >end >lag >behind >growth/s status reason")
 _MEMBERS = columns("member client host instance >lag holds")
 

@@ -15,8 +15,6 @@ from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, render
 from kctl.cli.times import duration
 
-__all__ = ["COMMAND", "growth"]
-
 _MOST = 10_000
 """The most rows, as many as are answered at once."""
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")

@@ -10,8 +10,6 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.errors import KctlError, UsageError
 
-__all__ = ["api_versions"]
-
 _VERSIONS = ("broker", "key", "api", "versions", "ours", "used")
 
 

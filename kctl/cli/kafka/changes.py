@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kctl.audit import AuditedOperation
     from kctl.kafka.client.connection import ClusterConnection
 
-__all__ = ["audited", "change", "check_choice", "settings_of"]
-
 _DECLINED = 1
 
 
@@ -84,11 +82,7 @@ def audited(
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Parses `KEY=VALUE` as they are given.
-
-    Raises:
-        UsageError: not of that form, or a key twice.
-    """
+    """Parses `KEY=VALUE` as they are given. Raises UsageError: not of that form, or a key twice."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

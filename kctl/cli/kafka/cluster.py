@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Partition, Topic
 
-__all__ = ["access", "audit_log", "connected", "fleet_group", "required_topics", "wanted_partitions"]
-
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
 _NO_CLUSTER = (
@@ -28,10 +26,7 @@ _NO_CLUSTER = (
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
     """Access by `-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
-
-    Raises:
-        UsageError, ConfigError: none is named, or not as it can be used.
-    """
+    Raises UsageError, ConfigError: none is named, or not as it can be used."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -45,11 +40,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the consumer group of the chosen fleet; `named` is how another is named.
-
-    Raises:
-        UsageError, ConfigError: there is no fleet, or its configuration cannot be used.
-    """
+    """Returns the consumer group of the chosen fleet; `named` is how another is named. Raises UsageError, ConfigError:
+    there is no fleet, or its configuration cannot be used."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group

@@ -12,8 +12,6 @@ from importlib import import_module
 
 from kctl.cli.command import CONFIG, OUTPUT, Command, CommandGroup, Option
 
-__all__ = ["CODECS", "COMMAND", "COMMANDS"]
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """In the order of Kafka's numbers, which may be given instead."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.consume import Record
 
-__all__ = ["consume"]
-
 _NAMED = ("value", "line", "json")
 
 
@@ -74,11 +72,8 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns where to begin and where the end is just now, by partition.
-
-    Raises:
-        KctlError: no such topic or partition, or an offset is not known.
-    """
+    """Returns where to begin and where the end is just now, by partition. Raises KctlError: no such topic or partition,
+    or an offset is not known."""
     from kctl.kafka.client.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets
 

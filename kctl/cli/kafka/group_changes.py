@@ -17,8 +17,6 @@ from kctl.kafka.target import Target, target
 if TYPE_CHECKING:
     from kctl.kafka.reset import OffsetChange
 
-__all__ = ["delete_group", "offset_commit", "reset_offsets"]
-
 _COMMITTED = ("group", "topic", "partition", "committed_offset")
 _CHANGES = ("topic", "partition", "old", "new", "difference")
 

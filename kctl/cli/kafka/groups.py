@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.groups import Group
 
-__all__ = ["group", "groups"]
-
 _GROUPS = ("group", "type", "state", "protocol", "coordinator")
 _HEAD = ("state", "type", "protocol", "assignor", "coordinator")
 _MEMBERS = ("member_id", "client_id", "host", "instance_id", "topic", "partitions")

@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from kctl.errors import UsageError
 
-__all__ = ["check_source", "is_file", "messages", "value_of"]
-
 
 def is_file(options: argparse.Namespace) -> bool:
     """Whether each line of a file, or of stdin, is a message."""

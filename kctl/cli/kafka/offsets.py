@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Partition
 
-__all__ = ["committed_rows", "lag", "list_offsets", "offset_fetch"]
-
 _LAG = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
 _OFFSETS = ("topic", "partition", "offset", "timestamp")
 _COMMITTED = ("group", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
@@ -79,11 +77,8 @@ def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def committed_rows(
     connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
 ) -> list[dict[str, Any]]:
-    """Returns a row for each partition that is wanted, or that something is committed for.
-
-    Raises:
-        KctlError: the coordinator does not answer it.
-    """
+    """Returns a row for each partition that is wanted, or that something is committed for. Raises KctlError: the
+    coordinator does not answer it."""
     from kctl.kafka.offsets import committed
 
     found = committed(connection, {group: None if wanted is None else list(wanted)})[group]

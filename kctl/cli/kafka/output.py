@@ -11,8 +11,6 @@ from kctl.cli.output import as_text
 from kctl.cli.table import Column, render
 from kctl.errors import IncompleteAnswer, KctlError
 
-__all__ = ["complain", "show", "show_document", "table", "write"]
-
 _ERROR = "error"
 
 
@@ -23,11 +21,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows; `columns` are keys of the rows, and headings with dashes.
-
-    Raises:
-        IncompleteAnswer: once everything is printed, when a row has an error or there are `problems`.
-    """
+    """Prints rows; `columns` are keys of the rows, and headings with dashes. Raises IncompleteAnswer: once everything
+    is printed, when a row has an error or there are `problems`."""
     problems = list(problems)
     if options.output == "table":
         write("\n".join(table(columns, rows)))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.access import ClusterAccess
     from kctl.kafka.produce import Production
 
-__all__ = ["produce"]
-
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
 _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
 _CHECK_EVERY = 4096

@@ -11,8 +11,6 @@ from kctl.terminal import plain
 if TYPE_CHECKING:
     from kctl.kafka.delivery import DeliveryReport
 
-__all__ = ["ProgressLine", "line"]
-
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
 _LINE_ENDS = 1

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Topic
 
-__all__ = ["alter_topic", "create_topic", "delete_topic"]
-
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 """Matches a topic's name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
 _CREATED = ("topic", "partitions", "replicas", "topic_id")

@@ -10,8 +10,6 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import complain, show, show_document, table, write
 from kctl.cli.table import cell
 
-__all__ = ["brokers", "topic", "topics"]
-
 _TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
 _PARTITIONS = ("partition", "leader", "replicas", "isr", "offline", "under_replicated")
 _SETTINGS = ("setting", "value", "set_by")

@@ -9,8 +9,6 @@ from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.status import status
 from kctl.cli.storage.waiting import clear, requeue
 
-__all__ = ["COMMAND"]
-
 _DEAD = CommandGroup(
     "dead",
     "Messages that were tried too often.",

@@ -26,8 +26,6 @@ from kctl_agent.storage.selection import Selection
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["delete", "export_dead", "groups", "list_dead", "requeue", "send", "show_dead"]
-
 R = TypeVar("R")
 
 LimitOption = Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows that are listed.")]

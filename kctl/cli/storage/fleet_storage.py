@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kctl.config import Config
     from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = ["load_fleet", "opened_table"]
-
 
 def load_fleet(config: ConfigOption) -> Config:
     """The configuration of the fleet that is meant."""

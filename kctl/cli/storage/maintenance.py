@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.maintenance.compaction import Group
     from kctl_agent.storage.lake.table_storage import TableStorage
 
-__all__ = ["optimize", "vacuum"]
-
 
 def optimize(
     config: ConfigOption = None,

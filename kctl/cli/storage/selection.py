@@ -15,8 +15,6 @@ from kctl.errors import UsageError
 from kctl.fields import unix_seconds
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["choosing", "params_of"]
-
 _FLAGS = MappingProxyType({"older_than_seconds": "--older-than", "ids": "--id"})
 _TYPES = MappingProxyType({"tuple[str, ...] | None": list[str] | None})
 

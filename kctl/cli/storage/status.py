@@ -8,8 +8,6 @@ from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.dead_letters.storage import opened, opened_lake
 
-__all__ = ["status"]
-
 
 def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
     """Count messages by state; of a table its rows, files and bytes."""

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.limits import TableStats
 
-__all__ = [
-    "dead_letter_lines",
-    "dead_letter_table",
-    "group_table",
-    "status_document",
-    "status_lines",
-    "table_document",
-    "table_lines",
-]
-
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _STATUS = columns("topic >partition >pending >processing >delayed >dead >bytes >oldest")
 _ERROR_COLUMNS = 80

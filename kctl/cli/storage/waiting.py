@@ -19,8 +19,6 @@ from kctl_agent.storage.selection import Selection
 if TYPE_CHECKING:
     from kctl.config import Config
 
-__all__ = ["clear", "requeue"]
-
 
 @choosing
 def requeue(

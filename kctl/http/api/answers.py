@@ -15,16 +15,6 @@ from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "COMMANDS",
-    "FIELDS",
-    "lag_rows",
-    "live_head",
-    "offset_rows",
-    "result_of",
-    "status_of",
-]
-
 COMMANDS: Mapping[str, str] = {
     "storage": "block_size",
     "members": "member_leader",

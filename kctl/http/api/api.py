@@ -18,8 +18,6 @@ from kctl_agent.rpc.messages import Request as Question
 from kctl_agent.rpc.messages import Role, reducer_method
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Api", "api_of"]
-
 _LIVE_AT_A_TIME = 8
 _LIVE_DEADLINE_MS = 2000
 
@@ -50,22 +48,15 @@ class Api:
         self._asking = 0
 
     def latest(self) -> FleetSnapshot:
-        """The last snapshot.
-
-        Raises:
-            NotReady: there is none yet.
-        """
+        """The last snapshot. Raises NotReady: there is none yet."""
         snapshot = self.source.latest()
         if snapshot is None:
             raise NotReady("the first collection is not finished yet")
         return snapshot
 
     async def ask(self, command: str) -> Reduced[Any]:
-        """What the fleet answers now, with `?live=1`, to a command of `kctl.master.reduction`.
-
-        Raises:
-            Busy: so many questions are under way already.
-        """
+        """What the fleet answers now, with `?live=1`, to a command of `kctl.master.reduction`. Raises Busy: so many
+        questions are under way already."""
         if self._asking >= _LIVE_AT_A_TIME:
             raise Busy(f"{_LIVE_AT_A_TIME} live questions are under way already: ask again, or without live")
         self._asking += 1

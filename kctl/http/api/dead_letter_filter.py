@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from kctl.fields import unix_seconds
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["Filter", "selection_of"]
-
 MOST_IDS = 500
 _WHOLE = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _TEXT = Annotated[str, Field(max_length=1000)]

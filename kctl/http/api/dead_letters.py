@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetter, DeadLetterStore, Selection
     from kctl_agent.storage.dead_letter_pages import Progress
 
-__all__ = ["router"]
-
 PAGE_SECONDS = 0.1
 """What an index does not answer is looked for so long; then the page is what was found, and `next` goes on."""
 MOST_GROUPS = 500

@@ -10,8 +10,6 @@ from fastapi.responses import StreamingResponse
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import router
 
-__all__ = ["events"]
-
 
 @router.get(
     "/events",

@@ -12,20 +12,6 @@ from kctl.http.api.paging import MAX_ROWS, chosen, page
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "AfterName",
-    "AfterNode",
-    "AfterPartition",
-    "IfNoneMatch",
-    "ListParams",
-    "Lists",
-    "Numbers",
-    "Read",
-    "Strings",
-    "listed",
-    "router",
-]
-
 router = APIRouter(prefix="/api/v1")
 Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot], Awaitable[tuple[JsonObject, Rows]]]

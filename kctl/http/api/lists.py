@@ -24,8 +24,6 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["brokers", "members", "storage", "topics", "workers"]
-
 
 @router.get("/storage", summary="Messages and bytes in the storage, and its limit")
 async def storage(

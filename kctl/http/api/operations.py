@@ -17,8 +17,6 @@ from kctl.master.operations.base import Caller, Operation
 from kctl.master.operations.fleet_operation import described
 from kctl.master.operations.operation_log import OperationLog
 
-__all__ = ["router"]
-
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: ask for it by its id"},

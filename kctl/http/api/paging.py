@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["KEYS", "MAX_ROWS", "Key", "chosen", "page"]
-
 MAX_ROWS = 10_000
 Key: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
@@ -46,10 +44,7 @@ def page(
     resource: str, rows: Sequence[JsonObject], after: str | None, limit: int
 ) -> tuple[list[JsonObject], str | None]:
     """At most `limit` rows behind the key `after`, and what to give as `after` for the next page, None at the end.
-
-    Raises:
-        BadParams: `after` is no key of this resource.
-    """
+    Raises BadParams: `after` is no key of this resource."""
     key, types = KEYS[resource]
     rest = list(rows)
     if after is not None:

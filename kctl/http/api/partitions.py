@@ -17,8 +17,6 @@ from kctl.status import Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["lag", "offsets"]
-
 
 @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
 async def lag(

@@ -8,8 +8,6 @@ from kctl.http.api import answers
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import IfNoneMatch, router
 
-__all__ = ["status"]
-
 
 @router.get("/status", summary="The fleet at a glance, with the verdict on it")
 async def status(request: Request, if_none_match: IfNoneMatch = None) -> Response:

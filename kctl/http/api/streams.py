@@ -11,8 +11,6 @@ from kctl_agent.errors import Busy
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
 
-__all__ = ["Streams"]
-
 _AT_A_TIME = 64
 _SILENCE_SECONDS = 15.0
 """A comment after so long keeps proxies from closing a stream in which nothing happens."""
@@ -38,11 +36,8 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """The lines of one stream: after `last_event_id` if it is of this master, else the `recent` last events.
-
-        Raises:
-            Busy: as many are open as may be.
-        """
+        """The lines of one stream: after `last_event_id` if it is of this master, else the `recent` last events. Raises
+        Busy: as many are open as may be."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))

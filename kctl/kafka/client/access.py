@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kctl.config import Config
     from kctl.config.clusters import ClusterSection, SecuritySection
 
-__all__ = ["ClusterAccess", "of_cluster", "of_context", "of_fleet", "plain"]
-
 
 class ClusterAccess(NamedTuple):
     """A cluster as a client reaches it; its secrets are never printed."""
@@ -84,11 +82,8 @@ def plain(servers: str) -> ClusterAccess:
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Returns access to the context `[contexts.NAME]` of a file, with its secrets read from the files that it names.
-
-    Raises:
-        ConfigError: the file or a secret cannot be read, or the settings do not fit together.
-        UsageError: there is no such context; the sentence lists those there are.
-    """
+    Raises ConfigError: the file or a secret cannot be read, or the settings do not fit together; UsageError: there is
+    no such context; the sentence lists those there are."""
     from kctl.config.contexts import contexts  # 17 ms, which `-b` alone need not pay
 
     known = contexts(file)
@@ -102,10 +97,7 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Returns access as `[kafka]` of a configuration sets it, with its secrets read from the files that it names.
-
-    Raises:
-        ConfigError: a secret cannot be read, or the settings do not fit together.
-    """
+    Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
     kafka = config.kafka
     access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
     return access._replace(setting="kafka.bootstrap_servers")
@@ -113,10 +105,7 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAcce
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Access as `[clusters.NAME]` of the file `path` sets it, with its secrets read from the files that it names.
-
-    Raises:
-        ConfigError: a secret cannot be read, or the settings do not fit together.
-    """
+    Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
     access = _secured(cluster.bootstrap_servers, cluster, path.parent, f"{path}: clusters.{name}", env)
     return access._replace(setting=f"clusters.{name}.bootstrap_servers")
 

@@ -20,7 +20,6 @@ from kctl.kafka.client.coordinators import Coordinators
 from kctl.kafka.client.deadline import Deadline
 from kctl.kafka.client.transport import Node, Transport
 
-__all__ = ["ALL_TOPICS", "Broker", "ClusterConnection", "Node"]
 
 ALL_TOPICS = None
 
@@ -72,10 +71,7 @@ class ClusterConnection:
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
         """Connects to the first bootstrap server that answers; returns its Metadata of `topics`, or of ALL_TOPICS.
-
-        Raises:
-            BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why.
-        """
+        Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why."""
         servers = self._transport.bootstrap_servers
         problem: BaseException = OSError("there is no bootstrap server")
         for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
@@ -91,10 +87,7 @@ class ClusterConnection:
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
         """Requests metadata of topics, or of ALL_TOPICS, as kafka-python's MetadataResponse; brokers are taken note of.
-
-        Raises:
-            KctlError: nobody answered.
-        """
+        Raises KctlError: nobody answered."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
@@ -118,22 +111,16 @@ class ClusterConnection:
         return response
 
     def ask(self, request: Any, node: Node | None = None) -> Any:
-        """Returns one response; `node` None asks the broker that answered first.
-
-        Raises:
-            KctlError: no answer in time, or none at all.
-        """
+        """Returns one response; `node` None asks the broker that answered first. Raises KctlError: no answer in time,
+        or none at all."""
         [outcome] = self.ask_each([(self.first if node is None else node, request)])
         if isinstance(outcome, KctlError):
             raise outcome
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Returns one response, of the broker that answered first or, if that one is gone, of any other.
-
-        Raises:
-            KctlError: of the last one that was tried.
-        """
+        """Returns one response, of the broker that answered first or, if that one is gone, of any other. Raises
+        KctlError: of the last one that was tried."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):

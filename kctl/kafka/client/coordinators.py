@@ -14,8 +14,6 @@ from kctl.kafka.client.reasons import code_failure
 if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
 
-__all__ = ["Coordinators"]
-
 _NOT_NOW = {
     errors.CoordinatorNotAvailableError.errno,
     errors.CoordinatorLoadInProgressError.errno,

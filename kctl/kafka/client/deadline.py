@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["PAUSE_SECONDS", "Deadline"]
-
 PAUSE_SECONDS = 0.1
 """The pause before a request is repeated."""
 _RESERVE = 0.2

@@ -15,10 +15,8 @@ from kafka.protocol.metadata import ApiVersionsRequest
 
 from kctl.errors import AuthenticationFailed, BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import ClusterAccess
-from kctl.kafka.client.reasons import failure, name_of
-from kctl_agent.kafka.errors import without_class_names
-
-__all__ = ["diagnose"]
+from kctl.kafka.client.reasons import failure
+from kctl_agent.kafka.errors import name_of, without_class_names
 
 _CORRELATION_ID = 7
 _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out", "ETIMEDOUT", "110 ")

@@ -10,19 +10,6 @@ from kctl.errors import KctlError, PartitionMissing
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.reasons import code_failure, name_of_code
 
-__all__ = [
-    "BrokerLoad",
-    "Partition",
-    "PartitionLayout",
-    "Setting",
-    "Topic",
-    "broker_loads",
-    "quorum_leader",
-    "require",
-    "settings_of_topic",
-    "topics_of",
-]
-
 Partition: TypeAlias = tuple[str, int]
 _TOPIC_RESOURCE = 2
 _DEFAULT_SOURCE = 5
@@ -76,11 +63,8 @@ def topics_of(metadata: Any) -> dict[str, Topic]:
 
 
 def require(topics: dict[str, Topic], name: str, partition: int | None = None) -> Topic:
-    """Returns the topic of that name, which must exist; so must the partition, if one is named.
-
-    Raises:
-        TopicMissing, PartitionMissing, NotAuthorised.
-    """
+    """Returns the topic of that name, which must exist; so must the partition, if one is named. Raises TopicMissing,
+    PartitionMissing, NotAuthorised."""
     topic = topics.get(name)
     code = 3 if topic is None else topic.error_code
     if topic is None or code:
@@ -108,11 +92,8 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """Returns what is configured for the topic and is not the default, by name.
-
-    Raises:
-        KctlError: no answer, or not permitted.
-    """
+    """Returns what is configured for the topic and is not the default, by name. Raises KctlError: no answer, or not
+    permitted."""
     from kafka.protocol.admin import DescribeConfigsRequest  # these cost 20 ms, which `lag` need not pay
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(

@@ -16,8 +16,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["complete", "install"]
-
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
 _RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")

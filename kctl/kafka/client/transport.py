@@ -20,8 +20,6 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.deadline import PAUSE_SECONDS, Deadline
 from kctl.kafka.client.reasons import failure
 
-__all__ = ["Node", "Transport"]
-
 Node = int | str
 """A broker by its number, or the bootstrap server that answered first by kafka-python's name for it."""
 _CLIENT_ID = "kctl"

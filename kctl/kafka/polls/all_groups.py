@@ -11,8 +11,6 @@ from kctl.kafka.groups import MemberCounts, describe_groups, list_each
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.missing_groups import MissingGroups
 
-__all__ = ["AllGroups"]
-
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 
 

@@ -26,8 +26,6 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 
-__all__ = ["BrokerCache", "KnownOffsets", "merge"]
-
 log = logging.getLogger(__name__)
 
 _BACKOFF_MIN_SECONDS = 0.5
@@ -159,11 +157,8 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once, before anything is started.
-
-        Raises:
-            BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
-        """
+        """Polls once, before anything is started. Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed,
+        NotAuthorised, TopicMissing: one sentence each."""
         missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
         if missing:
             names = ", ".join(missing)

@@ -24,8 +24,6 @@ from kctl.kafka.polls.named_groups import NamedGroups
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.share import share_starts_on
 
-__all__ = ["ClusterReader", "GroupSource"]
-
 _TOPICS_SECONDS = 5.0
 """The greatest age of partitions and leaders of a fleet's topics: a partition that was added is to be read soon."""
 
@@ -77,11 +75,8 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def missing_topics(self) -> list[str]:
-        """Returns the topics that are wanted in any case, and do not exist.
-
-        Raises:
-            KctlError: no broker answered, and why.
-        """
+        """Returns the topics that are wanted in any case, and do not exist. Raises KctlError: no broker answered, and
+        why."""
         try:
             if self._connection is None:
                 self._open()
@@ -95,11 +90,7 @@ class ClusterReader:
 
     def read(self) -> ClusterReading:
         """Polls: committed offsets first, end offsets last, so that a lag may be too large by a moment but never too
-        small.
-
-        Raises:
-            KctlError: no broker answered, nothing is known.
-        """
+        small. Raises KctlError: no broker answered, nothing is known."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()

@@ -10,8 +10,6 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.protocol.committed_bytes import GroupOffsets
 
-__all__ = ["PARTS", "ClusterReading"]
-
 PARTS = ("groups", "committed", "members", "offsets")
 
 

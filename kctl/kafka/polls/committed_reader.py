@@ -13,8 +13,6 @@ from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets
 from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.raw import KeptRequests
 
-__all__ = ["CommittedReader"]
-
 
 class CommittedReader:
     """Reads over one connection, on its thread."""

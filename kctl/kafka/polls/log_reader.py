@@ -15,8 +15,6 @@ from kctl.kafka.protocol.committed_bytes import GroupOffsets
 from kctl.kafka.protocol.offset_bytes import PartitionKeys
 from kctl.kafka.protocol.raw import Raw
 
-__all__ = ["LogReader", "WantedLogs"]
-
 _NO_SUCH_TOPIC = (0, 3)
 """Of a missing partition: UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
@@ -76,10 +74,8 @@ class LogReader:
         not asked; those that do not answer are from then on.
 
         The topics of a partition that has no leader, or is not there, are asked for in each poll; after an error of a
-        partition, as of one that has another leader now, at once, and then the logs once more.
-
-        Raises:
-            KctlError: no broker answered.
+        partition, as of one that has another leader now, at once, and then the logs once more. Raises KctlError: no
+        broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)

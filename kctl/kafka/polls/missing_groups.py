@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from kctl.errors import GroupMissing, KctlError
 from kctl.kafka.groups import Group, ListedGroup
 
-__all__ = ["MissingGroups"]
-
 _GONE_AFTER_SECONDS = 30.0
 """A follower that holds up the high watermark is out of the in-sync replicas by then (replica.lag.time.max.ms)."""
 

@@ -12,8 +12,6 @@ from kctl.kafka.groups import Group, ListedGroup, describe_groups
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.missing_groups import MissingGroups
 
-__all__ = ["NamedGroups"]
-
 _ABSENT_SECONDS = 5.0
 """Seconds for which a missing group is taken for what it was: to be sure takes five requests."""
 
@@ -39,11 +37,8 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Adds groups, with their members, to `reading`; returns the brokers that did not answer.
-
-        Raises:
-            KctlError: no broker did.
-        """
+        """Adds groups, with their members, to `reading`; returns the brokers that did not answer. Raises KctlError: no
+        broker did."""
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # the only broker has no follower to wait for

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of, varint
 
-__all__ = ["FETCH_VERSIONS", "CommittedResponses", "FetchedGroup", "GroupOffsets", "TopicPartitions", "by_topic"]
-
 FETCH_VERSIONS = range(8, 10)
 """Versions of OffsetFetch with many groups, and topics by name."""
 
@@ -80,11 +78,7 @@ class CommittedResponses:
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
         """Decodes the groups of a response of one of `FETCH_VERSIONS`; partitions with an error or without an offset
-        are left out.
-
-        Raises:
-            one of `UNREADABLE`: it is none.
-        """
+        are left out. Raises one of `UNREADABLE`: it is none."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)

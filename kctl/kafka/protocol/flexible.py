@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["UNREADABLE", "behind", "behind_tags", "count_of", "nullable_text_of", "text_of", "varint"]
-
 UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
 """Errors that are raised for bytes that are no such response."""
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
 
-__all__ = ["DESCRIBE_VERSIONS", "CountedGroup", "CountedResponses"]
-
 DESCRIBE_VERSIONS = range(5, 7)
 """Versions of DescribeGroups in the flexible encoding."""
 _WITH_MESSAGE = 6
@@ -47,10 +45,7 @@ class CountedResponses:
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
         """Counts the groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
-
-        Raises:
-            one of `flexible.UNREADABLE`: it is none.
-        """
+        Raises one of `flexible.UNREADABLE`: it is none."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

@@ -10,13 +10,6 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 
-__all__ = [
-    "ConsumerGroupDescribeRequest",
-    "DescribeShareGroupOffsetsRequest",
-    "ShareGroupDescribeRequest",
-    "StreamsGroupDescribeRequest",
-]
-
 _SCHEMAS = "kctl.kafka.protocol.schemas"
 
 

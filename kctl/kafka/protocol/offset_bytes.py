@@ -14,8 +14,6 @@ from struct import Struct
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of
 
-__all__ = ["LIST_VERSIONS", "PartitionKeys", "listed"]
-
 LIST_VERSIONS = range(6, 12)
 """Versions of ListOffsets in the flexible encoding."""
 
@@ -39,11 +37,7 @@ class PartitionKeys:
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
     """Decodes each topic of a response to ListOffsets, of one of `LIST_VERSIONS`: partitions, offsets (-1: none), error
-    codes.
-
-    Raises:
-        one of `UNREADABLE`: it is none.
-    """
+    codes. Raises one of `UNREADABLE`: it is none."""
     count, at = count_of(body, 4)
     for _ in range(count):
         topic, at = text_of(body, at)

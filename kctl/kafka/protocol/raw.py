@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-__all__ = ["KeptRequests", "Raw", "RawResponse"]
-
 
 class RawResponse(NamedTuple):
     """The body of a response, behind its header."""

@@ -13,8 +13,6 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, reducer_method, reply_ok, wire_method
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Router"]
-
 _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
@@ -54,10 +52,7 @@ class Router:
 
     async def answer(self, request: Request, caller: Caller) -> JsonObject:
         """The reply to one request, before its deadline; an operation that takes longer is answered as it stands then.
-
-        Raises:
-            UnknownMethod, BadParams, OperationRefused.
-        """
+        Raises UnknownMethod, BadParams, OperationRefused."""
         if request.method in self._types and self._types[request.method].rpc == request.rpc:
             deadline = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
             wait = max(min(deadline, _LONGEST_WAIT_SECONDS) - _OWN_SECONDS, 0.0)

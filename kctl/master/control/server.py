@@ -31,8 +31,6 @@ from kctl_agent.paths import MASTER_NAME, BoundSocket, bind_socket, is_permitted
 from kctl_agent.rpc.messages import Request, readable_id, reply_error
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
-__all__ = ["ControlServer", "SocketLimits"]
-
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 64 * 1024
@@ -65,11 +63,8 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, run_dir: Path) -> None:
-        """Listens on `run_dir`/master.sock.
-
-        Raises:
-            PathError: the socket cannot be made, or somebody serves it already.
-        """
+        """Listens on `run_dir`/master.sock. Raises PathError: the socket cannot be made, or somebody serves it
+        already."""
         self._bound = await asyncio.to_thread(bind_socket, run_dir, MASTER_NAME, _BACKLOG)
         # A duplicate: asyncio closes the socket it serves, but the file must go while the inode is still ours.
         self._server = await asyncio.start_unix_server(self._accepted, sock=self._bound.socket.dup(), backlog=_BACKLOG)

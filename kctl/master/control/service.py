@@ -17,16 +17,15 @@ from kctl.master.events import EventFeed
 from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, with_supervisor
-from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
 from kctl_agent.rpc.wire import JsonObject
-
-__all__ = ["MasterService"]
 
 _NAME = "master"
 _DEFAULT_DEADLINE_SECONDS = 2.0
@@ -81,11 +80,7 @@ class MasterService:
         self._feed = feed
 
     async def answer(self, request: Request) -> JsonObject:
-        """Returns the reply to one request, before its deadline.
-
-        Raises:
-            UnknownMethod, BadParams.
-        """
+        """Returns the reply to one request, before its deadline. Raises UnknownMethod, BadParams."""
         method = _METHODS.get(request.method)
         if method is None or method.rpc != request.rpc:
             raise UnknownMethod(
@@ -132,11 +127,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """Returns what the fleet answers to one of `COMMANDS`, before the request's deadline.
-
-        Raises:
-            BadParams.
-        """
+        """Returns what the fleet answers to one of `COMMANDS`, before the request's deadline. Raises BadParams."""
         command, outcome, is_of_all, statuses = await self._replies(request)
         return await asyncio.to_thread(self._reduced, command, outcome, is_of_all, statuses)
 

@@ -11,15 +11,6 @@ from typing import Literal, TypeAlias
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = [
-    "Caller",
-    "Operation",
-    "OperationState",
-    "Report",
-    "contradiction",
-    "operation_events",
-]
-
 OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
 """After `failed` nothing changes any more; `unknown` may still happen."""
 

@@ -28,8 +28,6 @@ from kctl.rpc.fan_out import typed
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["Context"]
-
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
@@ -80,11 +78,8 @@ class Context:
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
         """Has one agent carry out an operation; returns when it is done. Given up while it waits there, it is dropped.
-
-        Raises:
-            AgentRefused: it did not take it, or failed in it; the message has the reason.
-            OperationUnknown: it does not report what became of it.
-        """
+        Raises AgentRefused: it did not take it, or failed in it; the message has the reason; OperationUnknown: it does
+        not report what became of it."""
         # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
@@ -204,12 +199,8 @@ class Context:
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
         """Returns when the process that was requested after incarnation `before` has come up, by its supervisor's word
-        and its own.
-
-        Raises:
-            OperationRefused: it was given up, or stopped.
-            OperationUnknown: the operation was given up, the process comes up.
-        """
+        and its own. Raises OperationRefused: it was given up, or stopped; OperationUnknown: the operation was given up,
+        the process comes up."""
         with goes_on(f"{process.name} is started anew"):
             await process.until(lambda: process.incarnation > before)
             await self._settled(process, before, report)

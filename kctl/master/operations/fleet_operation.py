@@ -58,11 +58,8 @@ class FleetOperation:
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """One with these parameters; `deadline_seconds`, which every operation takes, is left out.
-
-        Raises:
-            BadParams: they do not fit, or make no sense; the message names the one.
-        """
+        """One with these parameters; `deadline_seconds`, which every operation takes, is left out. Raises BadParams:
+        they do not fit, or make no sense; the message names the one."""
         check_params(cls.rpc, (*listed(cls), _DEADLINE), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
@@ -80,11 +77,8 @@ class FleetOperation:
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """What it must have for itself: processes by name, `reading`, `scale`. Nothing: it contradicts no other.
-
-        Raises:
-            BadParams: there is nothing of a name that is given.
-        """
+        """What it must have for itself: processes by name, `reading`, `scale`. Nothing: it contradicts no other. Raises
+        BadParams: there is nothing of a name that is given."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -21,8 +21,6 @@ from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["OperationLog"]
-
 log = logging.getLogger(__name__)
 
 _KEPT = 500
@@ -57,11 +55,8 @@ class OperationLog:
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
         """Begins an operation and returns it when it has ended, at the latest after `wait_seconds`; a long one at once.
-
-        Raises:
-            UnknownMethod, BadParams: it cannot be understood.
-            OperationRefused: it contradicts one under way, or cannot be carried out; nothing was changed.
-        """
+        Raises UnknownMethod, BadParams: it cannot be understood; OperationRefused: it contradicts one under way, or
+        cannot be carried out; nothing was changed."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -91,12 +86,8 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """What can be taken back of it is; its end reports the rest.
-
-        Raises:
-            NoSuchOperation: it is not known.
-            OperationRefused: it has ended.
-        """
+        """What can be taken back of it is; its end reports the rest. Raises NoSuchOperation: it is not known;
+        OperationRefused: it has ended."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")

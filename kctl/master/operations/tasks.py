@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from kctl.errors import OperationUnknown
 
-__all__ = ["ended", "goes_on", "together"]
-
 T = TypeVar("T")
 
 

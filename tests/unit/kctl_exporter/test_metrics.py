@@ -19,12 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.exporter import METRICS, Exposition
 from kctl.exporter.metric import OfCluster
 from kctl.master.restart import Cause, SupervisionState
-from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
-from kctl.rows.workers import Pings, WorkerRow, Workers
+from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply

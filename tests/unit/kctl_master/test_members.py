@@ -24,10 +24,11 @@ from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
-from kctl.master.snapshot import FleetSnapshot, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
 from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rows.verdict import Level, Verdict
+from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.rpc.messages import Request, Role

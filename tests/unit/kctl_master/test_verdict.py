@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kctl.master.changes import Changes
-from kctl.master.snapshot import FleetSnapshot, Reduced, WorkerStatus
+from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce import Freshness
 from kctl.reduce.offset_checker import Partitions
 from kctl.rows.verdict import Level, Verdict
-from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers
+from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status

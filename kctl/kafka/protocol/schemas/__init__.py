@@ -1,5 +1,1 @@
 """Messages that kafka-python 3.0 lacks, in Kafka's own JSON format; read by `kctl.kafka.protocol.messages`."""
-
-from __future__ import annotations
-
-__all__: list[str] = []
