@@ -1,4 +1,4 @@
-"""docs/configuration.md, made of the table of settings: `python -m tests.configuration_page > docs/configuration.md`."""
+"""docs/configuration.md, made of the table of settings: `python -m tests.configuration_page` prints it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kctl.config.values import as_json
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Written by `python -m tests.configuration_page > docs/configuration.md` from kctl/config/sections.py. Change it there. -->
+<!-- `python -m tests.configuration_page` writes this from kctl/config/sections.py: change it there. -->
 
 A fleet is described by one TOML file, by custom `kctl.toml`. The smallest one:
 

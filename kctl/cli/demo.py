@@ -9,7 +9,10 @@ from kctl.cli.command import option
 from kctl.cli.options import OutputOption
 from kctl.cli.signature import command
 from kctl.errors import UsageError
-from kctl_agent.storage.kinds import KINDS, MODES
+from kctl_agent.storage.kinds import KINDS
+
+_STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_local)
+"""Those that need no server beside the broker."""
 
 
 def _demo(
@@ -22,9 +25,11 @@ def _demo(
     storage: Annotated[
         str,
         option(
-            "--storage", choices=MODES, help="Where messages wait for the handler; lake: a Delta table, without one."
+            "--storage",
+            choices=_STORAGES,
+            help="Where messages wait for the handler; lake: a Delta table, without one.",
         ),
-    ] = MODES[0],
+    ] = _STORAGES[0],
     sinkers: Annotated[
         int, option("--sinkers", least=0, metavar="N", help="How many sinkers handle what is stored.")
     ] = 0,
@@ -43,7 +48,7 @@ def _demo(
 
     kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
     kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
-    kctl demo --sinkers 2 --for 60         and everything was handled; --storage redis: by way of a real Redis
+    kctl demo --sinkers 2 --for 60         and everything was handled
     kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs
     kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there
     """

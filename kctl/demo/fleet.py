@@ -73,7 +73,7 @@ def lay_out(directory: Path) -> None:
         raise UsageError(
             f"{directory} is not empty and not the folder of an earlier demo; name a new folder with --dir"
         )
-    for name in ("run", "data", "logs", "broker", "redis"):
+    for name in ("run", "data", "logs", "broker"):
         shutil.rmtree(directory / name, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
     marker.touch()
@@ -101,7 +101,6 @@ class DemoFleet:
         topic: str,
         workers: int,
         storage: str = "file",
-        redis_url: str | None = None,
         sinkers: int = 0,
     ) -> None:
         settings = {
@@ -110,7 +109,7 @@ class DemoFleet:
             "workers": workers,
             "storage": storage,
             "group": GROUP,
-            "place": f'url = "{redis_url}"\n' if redis_url else "",
+            "place": "",
             "sinkers": f'[sinkers]\ncount = {sinkers}\nhandler = "{HANDLER}"\n',
         }
         if KINDS[storage].is_table:

@@ -1,9 +1,8 @@
-"""The parts of a demo beside Python packages: checks for Java, the locked jars, a Redis for `--storage redis`; and
-whether the processes that it has started still run."""
+"""The parts of a demo beside Python packages: checks for Java, the locked jars; and whether the processes that it has
+started still run."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ from kctl.jars import fetch, java_command
 from kctl.jars.progress import shown_on
 from kctl.master.exit_reasons import cause
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.kinds import KINDS
 
 
@@ -27,14 +25,12 @@ class DemoParts:
     """The processes of a demo. One that was not started yet, or was stopped by the demo, has not ended by itself."""
 
     broker: KafkaBroker
-    redis: RedisServer | None
     master: DemoFleet
 
     def ended(self) -> str | None:
         """Returns the first process that has ended by itself, in a sentence; the others depend on those before them."""
-        for name, part in (("broker", self.broker), ("Redis server", self.redis)):
-            if part is not None and (code := part.ended()) is not None:
-                return f"the {name} (pid {part.pid}) has ended: {cause(code)}"
+        if (code := self.broker.ended()) is not None:
+            return f"the broker (pid {self.broker.pid}) has ended: {cause(code)}"
         if (code := self.master.ended()) is not None:
             return f"the master (pid {self.master.pid}) has ended: {cause(code)}; its log: {self.master.last_lines()}"
         return None
@@ -48,20 +44,8 @@ class DemoParts:
 def bring_parts(storage: str) -> None:
     """Fetches the jars that are missing, with progress on stderr; at once when nothing is missing. Raises StartError:
     what cannot be fetched is missing; its JavaMissing and JarsMissing likewise."""
-    if storage == "redis":
-        _need_redis()
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
     with shown_on(sys.stderr) as progress:
         fetch(progress=progress)
-
-
-def _need_redis() -> None:
-    if shutil.which("redis-server") is None:
-        raise StartError(
-            "`--storage redis` starts a redis-server, and there is none on the PATH: install one (on Debian or Ubuntu: "
-            "sudo apt-get install redis-server), or leave `--storage redis` away"
-        )
-    if find_spec("redis") is None:
-        raise StartError("`--storage redis` needs redis-py: pip install redis, or leave `--storage redis` away")

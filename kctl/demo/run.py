@@ -30,7 +30,6 @@ from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summa
 from kctl.demo.table import audit_table, cluster_of
 from kctl.errors import KctlError
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import number_of
@@ -107,7 +106,7 @@ def broker_only(directory: Path | None) -> int:
         interrupts = stack.enter_context(Interrupts().taken())
         broker = stack.enter_context(KafkaBroker(place / "broker"))
         interrupts.is_something_to_end = True
-        parts = DemoParts(broker=broker, redis=None, master=DemoFleet(place))
+        parts = DemoParts(broker=broker, master=DemoFleet(place))
         sys.stdout.write(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it\n")
         sys.stdout.flush()
         while not interrupts.count:
@@ -122,9 +121,8 @@ def _demo(
 ) -> dict[str, Any]:
     screen.print_line(f"demo in {place}")
     fleet, progress = DemoFleet(place), DemoProgress()
-    redis = stack.enter_context(RedisServer(place / "redis")) if options.storage == "redis" else None
     broker = stack.enter_context(KafkaBroker(place / "broker"))
-    parts = DemoParts(broker=broker, redis=redis, master=fleet)
+    parts = DemoParts(broker=broker, master=fleet)
     screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
     try:
         fleet.configure(
@@ -132,7 +130,6 @@ def _demo(
             topic=TOPIC,
             workers=options.workers,
             storage=options.storage,
-            redis_url=redis.url if redis else None,
             sinkers=options.sinkers,
         )
         interrupts.is_something_to_end = True
@@ -241,16 +238,12 @@ def _drain(run: _Run) -> None:
 def _empty(run: _Run) -> None:
     """Waits until the sinkers have settled everything and reported it, a further Ctrl-C, or the deadline."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
-    try:
-        with closing(run.fleet.open_storage()) as storage:
-            while run.interrupts.count <= already and time.monotonic() < deadline:
-                stats = storage.stats()
-                if stats.pending + stats.processing + stats.delayed == 0:
-                    break
-                _refresh(run)
-    except AgentError:
-        run.parts.check()  # Redis, which this asks by itself
-        raise
+    with closing(run.fleet.open_storage()) as storage:
+        while run.interrupts.count <= already and time.monotonic() < deadline:
+            stats = storage.stats()
+            if stats.pending + stats.processing + stats.delayed == 0:
+                break
+            _refresh(run)
     run.interrupts.pause(REFRESH_SECONDS)  # they publish twice a second
     _refresh(run)
 

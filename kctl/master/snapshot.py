@@ -23,7 +23,6 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.rpc.wire import JsonObject
 
-
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
 

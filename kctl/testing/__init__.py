@@ -1,1 +1,1 @@
-"""A Kafka broker and a Redis server as processes, `KafkaBroker` and `RedisServer`: for the demo and for tests."""
+"""A Kafka broker as a process, `KafkaBroker`, with its topics: for the demo and for tests."""

@@ -13,10 +13,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.redis_server import require_redis
 from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.redis_server import RedisServer
 
 ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
 """Files whose tests share a fleet."""

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 import psutil
 from kafka import KafkaAdminClient
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, given_since, held, is_poison, let_go, sizes
+from tests.servers.redis_server import RedisServer
 
 __all__ = ["WORKERS_TOML", "Faults", "ever_put", "is_done"]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from tests.acceptance.fleets import Eventually, Fleet
 from tests.acceptance.schedule import OwnBroker, Schedule
 from tests.acceptance.tables import Lake
+from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 

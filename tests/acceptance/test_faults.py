@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import Faults
 from tests.acceptance.fleets import Eventually, Fleet
+from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from tests.acceptance.faults import ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, counted, is_poison
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

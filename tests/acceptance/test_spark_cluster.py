@@ -11,12 +11,12 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.redis.client import script
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
 from tests.processes import command_line
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -17,7 +17,6 @@ from kafka import KafkaConsumer, TopicPartition
 
 from kctl.dead_letters.sending import HEADER
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
@@ -25,6 +24,7 @@ from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.selection import Selection
 from tests.integration.conftest import TOPIC
 from tests.servers import topics
+from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

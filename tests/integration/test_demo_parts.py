@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,16 +20,15 @@ from kctl.demo.parts import DemoParts, PartEnded
 from kctl.demo.producer import Producer
 from kctl.demo.summary import DemoOptions
 from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.redis_server import RedisServer
 from kctl.testing.topics import create_topic
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-@pytest.mark.shows("a broker or Redis of the demo that ends is named with pid and signal")
+@pytest.mark.shows("a broker of the demo that ends is named with pid and signal")
 def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
-        parts = DemoParts(broker, None, DemoFleet(tmp_path))
+        parts = DemoParts(broker, DemoFleet(tmp_path))
         create_topic(broker.bootstrap_servers, "demo", 2)
         producer = Producer(broker.bootstrap_servers, "demo", 2, rate=200)
         producer.start()
@@ -96,18 +93,3 @@ def test_a_demo_whose_broker_is_killed_ends_at_once_with_what_is_known(
     assert re.fullmatch(r"the broker \(pid \d+\) has ended: signal 9, SIGKILL", summary["ended_by_itself"])
     assert summary["seconds"] < 90, "it waits neither for the storage nor for acknowledgements"
     assert f"kept in {tmp_path / 'demo'}" in printed.err
-
-
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server")
-def test_a_killed_redis_is_named(tmp_path: Path, eventually: Callable[..., Any]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
-    try:
-        with RedisServer(folder) as redis:
-            parts = DemoParts(KafkaBroker(tmp_path / "broker"), redis, DemoFleet(tmp_path))
-            parts.check()
-            assert redis.pid is not None
-            os.kill(redis.pid, signal.SIGKILL)
-            eventually(lambda: parts.ended() is not None, 30, "the end of Redis is noticed")
-            assert parts.ended() == f"the Redis server (pid {redis.pid}) has ended: signal 9, SIGKILL"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Chunk, Settled, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
@@ -20,6 +19,7 @@ from tests.conformance.given import everything, offsets, put, total
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 __all__ = ["place", "sinker"]
 

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from kctl.errors import KctlError
-from kctl.testing.redis_server import RedisServer
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 
 @pytest.fixture

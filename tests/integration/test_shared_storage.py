@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
@@ -23,6 +22,7 @@ from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 __all__ = ["place", "sinker"]
 

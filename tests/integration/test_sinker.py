@@ -15,7 +15,6 @@ import pytest
 
 from kctl.config import load
 from kctl.master.launch import sinker_settings
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.sinker.settings import parse
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
@@ -25,6 +24,7 @@ from kctl_agent.storage.kinds import open_storage
 from tests.conformance.given import fill, put
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
+from tests.servers.redis_server import RedisServer
 
 __all__ = ["place", "sinker"]
 

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Chunk, Storage, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import chunk, everything, put, stored, total
 from tests.redis_server import is_installed, require_redis
+from tests.servers.redis_server import RedisServer
 
 ROUNDS = 20
 FORK = multiprocessing.get_context("fork")

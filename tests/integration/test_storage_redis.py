@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 import redis
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage.base import (
     Advance,
@@ -39,6 +38,7 @@ from kctl_agent.storage.redis.client import _source
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
 from tests.cutting_proxy import CuttingProxy
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 LUA = Path(client.__file__).with_name("lua")
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"

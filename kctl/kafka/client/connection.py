@@ -20,7 +20,6 @@ from kctl.kafka.client.coordinators import Coordinators
 from kctl.kafka.client.deadline import Deadline
 from kctl.kafka.client.transport import Node, Transport
 
-
 ALL_TOPICS = None
 
 

@@ -284,28 +284,12 @@ def test_demo_passes_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("kctl.demo.run.main", main)
 
-    assert (
-        kctl(
-            "demo",
-            "--for",
-            "60",
-            "-o",
-            "json",
-            "--dir",
-            "/tmp/demo",
-            "--rate",
-            "500",
-            "--sinkers",
-            "3",
-            "--storage",
-            "redis",
-        ).code
-        == 1
-    )
+    options = "--for 60 -o json --dir /tmp/demo --rate 500 --sinkers 0 --storage lake"
+    assert kctl("demo", *options.split()).code == 1
     assert kctl("demo").code == 1
 
     assert called == [
-        (DemoOptions(2, 8, 500.0, 60.0, "redis", 3), "json", Path("/tmp/demo")),
+        (DemoOptions(2, 8, 500.0, 60.0, "lake", 0), "json", Path("/tmp/demo")),
         (DemoOptions(2, 8, 2000.0, None, "file", 0), "table", None),
     ]
 

@@ -31,19 +31,6 @@ def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: st
     monkeypatch.setenv("PATH", str(programs))
 
 
-def test_without_a_redis_server_the_demo_names_the_way_to_get_one(
-    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    only_on_the_path(tmp_path / "bin", monkeypatch, "java")
-
-    code = run(["demo", "--storage", "redis"])
-
-    reported = capsys.readouterr().err
-    assert (code, reported.count("\n"), os.listdir(temporary)) == (1, 1, [])
-    assert "sudo apt-get install redis-server" in reported
-    assert "leave `--storage redis` away" in reported
-
-
 def test_without_java_the_demo_reports_that_first(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,7 +43,7 @@ def test_without_java_the_demo_reports_that_first(
     assert "there is no `java` on the PATH" in capsys.readouterr().err
 
 
-@pytest.mark.shows("`kctl demo` fetches missing jars; without Java or redis-server it names the way to get them")
+@pytest.mark.shows("`kctl demo` fetches missing jars; without Java it names the way to get it")
 def test_missing_jars_are_fetched_and_without_a_repository_the_demo_names_the_reason(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

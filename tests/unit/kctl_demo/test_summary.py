@@ -10,7 +10,7 @@ import pytest
 from kctl.demo.audit import Audit
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
 
-WANTED = DemoOptions(workers=1, partitions=1, rate=10, seconds=None, storage="redis", sinkers=1)
+WANTED = DemoOptions(workers=1, partitions=1, rate=10, seconds=None, storage="file", sinkers=1)
 ENDED = "the broker (pid 7) has ended: signal 9, SIGKILL"
 WHOLE = Audit(produced=3, stored=3, lost=0, duplicated=0, handled=3)
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.memory_storage import MemoryStorage
 from tests.redis_server import is_installed, require_redis
+from tests.servers.redis_server import RedisServer
 
 BLOCK_MESSAGES = 3
 KINDS = ("memory", "file", "redis")

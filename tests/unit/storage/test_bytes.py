@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kctl.testing.redis_server import RedisServer
 from kctl_agent.message import Message
 from kctl_agent.storage import dead_letter_pages
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
@@ -19,6 +18,7 @@ from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
 from tests.conformance.given import everything, put, stored
 from tests.redis_server import require_redis
+from tests.servers.redis_server import RedisServer
 
 KIB, MIB = 1 << 10, 1 << 20
 

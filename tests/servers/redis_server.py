@@ -1,4 +1,4 @@
-"""A real redis-server for tests and the demo: on a Unix socket, every write on the disk before it is acknowledged."""
+"""A real redis-server: on a Unix socket, every write on the disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ class RedisServer:
     def start(self) -> None:
         """Starts the server; returns when it answers. Raises KctlError: it does not, and where its log is."""
         if len(str(self.socket).encode()) > _MAX_SOCKET_PATH_BYTES:
-            raise KctlError(f"{self.socket} is too long for a socket: name a shorter folder with --dir")
+            raise KctlError(f"{self.socket} is too long for a socket")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
-            # Not killed at once: what the workers have in flight when the demo ends shall be stored.
             [*dies_with_parent("TERM"), "redis-server", *self._words(), *self._options],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
