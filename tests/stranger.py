@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = ["BECOME_NOBODY", "NOBODY", "needs_root", "run_as_nobody", "taken_of_a_line"]
+__all__ = ["BECOME_NOBODY", "KCTL", "NOBODY", "needs_root", "run_as_nobody", "taken_of_a_line"]
 
 NOBODY = 65534
 
@@ -22,13 +22,14 @@ os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 """What a Python of another user begins with."""
 
 _IMPORT_ALL = """
-import importlib, os, pkgutil, socket, sys
-import kctl, kctl_agent.rpc.messages, kctl_agent.rpc.wire
+import importlib, pkgutil, kctl
 for module in pkgutil.walk_packages(kctl.__path__, "kctl."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
-"""The interpreter of the tests may lie in a folder that only root can read."""
+"""For the command line: the interpreter of the tests may lie in a folder that only root can read."""
+KCTL = "from kctl.cli import main; sys.exit(main())"
+"""The command line, for `run_as_nobody`."""
 
 _FLOOD = f"""
 {BECOME_NOBODY}
@@ -45,16 +46,15 @@ print(sent)
 """
 
 
-def run_as_nobody(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python `code` as another user, with `arguments` in sys.argv[1:]; kctl is imported already."""
+def run_as_nobody(
+    code: str, *arguments: str, imports: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python `code` as another user, with `arguments` in sys.argv[1:]; `imports` are made before, as root."""
+    before = _IMPORT_ALL if code == KCTL else imports
     return subprocess.run(
-        [sys.executable, "-c", _IMPORT_ALL + BECOME_NOBODY + code, *arguments],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+        [sys.executable, "-c", before + BECOME_NOBODY + code, *arguments],
+        env=env, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
 
 
 def taken_of_a_line(address: str, port: int) -> int:

@@ -13,13 +13,31 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.acceptance.fleets import Eventually, Fleet
+from tests.acceptance.fleets import Fleet
 from tests.redis_server import require_redis
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 
 ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
 """Files whose tests share a fleet."""
+LONGEST = {
+    *(
+        "test_demo.py",
+        "test_faults.py",
+        "test_alerts.py",
+        "test_cluster_under_workers.py",
+        "test_marking_transforms.py",
+    ),
+    *(
+        "test_lake.py",
+        "test_lake_s3.py",
+        "test_rebalance.py",
+        "test_attach.py",
+        "test_no_orphans.py",
+        "test_hung_jvm.py",
+    ),
+}
+"""Files with tests of a minute and more: they begin first, so that none is left alone at the end."""
 
 
 class EachByItself(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -36,6 +54,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EachByI
     return EachByItself(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[KafkaBroker]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
@@ -47,15 +69,11 @@ def broker() -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+def redis_server(short_dir: Path) -> Iterator[RedisServer]:
     """It writes down and syncs all that it acknowledges, so that a kill of it costs nothing."""
     require_redis()
-    directory = short_dir / "redis"
-    directory.mkdir()
-    server = RedisServer(directory, "--auto-aof-rewrite-percentage", "0")
-    server.start()
-    yield server
-    server.kill()
+    with RedisServer(short_dir / "redis", "--auto-aof-rewrite-percentage", "0") as server:
+        yield server
 
 
 @pytest.fixture

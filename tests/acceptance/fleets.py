@@ -24,6 +24,7 @@ from kctl.demo.producer import Producer
 from kctl.jars import jar_paths
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.storage.file import FileStorage
+from tests.conftest import eventually
 from tests.processes import alive
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
@@ -186,6 +187,12 @@ class Fleet(DemoFleet):
         answer = self.ask("offset_checker")
         return {row["partition"]: row for row in answer["rows"]} if answer else {}
 
+    def start(self, *until_running: str) -> None:
+        """Returns when these workers run."""
+        super().start()
+        if until_running:
+            eventually(lambda: self.is_running(*until_running), START_SECONDS, f"{until_running} run")
+
     def is_running(self, *names: str) -> bool:
         self.check()
         workers = self.workers()
@@ -255,11 +262,7 @@ class Fleet(DemoFleet):
         }
         with (self.directory / "logs" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         assert process.stdin is not None
         process.stdin.write(json.dumps(settings).encode() + b"\n")

@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import PartitionLayout, quorum_leader, topics_of
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -27,8 +27,7 @@ class Scene:
         self.cluster = cluster
         self.fleet = make_fleet(workers=len(WORKERS), partitions=PARTITIONS, on=cluster)
         self._eventually = eventually
-        self.fleet.start()
-        eventually(lambda: self.fleet.is_running(*WORKERS), START_SECONDS, "both workers run")
+        self.fleet.start(*WORKERS)
         self._load = self.fleet.load(RATE)
         self._await_flow()
 

@@ -83,10 +83,7 @@ def value(prometheus: Prometheus, expression: str) -> float:
 
 
 def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it_is_over(
-    make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make_fleet: Callable[..., Fleet], eventually: Eventually, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("prometheus", "prometheus-alertmanager")
     monkeypatch.setenv("KCTL_WORKERS_BACKOFF_MIN_SECONDS", "5")  # long enough to be seen by a scrape

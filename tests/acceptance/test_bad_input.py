@@ -25,7 +25,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.processes import alive
 from tests.servers import topics
-from tests.stranger import NOBODY, needs_root, run_as_nobody
+from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -62,12 +62,7 @@ class Bench:
     def start(self, *options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kctl", "start", "-c", str(self.config), *options]
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.env,
-            start_new_session=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env, start_new_session=True
         )
         try:
             out, err = process.communicate(timeout=60)
@@ -222,9 +217,8 @@ def test_a_run_dir_of_somebody_else_is_refused(bench: Bench) -> None:
 def test_a_run_dir_that_cannot_be_written_is_refused(bench: Bench) -> None:
     bench.folder.chmod(0o755)
     before = bench.files()
-    code = "from kctl.cli import main; sys.exit(main())"
 
-    done = run_as_nobody(code, "start", "-c", str(bench.config), env=bench.env)
+    done = run_as_nobody(KCTL, "start", "-c", str(bench.config), env=bench.env)
 
     assert done.returncode == 14
     assert done.stderr == (
@@ -297,10 +291,7 @@ def is_fatal(fleet: Fleet) -> bool:
 @pytest.mark.parametrize(
     ("transform", "why"),
     [
-        (
-            "no_such_module:clean",
-            "workers.transform 'no_such_module:clean': there is no module no_such_module in ",
-        ),
+        ("no_such_module:clean", "workers.transform 'no_such_module:clean': there is no module no_such_module in "),
         pytest.param(
             "tests.acceptance.transforms:none",
             "workers.transform 'tests.acceptance.transforms:none' cannot be loaded:",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.acceptance.transforms import POISON
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
@@ -27,8 +27,7 @@ def test_the_partition_of_a_record_that_fails_is_isolated_while_the_others_are_r
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(corrected))
     fleet = make_fleet(workers=1, partitions=4, workers_more='transform = "tests.acceptance.transforms:chokes"')
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(40)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
     pid = fleet.workers()["worker-0"]["pid"]

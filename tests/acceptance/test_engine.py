@@ -65,7 +65,7 @@ def keep(frame):
 
 
 @pytest.fixture
-def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
+def two(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Two workers that store what is sent, by way of a transform with a function of Python."""
     fleet = make_fleet(
         workers=2,
@@ -74,8 +74,7 @@ def two(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
         workers_more='transform = "sameness:keep"\nping_timeout_seconds = 60.0',
     )
     (fleet.directory / "sameness.py").write_text(SAME)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    fleet.start("worker-0", "worker-1")
     return fleet
 
 
@@ -119,8 +118,7 @@ def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", backoff="5.0")
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    fleet.start("worker-0", "worker-1")
     load = fleet.load(rate=500)
     eventually(lambda: held(fleet).get("queries") == 2, SETTLE_SECONDS, "a query each")
     eventually(lambda: all(row["batches_total"] for row in fleet.workers().values()), SETTLE_SECONDS, "both store")
@@ -164,8 +162,7 @@ def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_t
 ) -> None:
     fleet = make_fleet(workers=1, partitions=1, engine="shared", workers_more='transform = "marking:mark"')
     (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    fleet.start("worker-0")
     fleet.send(1)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "one is stored")
     engine = fleet.engine()["pid"]
@@ -205,8 +202,7 @@ def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(
         sinkers='handler = "slow_at_times:handle"',
     )
     (fleet.directory / "slow_at_times.py").write_text(HANDLER)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both run")
+    fleet.start("worker-0", "worker-1")
     fleet.send(80)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all are handled")
     slow = [str(partition) for partition, row in fleet.offsets().items() if row["worker"] == "worker-0"]
@@ -245,8 +241,7 @@ def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_work
 ) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", workers_more='transform = "ownness:own"')
     (fleet.directory / "ownness.py").write_text(OWN_SESSION)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both have set their own")
+    fleet.start("worker-0", "worker-1")
     pids = {row["pid"] for row in fleet.workers().values()}
 
     fleet.kctl("pause", "--all")
@@ -296,15 +291,9 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
 ) -> None:
     kafka = "static_membership = true"
     fleet = make_fleet(
-        workers=1,
-        partitions=1,
-        backoff="0.05",
-        kafka=kafka,
-        engine="shared",
-        workers_more="backoff_max_seconds = 0.1",
+        workers=1, partitions=1, backoff="0.05", kafka=kafka, engine="shared", workers_more="backoff_max_seconds = 0.1"
     )
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=100)
 
     def kill() -> None:
@@ -345,8 +334,7 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
     """One after another; more of them with KCTL_TEST_BATCHES."""
     batches = int(os.environ.get("KCTL_TEST_BATCHES", "5000"))
     fleet = make_fleet(workers=1, partitions=1, engine="shared", trigger="0.0")
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "it runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=100)
 
     def run_until(total: int) -> None:

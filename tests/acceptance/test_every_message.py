@@ -4,10 +4,8 @@ SASL; so are rows of a table; and nothing that a transaction took back."""
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from kctl.testing.jvm import kafka_command
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
 from tests.servers import kafka_tools
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
@@ -65,14 +63,8 @@ LINES = ["", "grüße \u2603 \U0001f680", "x" * 100_000, "last"]
 
 @pytest.fixture
 def secured() -> Iterator[SecuredBroker]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    made = SecuredBroker(folder)
-    made.start()
-    try:
+    with SecuredBroker.running() as made:
         yield made
-    finally:
-        made.broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def fleet_of(secured: SecuredBroker, make_fleet: Callable[..., Fleet], **more: str) -> Fleet:
@@ -193,8 +185,7 @@ def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_
     fleet = fleet_of(secured, make_fleet, sinkers=f'count = 1\nhandler = "{KEEPER}"')
     sent = send_everything(fleet)
 
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     eventually(lambda: len(kept(fleet.ledger)) == len(sent), SETTLE_SECONDS, "the handler has been given everything")
     eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, SETTLE_SECONDS, "the lag is 0")
 
@@ -221,8 +212,7 @@ def test_every_message_of_every_codec_is_a_row_over_tls_and_sasl_and_nothing_tha
     fleet = fleet_of(secured, make_fleet, storage=f'mode = "lake"\nuri = "{table.as_uri()}"')
     sent = send_everything(fleet)
 
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, SETTLE_SECONDS, "the lag is 0")
 
     rows = DeltaTable(table).to_pyarrow_table().sort_by("offset").to_pylist()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -25,8 +25,7 @@ def test_the_example_keeps_what_is_paid_and_the_rest_counts_as_read(
 ) -> None:
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "transform:paid"')
     shutil.copy(EXAMPLES / "transform.py", fleet.directory)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
 
     for number, status in enumerate(("open", "paid", "open", "paid", "open")):
         fleet.send(1, order(number, status))

@@ -18,8 +18,7 @@ def test_a_fenced_worker_ends_with_the_reason_and_is_not_started_again(
     more = {"storage": f'path = "{short_dir / "shared.sqlite"}"', "kafka": "static_membership = true"}
     first = make_fleet(partitions=2, **more)
     second = make_fleet(partitions=2, beside=first, **more)
-    first.start()
-    eventually(lambda: first.is_running("worker-0"), START_SECONDS, "the first runs")
+    first.start("worker-0")
     load = first.load(rate=500)
 
     second.start()

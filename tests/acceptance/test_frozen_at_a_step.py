@@ -56,8 +56,7 @@ def committed(fleet: Fleet) -> list[int]:
 
 
 def check(steps: list[str], fleet: Fleet, eventually: Eventually) -> None:
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "worker-0 runs")
+    fleet.start("worker-0")
     load = fleet.load(500)
 
     for number, step in enumerate(steps):

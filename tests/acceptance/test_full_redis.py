@@ -22,7 +22,7 @@ SINKERS = f'count = 0\nhandler = "{HANDLER}"\nmax_tries = 2\nretry_backoff_secon
 
 
 @pytest.fixture
-def small_redis(short_dir: Path, eventually: Eventually) -> RedisServer:
+def small_redis(short_dir: Path) -> RedisServer:
     require_redis()
     directory = short_dir / "redis"
     directory.mkdir()

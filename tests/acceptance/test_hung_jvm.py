@@ -19,8 +19,7 @@ def test_a_jvm_that_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(
     fleet = make_fleet(
         workers=1, partitions=2, kafka="max_poll_interval_seconds = 15.0", workers_more="revoke_timeout_seconds = 5.0"
     )
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=500)
     eventually(lambda: fleet.workers()["worker-0"]["batches_total"] > 1, SETTLE_SECONDS, "it stores")
     driver, cause = ("engine", "unresponsive") if fleet.has_engine else ("worker-0", "exit")

@@ -45,8 +45,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def started(fleet: Fleet, eventually: Eventually) -> Fleet:
-    fleet.start()
-    eventually(lambda: fleet.is_running(*WORKERS), START_SECONDS, "both workers run")
+    fleet.start(*WORKERS)
     eventually(lambda: fleet.owners() == set(WORKERS), SETTLE_SECONDS, "both have partitions")
     return fleet
 

@@ -61,11 +61,7 @@ def stored(fleet: Fleet) -> int:
     ("place", "free_bytes"), [("", 0), ("", 32 << 10), ("_delta_log", 0)], ids=["plan", "files", "commit"]
 )
 def test_a_disk_that_is_full_is_reported_and_nothing_is_stored_until_there_is_room(
-    place: str,
-    free_bytes: int,
-    disk: Path,
-    make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
+    place: str, free_bytes: int, disk: Path, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     table = disk / "orders"
     fleet = make_fleet(partitions=2, storage=lake(table, 'min_free = ""\nmaintenance = false'))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.clusters import running_cluster
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -30,8 +30,7 @@ def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_h
     cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=1, partitions=3, on=cluster)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(300)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 

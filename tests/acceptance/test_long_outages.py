@@ -55,16 +55,13 @@ class Given:
 
 
 @pytest.fixture
-def given(
-    short_dir: Path, make_fleet: Callable[..., Fleet], redis_server: RedisServer, eventually: Eventually
-) -> Iterator[Given]:
+def given(short_dir: Path, make_fleet: Callable[..., Fleet], redis_server: RedisServer) -> Iterator[Given]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
     broker = KafkaBroker(folder)
     broker.start()
     storage = f'mode = "redis"\nurl = "{redis_server.url}"'
     fleet = make_fleet(workers=2, partitions=2, on=broker, storage=storage, sinkers=SINKERS, workers_more=WORKERS)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run")
+    fleet.start("worker-0", "worker-1")
     yield Given(fleet, broker, redis_server)
     fleet.stop()
     broker.stop()

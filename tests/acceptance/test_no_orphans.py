@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.spark.class_archive import archive_path
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.processes import alive
 from tests.servers import kafka_tools
 
@@ -18,8 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
     fleet = make_fleet(workers=1, partitions=2)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=500)
     eventually(lambda: fleet.workers()["worker-0"]["batches_total"], SETTLE_SECONDS, "it stores")
 
@@ -33,8 +32,7 @@ def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet],
     state = kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group)
     assert (state.state, state.members) == ("Empty", 0), "the worker left its group"
 
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "a new master on the same run_dir runs it again")
+    fleet.start("worker-0")
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     checkpoints = list((fleet.directory / "data" / "scratch" / "worker-0").glob("query-*"))
@@ -45,12 +43,9 @@ def test_a_killed_master_leaves_nothing_behind(make_fleet: Callable[..., Fleet],
 
 
 @pytest.mark.long  # Ctrl-C in test_demo.py ends the same parts
-def test_sigterm_stops_workers_jvms_and_sockets_in_order(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_sigterm_stops_workers_jvms_and_sockets_in_order(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(workers=1, partitions=1)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     everybody = fleet.family()
     mapped = {Path(each.path) for each in fleet.jvm().memory_maps()}
     archive = archive_path().resolve()

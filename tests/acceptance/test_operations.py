@@ -28,8 +28,7 @@ def operation(fleet: Fleet, *words: str) -> dict[str, Any]:
 
 def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
     fleet = make_fleet(workers=1, partitions=2)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(200)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
 

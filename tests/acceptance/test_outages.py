@@ -358,11 +358,7 @@ def test_a_master_that_is_frozen_or_gone_is_no_fleet_that_is_well(bench: Bench) 
         bench.await_shown(lambda shown: are_silent(shown, 1), SECONDS, "the frozen master is shown")
     bench.await_well()
     bench.fleet.kill()
-    bench.await_shown(
-        lambda shown: are_silent(shown, 5),
-        SECONDS,
-        "the killed master is shown",
-    )
+    bench.await_shown(lambda shown: are_silent(shown, 5), SECONDS, "the killed master is shown")
     bench.fleet.start()
     seen: list[dict[str, Shown]] = []
 

@@ -28,8 +28,7 @@ def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_n
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(corrected))
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:chokes"')
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(10)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
     pid = fleet.workers()["worker-0"]["pid"]

@@ -38,8 +38,7 @@ def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
 ) -> None:
     # A killed worker stays away for longer than its session lasts: its successor would else be there for the rebalance.
     fleet = make_fleet(workers=1, partitions=4, backoff="25", kafka=f'assignor = "{assignor}"')
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the first worker runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=1000)
     eventually(lambda: fleet.owners() == {"worker-0"}, START_SECONDS, "the first worker has everything")
     eventually(lambda: agree_on_a_leader(fleet, 1), SETTLE_SECONDS, "one member, its own leader")

@@ -62,8 +62,7 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=2, partitions=5)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "both workers run")
+    fleet.start("worker-0", "worker-1")
 
     # While the producer runs, ours lies between two readings of Kafka's tool.
     load = fleet.load(rate=500)

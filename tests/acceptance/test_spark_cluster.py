@@ -22,14 +22,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def redis_server(short_dir: Path, eventually: Eventually) -> Iterator[RedisServer]:
+def redis_server(short_dir: Path) -> Iterator[RedisServer]:
     require_redis()
-    directory = short_dir / "redis"
-    directory.mkdir()
-    server = RedisServer(directory, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
-    server.start()
-    yield server
-    server.kill()
+    options = ("--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
+    with RedisServer(short_dir / "redis", *options) as server:
+        yield server
 
 
 @pytest.fixture
@@ -55,10 +52,7 @@ def processes_that_put(client: Any) -> set[int]:
 @pytest.mark.alone
 @pytest.mark.long
 def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
-    redis_server: RedisServer,
-    cluster: SparkCluster,
-    make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
+    redis_server: RedisServer, cluster: SparkCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(
         partitions=4,
@@ -66,8 +60,7 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
         spark_conf=cluster.conf,
         storage=f'mode = "redis"\nurl = "{redis_server.url}"',
     )
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     load = fleet.load(rate=2000)
 
     driver = fleet.workers()["worker-0"]["pid"]
@@ -104,8 +97,7 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
         spark_conf=closed_cluster.conf,
         storage=f'mode = "redis"\nurl = "{redis_server.url}"',
     )
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(100)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 

@@ -82,8 +82,7 @@ def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
 def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_when_they_can(
     fleet: Fleet, disk: Path, eventually: Eventually
 ) -> None:
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     pid = fleet.workers()["worker-0"]["pid"]
 
     fleet.send(10_000, b"x" * 1000)

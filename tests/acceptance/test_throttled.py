@@ -19,14 +19,9 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(
-        workers=1,
-        partitions=1,
-        storage="limit = 300",
-        workers_more="max_records_per_batch = 100",
-        trigger="1.0",
+        workers=1, partitions=1, storage="limit = 300", workers_more="max_records_per_batch = 100", trigger="1.0"
     )
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
 
     fleet.send(1000)
     eventually(lambda: fleet.workers()["worker-0"]["state"] == "throttled", SETTLE_SECONDS, "the worker is throttled")
@@ -57,8 +52,7 @@ def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(
     make_fleet: Callable[..., Fleet], eventually: Eventually
 ) -> None:
     fleet = make_fleet(workers=1, partitions=1, storage="dead_limit = 5")
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     letters = [Message("orders", 0, offset, None, b"v", 0) for offset in range(5)]
 
     with closing(fleet.open_storage()) as storage:

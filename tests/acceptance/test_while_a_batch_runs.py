@@ -62,8 +62,7 @@ def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
     monkeypatch.setenv("PYTHONPATH", ".")
     monkeypatch.setenv("KCTL_SLOW_UNTIL", str(tmp_path / "go on"))
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:slow"')
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.start("worker-0")
     fleet.send(100)
     eventually(lambda: held(fleet), START_SECONDS, "a batch is being held")
 

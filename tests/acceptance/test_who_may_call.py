@@ -21,13 +21,15 @@ from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.server import AgentServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.conftest import eventually
-from tests.stranger import NOBODY, needs_root, run_as_nobody
+from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
-_ASK = """
+_IMPORTS = """
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
+"""
+_ASK = """
 with socket.socket(socket.AF_UNIX) as peer:
     peer.settimeout(10)
     peer.connect(sys.argv[1])
@@ -129,9 +131,8 @@ def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(
 ) -> None:
     open_to_all(0o755, fleet.directory)
     open_to_all(0o644, fleet.config)
-    code = "from kctl.cli import main; sys.exit(main())"
 
-    done = run_as_nobody(code, "rpc", "kafka_lag", "-c", str(fleet.config))
+    done = run_as_nobody(KCTL, "rpc", "kafka_lag", "-c", str(fleet.config))
 
     assert done.returncode == 5
     assert done.stdout == ""
@@ -148,7 +149,7 @@ def test_another_user_is_refused_by_the_kernels_word_even_where_every_mode_lets_
     open_to_all(0o755, fleet.directory, run_dir)
     open_to_all(0o666, run_dir / "master.sock")
 
-    done = run_as_nobody(_ASK, str(run_dir / "master.sock"), rpc, method)
+    done = run_as_nobody(_ASK, str(run_dir / "master.sock"), rpc, method, imports=_IMPORTS)
 
     assert done.stderr == ""
     assert done.stdout.split() == [str(NOBODY), "False", "not_permitted", "False"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import (
@@ -46,6 +49,18 @@ class SecuredBroker:
         self.broker = KafkaBroker(
             directory / "broker", self._properties(*ports), choose_ports=lambda: (broker, controller)
         )
+
+    @classmethod
+    @contextmanager
+    def running(cls) -> Iterator[Self]:
+        """One in a folder of its own."""
+        with tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder:
+            made = cls(Path(folder))
+            made.start()
+            try:
+                yield made
+            finally:
+                made.broker.stop()
 
     @property
     def plain(self) -> str:
