@@ -43,7 +43,7 @@ from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, checkpoint_n
 from kctl_agent.storage.lake.folder import s3
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.object_store_server import ObjectStoreServer
-from tests.unconditional_proxy import UnconditionalProxy
+from tests.proxies import UnconditionalProxy
 
 AFTER_CHECKPOINT = 50
 START_SECONDS, COMMIT_SECONDS = 2.0, 0.5

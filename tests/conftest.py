@@ -54,6 +54,12 @@ def eventually_fixture() -> Callable[..., object]:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """Tests marked `anyio` run on asyncio, the loop that the master runs on."""
+    return "asyncio"
+
+
+@pytest.fixture
 def short_dir() -> Iterator[Path]:
     """A folder whose path leaves room for a socket name (107 bytes in all)."""
     path = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from time import monotonic
 from typing import Self
 
-__all__ = ["Meanwhile"]
+__all__ = ["GoodCaller", "Meanwhile"]
 
 
 class Meanwhile(ABC):
@@ -40,3 +42,21 @@ class Meanwhile(ABC):
             except Exception as error:
                 self.wrong.append(error)
             self.turns += 1
+
+
+class GoodCaller(Meanwhile):
+    """Asks these one after another, again and again. Each returns what is wrong with its answer, or None."""
+
+    def __init__(self, *asks: Callable[[], object | None], pause_seconds: float = 0.0) -> None:
+        super().__init__(pause_seconds)
+        self.took: list[float] = []
+        """Seconds until each answer."""
+        self._asks = asks
+
+    def turn(self) -> None:
+        for ask in self._asks:
+            began = monotonic()
+            wrong = ask()
+            self.took.append(monotonic() - began)
+            if wrong is not None:
+                self.wrong.append(wrong)

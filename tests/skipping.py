@@ -106,10 +106,7 @@ KINDS = {
     "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), _decimal(38, 18)),
     "s": Kind("string", pa.string(), _TEXTS, {"datafusion": "'{}'", "duckdb": "'{}'", "spark": "'{}'"}),
     "bin": Kind(
-        "binary",
-        pa.binary(),
-        st.binary(max_size=3),
-        {"datafusion": "X'{}'", "duckdb": "unhex('{}')", "spark": "X'{}'"},
+        "binary", pa.binary(), st.binary(max_size=3), {"datafusion": "X'{}'", "duckdb": "unhex('{}')", "spark": "X'{}'"}
     ),
     "day": Kind(
         "date",
@@ -128,9 +125,7 @@ KINDS = {
         pa.timestamp("us"),
         _MICROSECONDS,
         _of_number(
-            "Timestamp(Microsecond, None)",
-            "make_timestamp({}::bigint)",
-            "cast(timestamp_micros({}) as timestamp_ntz)",
+            "Timestamp(Microsecond, None)", "make_timestamp({}::bigint)", "cast(timestamp_micros({}) as timestamp_ntz)"
         ),
     ),
 }

@@ -12,17 +12,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StorageError, StoredOffset
 from tests.conformance.dead import ERROR, Dead
-from tests.conformance.given import (
-    OTHER_TOPIC_ID,
-    TOPIC_ID,
-    chunk,
-    everything,
-    fill,
-    offsets,
-    put,
-    stored,
-    total,
-)
+from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
 
 __all__ = ["Damage", "DeadLetters"]
 

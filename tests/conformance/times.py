@@ -84,10 +84,7 @@ class Times:
         stats = storage.stats()
 
         assert stats.oldest_seconds == pytest.approx(100, abs=30)
-        assert [p.oldest_seconds for p in stats.partitions] == [
-            pytest.approx(100, abs=30),
-            pytest.approx(0, abs=30),
-        ]
+        assert [p.oldest_seconds for p in stats.partitions] == [pytest.approx(100, abs=30), pytest.approx(0, abs=30)]
 
     def test_leases_that_ran_out_and_delays_are_put_back_on_request_and_living_leases_are_not(
         self, storage: Storage, pass_time: PassTime

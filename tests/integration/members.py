@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -20,8 +20,6 @@ from kctl_agent.worker.settings import KafkaSettings
 from tests.servers import topics
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
-
-Shares = Mapping[str, frozenset[TopicPartition]]
 """What each member holds, by member id."""
 
 

@@ -60,11 +60,6 @@ class CannotOpen:
         raise AssertionError
 
 
-def refuses_everything(messages: list[Message]) -> list[bool]:
-    note(messages)
-    return [False] * len(messages)
-
-
 def chokes(messages: list[Message]) -> list[bool]:
     """Raises for the whole of a batch that holds the poison."""
     note(messages)

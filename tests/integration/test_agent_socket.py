@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,8 +17,6 @@ import pytest
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.rpc.server import AgentServer
 from tests.caller import Caller, question
-
-Eventually = Callable[..., Any]
 
 NOBODY, SOME_GROUP = 65534, 4711
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -125,39 +122,7 @@ def test_of_other_users_only_those_of_the_configured_group_are_served(short_dir:
         assert ask_as(socket_file, NOBODY, NOBODY)["code"] == "not_permitted"
 
 
-@needs_root
-def test_root_is_served_by_the_agent_of_any_user(
-    short_dir: Path, socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
-    os.chown(short_dir, NOBODY, NOBODY)
-    process(f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})" + STAY)
-
-    with Caller(socket_file) as root:
-        assert root.ask("ping").ok
-
-
 # ---- owners that are gone
-
-
-def test_the_socket_of_a_killed_agent_is_taken_over_and_that_of_a_living_one_is_not(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
-    first = process(STAY)
-    second = subprocess.run(
-        [sys.executable, "-c", SERVE + "server.start()", str(socket_file.parent)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"already served by pid {first.pid}" in second.stderr
-
-    first.kill()
-    first.wait()
-    assert socket_file.exists()
-    third = process(STAY)
-
-    with Caller(socket_file) as caller:
-        assert caller.ask("ping").result["pid"] == third.pid
 
 
 def test_a_host_that_ends_without_closing_its_agent_is_not_held_up(short_dir: Path) -> None:
@@ -272,33 +237,6 @@ def test_a_forked_child_holds_nothing_of_the_agent_and_does_not_end_it(
     assert not socket_file.exists()
 
 
-def test_forks_while_callers_come_and_go_inherit_nothing_and_disturb_nobody(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
-    host = process(FORK_AND_HOLD)
-    is_over, wrong = threading.Event(), []
-
-    def come_and_go() -> None:
-        while not is_over.is_set():
-            try:
-                with Caller(socket_file) as caller:
-                    if not all(caller.ask("ping").ok for _ in range(3)):
-                        wrong.append("refused")
-            except Exception as error:
-                wrong.append(repr(error))
-
-    callers = [threading.Thread(target=come_and_go) for _ in range(4)]
-    for each in callers:
-        each.start()
-    reports = answer_of(host, "storm")
-    is_over.set()
-    for each in callers:
-        each.join()
-
-    assert reports == "['[]']"
-    assert wrong == []
-
-
 CLOSE_SLOWLY = """
 import socket, threading, time
 is_closing = threading.Event()
@@ -335,7 +273,7 @@ def test_a_fork_while_a_connection_is_being_closed_does_not_inherit_it(
 
 @pytest.mark.alone
 def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_there_is_one(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]], eventually: Eventually
+    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
 ) -> None:
     room = 8
     host = process(
@@ -362,14 +300,3 @@ def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_th
     finally:
         for caller in served + waiting:
             caller.socket.close()
-
-
-def test_a_terminated_host_can_close_its_agent_from_a_signal_handler(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
-    host = process("signal.signal(signal.SIGTERM, lambda *_: (server.close(), sys.exit(0)))" + STAY)
-
-    host.send_signal(signal.SIGTERM)
-
-    assert host.wait(60) == 0
-    assert not socket_file.exists()

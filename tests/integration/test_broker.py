@@ -11,24 +11,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
-from kctl.errors import KctlError, StartError
+from kctl.errors import StartError
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 
 pytestmark = pytest.mark.real
-
-
-def produce(broker: KafkaBroker, topic: str, per_partition: int, partitions: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    for number in range(per_partition * partitions):
-        producer.send(topic, str(number).encode(), partition=number % partitions)
-    producer.flush()
-    producer.close()
 
 
 def offsets_of(broker: KafkaBroker, topic: str, partitions: int, spec: OffsetSpec = OffsetSpec.LATEST) -> list[int]:
@@ -74,7 +66,7 @@ def test_a_started_broker_answers_on_loopback_only_and_a_stopped_one_is_gone(sho
 def test_a_killed_broker_comes_back_with_its_ports_its_records_and_its_groups(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         topics.create_topic(broker.bootstrap_servers, "orders", 2)
-        produce(broker, "orders", 10, 2)
+        topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 10})
         consumer = member(broker, "orders", "readers")
         consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "", -1)})
         consumer.close()
@@ -88,14 +80,6 @@ def test_a_killed_broker_comes_back_with_its_ports_its_records_and_its_groups(sh
         assert offsets_of(broker, "orders", 2) == [10, 10]
         rows = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
         assert [(row.partition, row.current_offset) for row in rows] == [(0, 4)]
-
-
-def test_a_directory_used_before_keeps_its_topics(short_dir: Path) -> None:
-    with KafkaBroker(short_dir) as broker:
-        topics.create_topic(broker.bootstrap_servers, "orders", 1)
-
-    with KafkaBroker(short_dir) as again:
-        assert topics.has_topic(again.bootstrap_servers, "orders")
 
 
 @pytest.mark.parametrize("taken", ["broker", "controller"])
@@ -151,7 +135,7 @@ def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir
     with KafkaBroker(short_dir) as broker:
         servers = broker.bootstrap_servers
         topics.create_topic(servers, "orders", 2, {"retention.ms": "60000"})
-        produce(broker, "orders", 5, 2)
+        topics.produce(broker.bootstrap_servers, "orders", {0: 5, 1: 5})
         with pytest.raises(TopicAlreadyExistsError):
             topics.create_topic(servers, "orders", 2)
 
@@ -165,39 +149,3 @@ def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir
         assert not topics.has_topic(servers, "orders")
         topics.create_topic(servers, "orders", 1)
         assert offsets_of(broker, "orders", 1) == [0]
-
-
-@pytest.mark.long
-def test_kafkas_own_tool_is_read_as_it_prints(short_dir: Path) -> None:
-    with KafkaBroker(short_dir) as broker:
-        servers = broker.bootstrap_servers
-        topics.create_topic(servers, "orders", 2)
-        produce(broker, "orders", 10, 2)
-        consumer = member(broker, "orders", "all readers")
-        consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "", -1)})
-
-        first, second = kafka_tools.describe_group(servers, "all readers")
-        assert (first.topic, first.partition, first.current_offset, first.log_end_offset, first.lag) == (
-            *("orders", 0),
-            *(4, 10, 6),
-        )
-        assert (first.host, first.client_id) == ("/127.0.0.1", "a client")
-        assert (second.partition, second.current_offset, second.log_end_offset, second.lag) == (1, None, 10, None)
-        [only] = kafka_tools.describe_members(servers, "all readers")
-        assert only.consumer_id == first.consumer_id == consumer.group_metadata().member_id
-        assert only.assignment == (("orders", 0), ("orders", 1))
-        state = kafka_tools.describe_state(servers, "all readers")
-        assert (state.coordinator, state.state, state.members) == (servers, "Stable", 1)
-        with pytest.raises(KctlError, match="can only be reset if the group 'all readers' is inactive"):
-            kafka_tools.reset_offsets(servers, "all readers", "orders", "earliest")
-
-        consumer.close()
-
-        assert kafka_tools.describe_members(servers, "all readers") == []
-        assert kafka_tools.describe_state(servers, "all readers").state == "Empty"
-        assert kafka_tools.reset_offsets(servers, "all readers", "orders", 3) == {0: 3, 1: 3}
-        assert kafka_tools.reset_offsets(servers, "all readers", "orders:1", "latest") == {1: 10}
-        rows = kafka_tools.describe_group(servers, "all readers")
-        assert [(row.current_offset, row.lag, row.consumer_id) for row in rows] == [(3, 7, None), (10, 0, None)]
-        with pytest.raises(KctlError, match="Group nobody not found"):
-            kafka_tools.describe_group(servers, "nobody")

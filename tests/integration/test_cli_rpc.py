@@ -18,7 +18,6 @@ from kctl import fleets
 from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.wire import encode
 from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
-from tests.terminals import Terminal
 
 KCTL = [sys.executable, "-m", "kctl"]
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 62}}
@@ -74,10 +73,7 @@ def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
-    with (
-        master(short_dir, {"offset_checker": Answers(many_rows(20_000))}),
-        piped("rpc", "offset_checker") as process,
-    ):
+    with master(short_dir, {"offset_checker": Answers(many_rows(20_000))}), piped("rpc", "offset_checker") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"topic")
@@ -88,10 +84,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
 
 
 def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventually: Callable[..., object]) -> None:
-    with (
-        master(short_dir, {"kafka_lag": Stalls()}) as agent,
-        piped("rpc", "kafka_lag", "--timeout", "30") as process,
-    ):
+    with master(short_dir, {"kafka_lag": Stalls()}) as agent, piped("rpc", "kafka_lag", "--timeout", "30") as process:
         eventually(lambda: agent.requests)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -102,67 +95,10 @@ def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventu
 def test_watching_into_a_pipe_prints_one_json_document_per_line_until_ctrl_c(short_dir: Path) -> None:
     steps: list[Step] = [Answers({**LAG, "total": total}) for total in (1, 2, 3)]
 
-    with (
-        master(short_dir, {"kafka_lag": steps}),
-        piped("rpc", "kafka_lag", "--watch", "0.01", "-o", "json") as process,
-    ):
+    with master(short_dir, {"kafka_lag": steps}), piped("rpc", "kafka_lag", "--watch", "0.01", "-o", "json") as process:
         assert process.stdout is not None
         totals = [json.loads(process.stdout.readline())["total"] for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
 
     assert (totals, process.returncode) == ([1, 2, 3], 0)
-
-
-def test_watching_into_a_pipe_ends_with_the_master(short_dir: Path) -> None:
-    with (
-        master(short_dir, {"kafka_lag": Answers(LAG)}) as agent,
-        piped("rpc", "kafka_lag", "--watch", "0.01") as process,
-    ):
-        assert process.stdout is not None
-        process.stdout.readline()
-        agent.vanish()
-        _, err = process.communicate(timeout=60)
-
-    assert process.returncode == 5
-    assert err.startswith(b"kctl: no master is running there: nobody listens")
-
-
-def test_watching_on_a_terminal_redraws_in_place_and_cuts_off_what_does_not_fit(short_dir: Path) -> None:
-    with (
-        master(short_dir, {"offset_checker": Answers(many_rows(50))}),
-        Terminal("rpc", "offset_checker", "--watch", "0.01") as terminal,
-    ):
-        seen = terminal.read_until(r"\x1b\[H.*\x1b\[H.*\x1b\[H")
-        code = terminal.interrupt()
-
-    assert code == 0
-    frame = seen.split("\x1b[H")[2]
-    lines = [line.removesuffix("\x1b[K") for line in frame.split("\r\n")]
-    assert lines[0].startswith("kctl rpc offset_checker  orders  every 0.01 s  ")
-    assert lines[2].endswith("…")
-    assert len(lines[2]) == 60
-    assert lines[-2:] == ["… 47 more lines", "\x1b[J"]
-    assert len(lines) == 8
-
-
-def test_watching_on_a_terminal_outlives_a_master_that_is_away(short_dir: Path) -> None:
-    with (
-        master(short_dir, {"kafka_lag": Answers(LAG)}) as agent,
-        Terminal("rpc", "kafka_lag", "--watch", "0.01") as terminal,
-    ):
-        terminal.read_until(r"orders +62")
-        agent.vanish()
-        terminal.read_until("kctl: no master is running there")
-        with ScriptedAgent(short_dir / "run", "master", {"kafka_lag": Answers({**LAG, "total": 77})}):
-            terminal.read_until(r"total +77")
-            code = terminal.interrupt()
-
-    assert code == 0
-
-
-@pytest.mark.parametrize("name", ["kctl", "kctl-agent"])
-def test_the_version_is_that_of_the_distribution(name: str) -> None:
-    from importlib.metadata import version
-
-    assert kctl("version").stdout == f"kctl {version(name)}\n"

@@ -10,10 +10,6 @@ from typing import Any
 
 import pytest
 
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import topics_of
-from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.clusters import running_cluster
 from tests.exporters import Exporter, Samples, running_exporter
@@ -40,13 +36,6 @@ def written(folder: Path, servers: str, more: str = "", stale: float = STALE_AFT
     path = folder / "exporter.toml"
     path.write_text(_CONFIG.format(servers=servers, more=more, stale=stale))
     return path
-
-
-def commit_one(servers: str, *groups: str) -> None:
-    with ClusterConnection(plain(servers), 20) as connection:
-        connection.open()
-        for group in groups:
-            assert set(commit(connection, group, {("orders", 0): 0}).values()) == {None}
 
 
 def scraped(exporter: Exporter) -> Samples:
@@ -82,7 +71,7 @@ def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells
         try:
             broker.start()
             topics.create_topic(broker.bootstrap_servers, "orders", 1)
-            commit_one(broker.bootstrap_servers, "billing")
+            topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 0})
             eventually(lambda: ages(scraped(exporter)), what="it is polled")
             eventually(exporter.is_ready, what="it gives up waiting for the dead cluster")
             assert up(scraped(exporter)) == {1}
@@ -104,45 +93,6 @@ def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells
             assert ages(exporter.samples())["billing",] < 2
         finally:
             broker.stop()
-
-
-def test_of_a_hundred_groups_only_those_whose_coordinator_is_away_grow_old(
-    short_dir: Path, eventually: Eventually
-) -> None:
-    properties = {"offsets.topic.num.partitions": "6", "broker.session.timeout.ms": "600000"}
-    names = [f"group-{number}" for number in range(100)]
-    with running_cluster(properties) as cluster:
-        servers = cluster.bootstrap_servers
-        topics.create_topic(servers, "orders", 1)
-        commit_one(servers, *names)
-        with running_exporter(short_dir, "-c", str(written(short_dir, servers, stale=60.0))) as exporter:
-            eventually(lambda: len(ages(exporter.samples())) == 100, what="all groups")
-            coordinators = exporter.samples().of("kctl_group_info", "group", "coordinator", cluster="main")
-            leader = leader_of_orders(servers)
-            away = next(number for number in cluster.brokers if number != leader)
-            theirs = {(group,) for group, coordinator in coordinators if coordinator == str(away)}
-            assert 0 < len(theirs) < 100
-
-            def only_theirs_are_old() -> bool:
-                found = ages(scraped(exporter))
-                return {group for group, age in found.items() if age > 4} == theirs
-
-            pid = cluster.brokers[away].pid
-            assert pid is not None
-            with stopped([pid]):
-                eventually(only_theirs_are_old, what="theirs alone grow old")
-                samples = scraped(exporter)
-                assert samples.of("kctl_collect_up", "part", cluster="main")["committed",] == 0
-                assert len(samples.of("kctl_consumer_lag", "group", cluster="main")) == 100
-                fresh = max(age for group, age in ages(samples).items() if group not in theirs)
-                assert fresh < 4
-            eventually(lambda: max(ages(scraped(exporter)).values()) < 2, 20, what="all are fresh again")
-            eventually(lambda: up(scraped(exporter)) == {1}, what="all was answered")
-
-
-def leader_of_orders(servers: str) -> int | None:
-    with ClusterConnection(plain(servers), 20) as connection:
-        return topics_of(connection.open(["orders"]))["orders"].partitions[0].leader
 
 
 class Scraping(Meanwhile):
@@ -169,7 +119,8 @@ def test_of_three_clusters_one_is_dead_one_gets_a_replaced_broker_and_the_third_
         third = stack.enter_context(KafkaBroker(short_dir / "third"))
         for servers in (cluster.bootstrap_servers, third.bootstrap_servers):
             topics.create_topic(servers, "orders", 1)
-            commit_one(servers, *names)
+            for name in names:
+                topics.commit(servers, name, "orders", {0: 0})
         more = "".join(
             f'[clusters.{name}]\nbootstrap_servers = "{servers}"\n'
             for name, servers in (("third", third.bootstrap_servers), ("dead", f"127.0.0.1:{two_free_ports()[0]}"))

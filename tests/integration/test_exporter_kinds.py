@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer
 
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.offsets import commit
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
@@ -62,21 +59,14 @@ class World:
         return KINDS[self.kind](self.servers, self.group, self.topic)
 
     def produce(self, counts: Mapping[int, int]) -> None:
-        with closing(KafkaProducer(bootstrap_servers=self.servers)) as producer:
-            for partition, count in counts.items():
-                for _ in range(count):
-                    producer.send(self.topic, b"x", partition=partition)
-            producer.flush()
+        topics.produce(self.servers, self.topic, counts)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """What the group's own clients would; a share group is given where it begins."""
         if self.kind == "share":
             alter_share_offsets(self.servers, self.group, self.topic, offsets)
-            return
-        with ClusterConnection(plain(self.servers), 20) as connection:
-            connection.open()
-            errors = commit(connection, self.group, {(self.topic, number): at for number, at in offsets.items()})
-        assert set(errors.values()) == {None}
+        else:
+            topics.commit(self.servers, self.group, self.topic, offsets)
 
     def has(self, name: str, wanted: Values) -> None:
         """Soon, and then exactly this."""
@@ -118,9 +108,7 @@ STATES = {
 @pytest.fixture(scope="module")
 def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     words = ("-b", broker.bootstrap_servers, "--set", "exporter.interval_seconds=0.2")
-    with ClusterConnection(plain(broker.bootstrap_servers), 20) as connection:  # there is a coordinator from then on
-        connection.open()
-        assert set(commit(connection, "first", {("orders", 0): 0}).values()) == {None}
+    topics.commit(broker.bootstrap_servers, "first", "orders", {0: 0})  # there is a coordinator from then on
     with running_exporter(tmp_path_factory.mktemp("exporter"), *words) as running:
         eventually(running.is_ready, what="it is polled")
         yield running
@@ -138,6 +126,7 @@ def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureReques
 
 
 @pytest.mark.shows("KIP-848, share and streams groups in every awkward state")
+@pytest.mark.shows("an offset above the end is lag 0 and ahead; one below the start is lag and lost messages")
 @pytest.mark.parametrize(
     ("kind", "state"),
     [
@@ -197,6 +186,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_for_groups_of_every
     assert world.of("kctl_consumer_committed_offset") == {0: 1}
 
 
+@pytest.mark.shows("partitions added, topics deleted or recreated, groups deleted: right with the next cycle")
 @SLOW_FOR_EACH
 def test_partitions_that_are_added_are_shown_once_they_are_committed(world: World, kind: str) -> None:
     world.produce({0: 5})

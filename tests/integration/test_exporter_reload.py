@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import tomli_w
 
@@ -175,23 +174,6 @@ def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Pat
     assert "http=tokens" in reloaded.reload()
     assert status("") == 200
     assert "a-token" not in reloaded.exporter.log.read_text()
-
-
-def test_many_reloads_leave_threads_and_descriptors_as_they_were(reloaded: Reloaded, eventually: Eventually) -> None:
-    process = psutil.Process(reloaded.exporter.process.pid)
-
-    def cycle(number: int) -> None:
-        reloaded.reload(("main", f"other-{number}"), f'groups_except = ["none-{number}"]')
-        reloaded.reload(("main",))
-
-    cycle(0)
-    eventually(lambda: reloaded.groups(), what="it is polled")
-    threads, descriptors = process.num_threads(), process.num_fds()
-    for number in range(10):
-        cycle(number + 1)
-
-    eventually(lambda: process.num_threads() <= threads + 1, what=f"{threads} threads before")
-    eventually(lambda: process.num_fds() <= descriptors + 2, what=f"{descriptors} descriptors before")
 
 
 def test_a_master_collects_all_groups_or_others_or_none_after_a_reload(

@@ -8,15 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import pytest
 
+from kctl.rpc.reply import Reply
 from tests.caller import Caller, question
 from tests.hostile import attack
-from tests.meanwhile import Meanwhile
+from tests.meanwhile import GoodCaller
 
 FRAMES = 10_000
 SEED = 20_260_101
@@ -50,35 +50,6 @@ def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
     assert process.returncode == 0
 
 
-class GoodCaller(Meanwhile):
-    """Asks again and again while it is entered, over a connection that stays and over new ones; keeps what happened."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.took: list[float] = []
-        self._path = path
-
-    def __enter__(self) -> Self:
-        self._kept = Caller(self._path)
-        return super().__enter__()
-
-    def __exit__(self, *end: object) -> None:
-        super().__exit__(*end)
-        self._kept.socket.close()
-
-    def turn(self) -> None:
-        self._ask(self._kept)
-        with Caller(self._path) as fresh:
-            self._ask(fresh)
-
-    def _ask(self, caller: Caller) -> None:
-        began = monotonic()
-        reply = caller.ask("offset_checker")
-        self.took.append(monotonic() - began)
-        if not reply.ok or len(reply.result["rows"]) != 50:
-            self.wrong.append(reply)
-
-
 @pytest.mark.shows("10,000 hostile frames at an agent: no crash, no hang, no growth, a good caller served")
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
     agent: psutil.Process, short_dir: Path, tmp_path: Path, eventually: Callable[..., Any]
@@ -91,7 +62,15 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
     eventually(lambda: _sockets(agent) == 1, what="connections of the warm-up are still open")
     before, resident = _open_and_running(agent), agent.memory_info().rss
 
-    with GoodCaller(path) as good:
+    def over(caller: Caller) -> Reply | None:
+        reply = caller.ask("offset_checker")
+        return None if reply.ok and len(reply.result["rows"]) == 50 else reply
+
+    def over_a_new_one() -> Reply | None:
+        with Caller(path) as fresh:
+            return over(fresh)
+
+    with Caller(path) as kept, GoodCaller(lambda: over(kept), over_a_new_one) as good:
 
         def attack_until_all_was_tried(seed: int) -> None:
             attack(path, valid, seed, FRAMES // 4)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import psutil
 import pytest
 
 from kctl.rpc.client import call
+from kctl.rpc.reply import Reply
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import encode
 from tests.hostile import attack
-from tests.meanwhile import Meanwhile
+from tests.meanwhile import GoodCaller
 
 pytestmark = pytest.mark.real
 
@@ -25,25 +25,6 @@ SEED = 20_260_101
 CALL_SECONDS = 5.0
 
 VALID = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", params={}, deadline_ms=500).to_json())
-
-
-class GoodCaller(Meanwhile):
-    """Asks two questions again and again while it is entered; keeps how long each answer took."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(pause_seconds=0.005)
-        self.took: list[float] = []
-        self._path = path
-
-    def turn(self) -> None:
-        for rpc, method in (("ping", "getPing"), ("kafka_lag", "onKafkaLag")):
-            started = time.monotonic()
-            try:
-                reply = call(self._path, Request(Role.EXTERNAL, rpc, method, id="good"), CALL_SECONDS)
-            finally:
-                self.took.append(time.monotonic() - started)
-            if not reply.ok or reply.id != "good":
-                self.wrong.append(reply)
 
 
 @pytest.mark.shows("10,000 hostile frames at the master: the same")
@@ -59,7 +40,12 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
     eventually(lambda: _descriptors(process) < 30)
     descriptors, resident = _descriptors(process), process.memory_info().rss
 
-    with GoodCaller(path) as good:
+    def ask(rpc: str, method: str) -> Reply | None:
+        reply = call(path, Request(Role.EXTERNAL, rpc, method, id="good"), CALL_SECONDS)
+        return None if reply.ok and reply.id == "good" else reply
+
+    asks = (partial(ask, "ping", "getPing"), partial(ask, "kafka_lag", "onKafkaLag"))
+    with GoodCaller(*asks, pause_seconds=0.005) as good:
         attack(path, VALID, SEED + 1, FRAMES)
 
     took = sorted(good.took)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from kctl.errors import ConfigError, JarsMissing, JavaMissing, RunDirUnusable
-from kctl.jars import LOCKS, Fetched, Jar, LockName, fetch, jar_paths, jars_dir, java_command, java_version, read_lock
+from kctl.errors import ConfigError, JarsMissing, RunDirUnusable
+from kctl.jars import Fetched, Jar, fetch, jar_paths, jars_dir
 from kctl.jars.lock import parse_lock
-from kctl.jars.progress import shown_on
-from tests.delta_jars import delta_lock
 
 CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
 
@@ -53,28 +47,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 def cached_names() -> list[str]:
     return sorted(path.name for path in jars_dir().iterdir() if path.name != ".lock")
-
-
-@pytest.mark.parametrize("name", LOCKS)
-def test_a_packaged_lock_names_each_jar_once(name: LockName) -> None:
-    jars = read_lock(name)
-
-    assert len({jar.file_name for jar in jars}) == len(jars) >= 4
-    assert all(jar.size_bytes > 0 for jar in jars)
-
-
-def test_the_broker_lock_holds_broker_tools_and_a_logging_binding() -> None:
-    coordinates = {f"{jar.group}:{jar.artifact}" for jar in read_lock("broker")}
-
-    assert {"org.apache.kafka:kafka_2.13", "org.apache.kafka:kafka-tools"} <= coordinates
-    assert "org.apache.logging.log4j:log4j-slf4j-impl" in coordinates
-
-
-def test_the_jars_of_delta_are_of_the_spark_that_is_tested_and_in_no_lock_of_users() -> None:
-    minor = version("pyspark").rpartition(".")[0]
-
-    assert [jar.artifact for jar in delta_lock()] == [f"delta-spark_{minor}_2.13", "delta-storage"]
-    assert not {jar for lock in LOCKS for jar in read_lock(lock)} & set(delta_lock())
 
 
 @pytest.mark.parametrize(
@@ -179,16 +151,6 @@ def test_verify_replaces_a_jar_that_was_changed_in_the_cache(repository: Reposit
     assert alpha.read_bytes() == CONTENTS["alpha"]
 
 
-def test_a_truncated_jar_counts_as_missing(repository: Repository) -> None:
-    fetch()
-    alpha = jar_paths("broker")[0]
-    alpha.write_bytes(b"")
-
-    assert fetch() == 1
-
-    assert alpha.read_bytes() == CONTENTS["alpha"]
-
-
 def test_two_fetchers_at_once_download_each_jar_once(repository: Repository) -> None:
     together = Barrier(2)
 
@@ -222,67 +184,3 @@ def test_progress_is_printed_before_the_first_jar_and_after_each(repository: Rep
     total = sum(jar.size_bytes for jar in repository.lock)
     assert [fetched.jars for fetched in seen] == [0, 1, 2]
     assert (seen[0].jar, seen[-1].bytes, seen[-1].bytes_total) == (None, total, total)
-
-
-def test_progress_off_a_terminal_is_plain_lines() -> None:
-    stream = io.StringIO()
-
-    with shown_on(stream) as progress:
-        for done in range(51):
-            progress(Fetched(read_lock("broker")[0] if done else None, done, 50, done * 1_000_000, 50_000_000))
-
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == "jars: downloading 50 (50 MB)"
-    assert lines[1:] == ["jars: 20 of 50, 20 of 50 MB", "jars: 40 of 50, 40 of 50 MB", "jars: 50 of 50, 50 of 50 MB"]
-
-
-def test_the_command_fails_with_one_sentence_and_the_exit_code(tmp_path: Path) -> None:
-    environment = os.environ | {"KCTL_CACHE_DIR": str(tmp_path), "KCTL_MAVEN_REPOSITORY": str(tmp_path)}
-
-    done = subprocess.run(
-        [sys.executable, "-m", "kctl", "jars", "fetch", "spark"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == JarsMissing.exit_code
-    assert done.stderr.splitlines()[-1].startswith("kctl: 4 of 4 jars could not be downloaded")
-    assert "Traceback" not in done.stderr
-
-
-def java_of_version(home: Path, version: str) -> Path:
-    command = home / "bin" / "java"
-    command.parent.mkdir(parents=True)
-    command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
-    command.chmod(0o755)
-    return command
-
-
-@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25.0.1", 25)])
-def test_java_home_is_honoured(version: str, major: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = java_of_version(tmp_path, version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    assert java_command() == command
-    assert java_version() == major
-
-
-@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22", "16"])
-def test_a_java_that_is_too_old_is_refused_with_its_version(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    java_of_version(tmp_path, version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    with pytest.raises(JavaMissing, match=rf"is Java {version.removeprefix('1.').split('.')[0]}, .* need 17 or newer"):
-        java_command()
-
-
-def test_no_java_at_all_names_the_command_that_installs_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(JavaMissing, match="apt-get install openjdk-17-jre-headless"):
-        java_command()

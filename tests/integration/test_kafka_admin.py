@@ -8,7 +8,6 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,40 +21,17 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.command_lines import Kctl, Ran, run_here
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
-
-
-class Ran:
-    """A command line that was run."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def document(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Kctl = Callable[..., Ran]
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 
 @pytest.fixture
 def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
     """Runs `kctl kafka` in this process, which has no terminal."""
-
-    def run_words(*words: str) -> Ran:
-        capfd.readouterr()
-        code = run(["kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]], os.environ)
-        return Ran(code, *capfd.readouterr())
-
-    return run_words
+    return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 @pytest.fixture

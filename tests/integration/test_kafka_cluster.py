@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from kctl.cli.entry import run
 from kctl.errors import KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
@@ -28,13 +26,13 @@ from kctl.kafka.polls.broker_cache import merge
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl_agent.attached.shadow import ShadowGroup
+from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
 from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 MESSAGES = 4000
 BROKERS = 4
-Kctl = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +47,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def kctl(cluster: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Returns exit code, stdout, stderr."""
-
-    def run_words(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = run(["kafka", words[0], "-b", cluster.bootstrap_servers, *words[1:]], os.environ)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run_words
+    return lambda command, *words: run_here(capfd, "kafka", command, "-b", cluster.bootstrap_servers, *words)
 
 
 def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int, **configs: str) -> dict[str, Topic]:

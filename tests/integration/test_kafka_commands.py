@@ -18,47 +18,21 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from kctl.cli.entry import run
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.command_lines import Kctl, Ran, run_here
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 GROUP = "billing"
 BASE = int(time.time()) * 1000 - 3_600_000
 """The timestamp of each partition's first message; the next is a millisecond later."""
-Kctl = Callable[..., "Ran"]
-
-
-class Ran:
-    """A command line that was run in this process."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.document["rows"]
-        return rows
 
 
 @pytest.fixture
 def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    def run_words(*words: str) -> Ran:
-        capfd.readouterr()
-        code = run(["kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]], os.environ)
-        out, err = capfd.readouterr()
-        return Ran(code, out, err)
-
-    return run_words
+    return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,18 +44,7 @@ def some_messages(broker: KafkaBroker) -> None:
             producer.send("orders", str(number).encode(), partition=partition, timestamp_ms=BASE + number)
     producer.flush()
     producer.close()
-    commit(broker, GROUP, {0: 4, 1: 20})
-
-
-def commit(broker: KafkaBroker, group: str, offsets: dict[int, int], topic: str = "orders") -> None:
-    from kctl.kafka.client.access import plain
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.offsets import commit as commit_offsets
-
-    with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
-        connection.open()
-        errors = commit_offsets(connection, group, {(topic, number): offset for number, offset in offsets.items()})
-    assert set(errors.values()) == {None}
+    topics.commit(broker.bootstrap_servers, GROUP, "orders", {0: 4, 1: 20})
 
 
 @pytest.fixture
@@ -279,7 +242,7 @@ def test_an_offset_is_found_by_its_name_or_its_time(kctl: Kctl, when: str, offse
 
 
 def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker, kctl: Kctl) -> None:
-    commit(broker, "moved", {0: 4, 1: 20})
+    topics.commit(broker.bootstrap_servers, "moved", "orders", {0: 4, 1: 20})
     words = ("reset-offsets", "-g", "moved", "-o", "json", "-t")
 
     planned = kctl(*words, "orders:0,1", "--to", "earliest", "--dry-run")
@@ -316,32 +279,6 @@ def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, m
 
         assert (ran.code, ran.out) == (24, "")
         assert f"{member.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
-
-
-def test_brokers_show_the_controller_and_their_load(broker: KafkaBroker, kctl: Kctl) -> None:
-    [row] = kctl("brokers", "-o", "json").rows
-
-    assert (row["node_id"], f"{row['host']}:{row['port']}", row["controller"]) == (1, broker.bootstrap_servers, True)
-    assert row["leaders"] == row["replicas"] > 4
-    assert row["not_in_sync"] == 0
-
-
-def test_all_groups_at_once_and_only_those_of_a_topic(broker: KafkaBroker, kctl: Kctl) -> None:
-    topics.create_topic(broker.bootstrap_servers, "lonely", 1)
-    commit(broker, "elsewhere", {0: 0}, "lonely")
-
-    everything = kctl("lag", "--all", "-o", "json").rows
-    only = kctl("lag", "--all", "-t", "lonely", "-o", "json").rows
-    of_topic = kctl("lag", "-g", GROUP, "-t", "orders").out
-
-    assert {GROUP, "elsewhere"} <= {row["group"] for row in everything}
-    assert [(row["group"], row["topic"], row["lag"]) for row in only] == [("elsewhere", "lonely", 0)]
-    assert [line.split()[2:6] for line in of_topic.splitlines()[1:]] == [
-        ["0", "4", "10", "6"],
-        ["1", "20", "20", "0"],
-        ["2", "-", "30", "-"],
-        ["3", "-", "0", "-"],
-    ]
 
 
 def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
@@ -382,9 +319,6 @@ def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
 
 
 def kctl_process(_broker: KafkaBroker) -> list[str]:
-    import sys
-    from pathlib import Path
-
     return [str(Path(sys.executable).with_name("kctl")), "kafka"]
 
 
@@ -472,23 +406,6 @@ def test_producing_a_file_shows_its_progress_on_a_terminal_only(
     assert kctl("list-offsets", "-t", "lines", "-o", "json").rows[0]["offset"] == 60
 
 
-def test_consuming_begins_and_ends_at_the_given_offsets(kctl: Kctl) -> None:
-    def consumed(*words: str) -> list[str]:
-        ran = kctl("consume", "-t", "orders", *words)
-        assert ran.code == 0, ran.err
-        return ran.out.splitlines()
-
-    assert consumed("-p", "0") == [str(number) for number in range(10)]
-    assert consumed("-p", "2", "--from", "27") == ["27", "28", "29"]
-    assert consumed("-p", "1", "--from", f"@{BASE + 18}") == ["18", "19"]
-    assert consumed("--from", "latest") == []
-    assert len(consumed("-n", "7")) == 7
-    assert consumed("-p", "3") == []
-    assert (
-        consumed("-p", "0", "-p", "1", "--from", "9", "--format", "%t %p %o %T %v%%")[0] == f"orders 0 9 {BASE + 9} 9%"
-    )
-
-
 @pytest.mark.shows("aborted records are not shown under `read_committed`, and the end is reached")
 def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reached(
     broker: KafkaBroker, kctl: Kctl
@@ -508,31 +425,3 @@ def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reach
     assert kctl(*words, "--read-committed").out.split() == ["kept"]
     [end] = kctl("list-offsets", "-t", "deals", "--read-committed", "-o", "json").rows
     assert end["offset"] == 4
-
-
-def test_api_versions_shows_what_the_broker_takes_and_we_use(kctl: Kctl) -> None:
-    rows = {row["api"]: row for row in kctl("api-versions", "-o", "json").rows}
-
-    assert rows["Metadata"]["used"] == min(rows["Metadata"]["used"], int(rows["Metadata"]["versions"].split("-")[1]))
-    assert rows["ConsumerGroupDescribe"]["used"] == 1
-    assert rows["StreamsGroupHeartbeat"]["used"] is None
-    assert kctl("api-versions", "--broker", "7").code == 2
-
-
-def test_a_group_that_nobody_knows_and_a_topic_that_is_gone_have_their_own_exit_codes(
-    broker: KafkaBroker, kctl: Kctl
-) -> None:
-    topics.create_topic(broker.bootstrap_servers, "passing", 1)
-    commit(broker, "left", {0: 0}, "passing")
-    commit(broker, "left", {0: 3})
-    topics.delete_topic(broker.bootstrap_servers, "passing")
-
-    unknown = kctl("lag", "-g", "nobody")
-    several = kctl("group", "nobody", GROUP, "-o", "json")
-    partly = kctl("lag", "-g", "left", "-o", "json")
-
-    assert unknown.code == 19
-    assert "there is no group nobody (GROUP_ID_NOT_FOUND)" in unknown.err
-    assert several.code == 19
-    assert [group["group"] for group in several.document["groups"]] == [GROUP]
-    assert {row["topic"]: row["lag"] for row in partly.rows if row["error"] is None} == {"orders": 7}

@@ -4,75 +4,49 @@ code; and what is right, with TLS and every SASL mechanism."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kctl.cli.entry import run
 from kctl.config import load
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
-from kctl.kafka.client.access import of_context, of_fleet
+from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
+from tests.command_lines import Kctl, run_here
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.usefixtures("collected_here"),
     pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
 ]
-Kctl = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredBroker]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    made = SecuredBroker(folder)
-    made.start()
-    try:
+    with SecuredBroker.running() as made:
         topics.create_topic(made.plain, "orders", 2)
         topics.create_topic(made.plain, "small", 1, {"max.message.bytes": "1000"})
         yield made
-    finally:
-        made.broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(autouse=True)
-def collected_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture
 def kctl(secured: SecuredBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Returns exit code, stdout, stderr."""
-    contexts = secured.write_contexts()
-
-    def run_words(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        chosen = [] if "-b" in words else ["--config", str(contexts)]
-        code = run(["kafka", words[0], *chosen, *words[1:]], os.environ)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run_words
+    contexts = ("--config", str(secured.write_contexts()))
+    return lambda command, *words: run_here(capfd, "kafka", command, *(() if "-b" in words else contexts), *words)
 
 
 MECHANISMS = ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "boss-OAUTHBEARER"]
@@ -134,20 +108,6 @@ def test_a_master_that_cannot_start_reports_why_as_kctl_kafka_does(
 
     with pytest.raises(error, match=sentence):
         asyncio.run(check())
-
-
-def test_each_part_that_a_master_may_not_read_is_an_error_and_no_number(secured: SecuredBroker) -> None:
-    access = of_context(secured.write_contexts(), "alice")
-    reader = ClusterReader.of_group(access, "g", ["orders"], "read_uncommitted", 10)
-    try:
-        reading = reader.read()
-    finally:
-        reader.close()
-
-    assert reading.unclear_topics == {"orders"}
-    assert (reading.groups, reading.members, reading.committed) == ({}, {}, {})
-    assert reading.errors.keys() == {"groups", "committed", "members"}
-    assert all("GROUP_AUTHORIZATION_FAILED" in why for why in reading.errors.values())
 
 
 @pytest.mark.shows("TLS, SASL PLAIN, SCRAM, OAUTHBEARER in `kctl kafka`, worker and master; no password is printed")

@@ -17,16 +17,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import (
-    Advance,
-    StorageUnusable,
-    StoredOffset,
-    StoredOffsetMoved,
-)
+from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.numbered_rows import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.files import read_files
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
@@ -34,11 +28,9 @@ from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.acceptance.fleets import Eventually
 from tests.object_store_server import BUCKET, ObjectStoreServer
+from tests.proxies import UnconditionalProxy
 from tests.table_conformance import DEAD_LETTER_SCHEMA, compact, dead_rows, write
-from tests.unconditional_proxy import UnconditionalProxy
-from tests.unit.storage.lake.maintenance.test_compaction import while_it_compacts
 from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 
 DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
@@ -143,43 +135,6 @@ def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
             assert folder.read(f"{number}") == b"%d" % created.index(True)
 
 
-def test_rows_and_stored_offset_are_one_commit(
-    storage: LakeStorage, settings: dict[str, Any], eventually: Eventually
-) -> None:
-    begun(storage, 100, 110).commit()
-    begun(storage, 110, 120).commit()
-
-    assert offsets(storage) == list(range(100, 120))
-    assert at(opened(settings)) == StoredOffset(*TP, TOPIC_ID, 120, 1)
-    assert not [file for file in storage.folder.below("_kctl").names() if file.endswith(".json")]
-    counts = storage.count()
-    assert (counts.rows, counts.files, counts.small_files) == (20, 2, 2)
-    assert counts.committed_at is not None
-    assert storage.stats().free is None
-    eventually(lambda: (found := storage.stats().counts) is not None and found.rows == 20, 10, "it is counted")
-    assert storage.stats().dead == 0
-    [(owner, stored)] = storage.group_offsets(GROUP.group)
-    assert (owner, stored.next) == (GROUP, 120)
-
-
-def test_of_two_batches_on_one_stored_offset_the_second_is_refused_and_what_it_left_is_removed(
-    storage: LakeStorage, settings: dict[str, Any]
-) -> None:
-    frozen = begun(storage, 100, 130)
-    begun(opened(settings), 100, 110).commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-
-    assert offsets(storage) == list(range(100, 110))
-    waiting = begun(storage, 110, 120)
-    sweep(storage.table)
-    assert not frozen.folder.exists()
-    assert waiting.folder.exists()
-    waiting.commit()
-    assert offsets(storage) == list(range(100, 120))
-
-
 def test_a_commit_whose_reply_is_lost_is_found_in_the_log_and_not_refused(
     storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,24 +187,6 @@ def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storag
     assert offsets(storage) == list(range(100, 180))
 
 
-@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
-def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
-    storage: LakeStorage,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
-) -> None:
-    """delta-rs, which compacted the table itself, takes both."""
-    for start in range(100, 160, 10):
-        begun(storage, start, start + 10).commit()
-    moment(monkeypatch, lambda: table_of(storage).optimize.compact())
-
-    with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
-        compact(storage.table, 1 << 20)
-
-    assert offsets(storage) == list(range(100, 160))
-    assert not [name for name in storage.folder.below("_kctl").names() if name.endswith(".json")]
-
-
 def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_its_place(
     storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,27 +208,6 @@ def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_
     assert left == []
     assert offsets(storage) == list(range(100, 160))
     assert len(unused(storage.table, 0)) == 6
-
-
-def test_a_partition_whose_name_delta_rs_takes_for_another_is_compacted(settings: dict[str, Any]) -> None:
-    """delta-rs looks for `a%7E` where `a~` is."""
-    storage = open_lake(settings | {"partition_by": ["topic"]})
-    assert isinstance(storage, LakeStorage)
-    storage.prepare()
-    storage.fit(schema(*FIELDS))
-    storage.bind(GROUP)
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    for start in range(3):
-        batch = storage.begin([Advance(*TP, 1, start, start + 1)])
-        batch.folder.make()
-        write(batch.folder.below("topic=a~ b%2F%"), pa.table({"offset": pa.array([start], pa.int64())}))
-        batch.commit()
-
-    assert len(compact(storage.table, 1 << 20).removed) == 3
-
-    table = table_of(storage)
-    assert (offsets(storage), len(table.file_uris())) == ([0, 1, 2], 1)
-    assert set(table.to_pyarrow_table()["topic"].to_pylist()) == {"a~ b/%"}
 
 
 def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_sees(storage: LakeStorage) -> None:
@@ -335,24 +251,6 @@ def test_what_is_wrong_is_one_sentence(
     assert server.keys.secret not in str(caught.value)
 
 
-def test_keys_that_others_can_read_are_refused(server: ObjectStoreServer, settings: dict[str, Any]) -> None:
-    file = server.credentials()
-    file.chmod(0o644)
-
-    with pytest.raises(StorageUnusable, match=r"cannot be read: every user of this machine may open it"):
-        open_lake(settings)
-
-    file.write_text("[other]\n")
-    file.chmod(0o600)
-    with pytest.raises(StorageUnusable, match="it wants `\\[default\\]` and lines"):
-        open_lake(settings)
-    file.write_text("not-a-secret-of-anybody")
-    with pytest.raises(StorageUnusable, match="is no file of credentials") as caught:
-        open_lake(settings)
-    assert "not-a-secret" not in str(caught.value)
-    server.credentials()
-
-
 def test_a_store_that_heeds_conditions_is_taken_also_where_many_try_at_once(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,23 +286,6 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
 
         assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
         assert [file.rows for file in read_files(folder, folder)] == [1]
-
-
-def test_a_store_that_is_away_in_the_middle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
-    with ObjectStoreServer(tmp_path / "s3") as server:
-        storage = opened(server.settings() | DEFAULTS)
-        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
-        batch = begun(storage, 100, 110)
-        server.kill()
-
-        with pytest.raises(StorageUnusable, match="does not answer"):
-            batch.commit()
-        server.start()
-
-        assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
-        begun(storage, 100, 110).commit()
-        assert offsets(storage) == list(range(100, 110))
 
 
 @pytest.mark.parametrize("client", ["obstore", "delta-rs"])

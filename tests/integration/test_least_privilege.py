@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import io
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +31,7 @@ from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.usefixtures("collected_here"),
     pytest.mark.timeout(240),
     pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
 ]
@@ -88,24 +86,12 @@ def documented() -> list[tuple[str, list[Right]]]:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredBroker]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    made = SecuredBroker(folder)
-    made.start()
-    try:
+    with SecuredBroker.running() as made:
         topics.create_topic(made.plain, TOPIC, 2)
         for words in (COMMANDS["produce"], ["-t", TOPIC, "-p", "1", "another"]):
             assert run(["kafka", "produce", "-b", made.plain, *words], {}) == 0
         assert run(["kafka", "reset-offsets", "-b", made.plain, *COMMANDS["reset-offsets"]], {}) == 0
         yield made
-    finally:
-        made.broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(autouse=True)
-def collected_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 def configuration(secured: SecuredBroker, user: str, group: str) -> Path:

@@ -32,7 +32,7 @@ def kctl(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.shows("sd_notify READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM is now")
 def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
-    master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(short_dir / "notify"))
@@ -102,21 +102,6 @@ def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writi
     assert shown.encode() == b"".join(LINES.splitlines(keepends=True)[-20_000:])
 
 
-def test_a_daemon_rotates_its_own_log(
-    broker: KafkaBroker, config_file: Callable[..., Path], eventually: Eventually
-) -> None:
-    config = config_file(workers={"count": 0})
-    log = config.parent / "logs" / "master.log"
-    assert kctl("-c", str(config), "start", "--daemon").returncode == 0
-    try:
-        append(log)
-        eventually(lambda: log.with_name("master.log.1").exists() and log.stat().st_size < 1_000_000, 30, "it is short")
-        eventually(lambda: "action=log_rotated log=master.log" in log.read_text(), 10, "it goes on in the same file")
-    finally:
-        assert kctl("-c", str(config), "stop").returncode == 0
-    assert log.read_text().rstrip().endswith("action=ended fleet=kctl")
-
-
 @pytest.mark.shows("what a dead master had started is ended by the next one")
 def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
     master: Callable[..., Master], eventually: Eventually
@@ -133,36 +118,6 @@ def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_f
     assert session_members(hanging) == []
     assert {row["restarts"] for row in again.status().values()} == {0}
     assert "2 processes of a former master" in again.log.read_text()
-
-
-def test_a_worker_whose_process_alone_was_killed_with_its_master_leaves_nothing_to_the_next(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
-    fleet = master(workers={"count": 1})
-    pid = fleet.status()["worker-0"]["pid"]
-    os.kill(fleet.process.pid, signal.SIGSTOP)
-    os.kill(pid, signal.SIGKILL)
-    fleet.stop(signal.SIGKILL)
-    eventually(lambda: len(session_members(pid)) == 1, what="what it had started is left, as a JVM would be")
-
-    master(workers={"count": 1})
-
-    assert session_members(pid) == []
-
-
-def test_a_list_of_fleets_that_cannot_be_written_costs_one_warning_and_nothing_else(
-    master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runtime = short_dir / "runtime"
-    (runtime / "kctl").mkdir(parents=True)
-    (runtime / "kctl").chmod(0o755)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-
-    fleet = master(workers={"count": 1})
-
-    assert fleet.log.read_text().count("action=not_listed") == 1
-    done = kctl("-c", str(fleet.config), "rpc", "ping")
-    assert (done.returncode, "worker-0" in done.stdout) == (0, True)
 
 
 @pytest.mark.shows("reloads leave threads and descriptors as they were")

@@ -30,7 +30,7 @@ from kctl.errors import (
 )
 from kctl.master.process import session_members
 from kctl.start.main import run
-from tests.servers.scripted_agent import ScriptedAgent, Stalls
+from tests.servers.scripted_agent import ScriptedAgent
 
 pytestmark = pytest.mark.real
 
@@ -112,17 +112,6 @@ def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(
     assert (rows.complete, rows.answered) == (False, ())
     assert fleet.status()["worker-0"]["last_error"] == "no such transform: module:function"
     assert fleet.stop() == 0
-
-
-def test_an_attached_agent_that_stalls_is_named_in_time_and_holds_nobody_up(master: Callable[..., Any]) -> None:
-    fleet = master()
-    with ScriptedAgent(fleet.run_dir, "guest", {"block_size": Stalls()}):
-        assert fleet.ask("ping").answered == ("guest", "worker-0", "worker-1")
-
-        reply = fleet.ask("block_size", timeout_seconds=1.5)
-
-        assert [(failed.sender, failed.code) for failed in reply.failed] == [("guest", "timeout")]
-        assert reply.answered == ("worker-0", "worker-1")
 
 
 def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(

@@ -210,21 +210,6 @@ def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(
     eventually(lambda: is_shared([again], group.partitions), 60, "all have a reader")
 
 
-def test_a_static_member_whose_id_another_one_takes_ends_with_the_reason(
-    group: ConsumerGroup, eventually: Eventually
-) -> None:
-    """The heartbeat is refused first; the member had gone on beside the new owner, stable and without heartbeats."""
-    first = group.join("a", instance="one")
-    eventually(lambda: is_shared([first], group.partitions), 60, "it has everything")
-
-    second = group.join("b", instance="one")
-    eventually(lambda: first.fenced, 60, "it is fenced")
-
-    assert "group.instance.id one" in str(first.fenced)
-    eventually(lambda: second.partitions == group.partitions, 60, "the other one has everything")
-    assert second.fenced is None
-
-
 def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(
     group: ConsumerGroup, eventually: Eventually
 ) -> None:

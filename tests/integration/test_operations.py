@@ -10,7 +10,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,16 +76,6 @@ def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resum
     assert operation(again, "resume", topic="orders")["text"] == "resumed: orders-1; carried out by worker-0, worker-1"
     assert worker(again, "worker-1")["state"] == "running"
     assert not (again.config.parent / "data" / "pauses.json").exists()
-
-
-def test_what_cannot_be_paused_or_resumed_is_refused_with_the_reason(master: Callable[..., Master]) -> None:
-    fleet = master()
-
-    assert "reads no topic nonsense; it reads orders" in refusal(fleet, "pause", topic="nonsense")
-    assert "give a " in refusal(fleet, "pause")
-    assert "is not paused" in operation(fleet, "resume", topic="orders")["text"]
-    operation(fleet, "pause", topic="orders")
-    assert operation(fleet, "resume", topic="orders", partition=1)["text"] == f"orders is paused, by {ME}: resume that"
 
 
 @pytest.mark.shows("stop, start, restart, drain of one process leave the others alone")
@@ -173,45 +162,6 @@ def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_a
         assert "nope; there are worker-0, worker-1" in reported.stderr, words
 
 
-def test_several_that_are_named_are_restarted_in_one_operation_and_an_unknown_name_refuses_all(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
-    fleet = master(workers={"count": 3})
-    operation(fleet, "stop", name="worker-1")
-    before = {name: row["pid"] for name, row in fleet.status().items()}
-
-    refused = fleet.ask("restart", name="worker-0,worker-9").error
-    done = ended(fleet, operation(fleet, "restart", name="worker-0,worker-1,worker-0", rolling=True), eventually)
-
-    assert refused is not None
-    assert "there is no worker or sinker worker-9; there are worker-0, worker-1, worker-2" in refused.message
-    assert done["text"] == "restarted: worker-0, worker-1", "one that was stopped is started: it was named"
-    after = fleet.status()
-    assert after["worker-0"]["pid"] not in (None, before["worker-0"])
-    assert after["worker-2"]["pid"] == before["worker-2"]
-
-
-def test_contradicting_operations_are_refused_and_one_under_way_can_be_cancelled(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
-    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
-    begun = operation(fleet, "drain", name="worker-0")
-
-    assert refusal(fleet, "stop", name="worker-0") == (
-        f"operation_refused: operation {begun['id']} (drain worker-0, by {ME}) is under way: wait for it, or "
-        f"`kctl operation {begun['id']} --cancel`"
-    )
-    assert refusal(fleet, "scale", workers=1).startswith("operation_refused: operation")
-    fleet.ask("cancel", id=begun["id"])
-    cancelled = ended(fleet, begun, eventually)
-
-    assert (cancelled["state"], cancelled["text"]) == ("failed", f"cancelled by {ME}")
-    assert eventually(lambda: worker(fleet, "worker-0")["paused"] == []), "it goes on as before"
-    assert fleet.status()["worker-0"]["state"] == "running"
-    assert "has ended already" in refusal(fleet, "cancel", id=begun["id"])
-    assert "there is no operation 99" in refusal(fleet, "cancel", id="99")
-
-
 @pytest.mark.shows("an operation that failed or was cancelled changes nothing later")
 def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
     master: Callable[..., Master], eventually: Eventually
@@ -240,40 +190,6 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
     assert [worker(fleet, name)["state"] for name in ("worker-0", "worker-1")] == ["paused", "running"]
     planned = operation(fleet, "seek", topic="orders", to="7", dry_run=True)
     assert [row["from"] for row in planned["result"]["rows"]] == [50, 50]
-
-
-def test_what_cannot_be_taken_back_is_not_reported_as_failed(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
-    fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}}, workers={"count": 1, "stop_timeout_seconds": 2})
-
-    late = operation(fleet, "stop", name="worker-0", deadline_seconds=0.5)
-
-    text = (
-        "it may still happen: not finished within 0.5 s; worker-0 is asked to leave; worker-0 has been asked to leave"
-    )
-    assert (late["state"], late["text"]) == ("unknown", text)
-    eventually(lambda: fleet.status()["worker-0"]["state"] == "stopped")
-
-
-def test_scaling_starts_and_stops_processes_while_the_others_run(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
-    fleet = master(workers={"count": 1})
-    first = fleet.status()["worker-0"]["pid"]
-
-    up = ended(fleet, operation(fleet, "scale", workers=3), eventually)
-    names = ["worker-0", "worker-1", "worker-2"]
-    assert up["result"] == {"started": names[1:], "stopped": [], "running": names}
-    assert fleet.states() == ["running"] * 3
-    assert fleet.ask("ping").answered == ("worker-0", "worker-1", "worker-2")
-
-    down = ended(fleet, operation(fleet, "scale", workers=1), eventually)
-    assert down["result"] == {"started": [], "stopped": names[1:], "running": names[:1]}
-    assert list(fleet.status()) == ["worker-0"]
-    assert fleet.status()["worker-0"]["pid"] == first
-    sinkers = ended(fleet, operation(fleet, "scale", sinkers=1), eventually)
-    assert "sinkers.handler is empty" in sinkers["text"]
 
 
 @pytest.mark.shows("a seek is carried out by the owners of its partitions; a dry run changes nothing")
@@ -521,21 +437,3 @@ def test_operations_over_http_need_the_token_and_are_the_same(
         eventually(lambda: 'kind="operation"' in client.get(fleet.about["http_url"] + "/metrics").text)
         ended = {f'{kind}",outcome="done' for kind in ("pause", "resume", "drain")} | {'resume",outcome="failed'}
         eventually(lambda: counted() == ended)
-
-
-def test_callers_at_once_each_get_their_own_answer(master: Callable[..., Master]) -> None:
-    fleet = master()
-    outcomes: list[Reply] = []
-
-    def submit(kind: str) -> None:
-        outcomes.append(fleet.ask(kind, all=True))
-
-    threads = [threading.Thread(target=submit, args=("pause" if n % 2 else "resume",)) for n in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(outcomes) == 10
-    for reply in outcomes:
-        assert reply.ok or (reply.error is not None and reply.error.code == "operation_refused")

@@ -39,11 +39,6 @@ from tests.servers.scripted_agent import Answers, ScriptedAgent
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 NAMES = ("worker-0", "worker-1", "worker-2", "sinker-0")
 TOPICS = ("orders", "payments")
 CALLERS = 4

@@ -28,14 +28,10 @@ VALUE = 1000
 
 
 @pytest.fixture
-def server(short_dir: Any, eventually: Callable[..., Any]) -> Iterator[RedisServer]:
+def server(short_dir: Any) -> Iterator[RedisServer]:
     require_redis()
-    directory = short_dir / "redis"
-    directory.mkdir()
-    server = RedisServer(directory, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
-    server.start()
-    yield server
-    server.kill()
+    with RedisServer(short_dir / "redis", "--maxmemory", "6mb", "--maxmemory-policy", "noeviction") as server:
+        yield server
 
 
 @pytest.fixture
@@ -112,26 +108,6 @@ def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
     (again,) = storage.claim("b", 10, 60.0)
     assert (offsets([again]), again.tries) == (offsets([claim]), 1)
     assert [dead_letter.partition for dead_letter in (dead_letter.block for dead_letter in storage.dead())] == [1]
-
-
-def test_a_full_redis_can_be_cleared_and_its_dead_letters_put_back(storage: RedisStorage) -> None:
-    count = filled(storage)
-    (dying,) = storage.claim("a", 10, 60.0)
-    storage.settle(dying, [False] * 10, reason="no", max_tries=1)
-    storage.claim("a", 10, 60.0)
-
-    assert storage.requeue_dead() == 10
-    assert storage.clear() == count - 10
-
-    assert total(storage) == (0, 10, 0, 0)
-
-
-def test_a_sinker_that_begins_while_a_redis_is_full_can_drain_it(storage: RedisStorage, server: RedisServer) -> None:
-    count = filled(storage)
-
-    with closing(RedisStorage(server.url, "readers", block_messages=10)) as later:
-        later.prepare()
-        assert len(everything(later)) == count
 
 
 @pytest.mark.shows("a Redis at `maxmemory` is drained by its sinkers until it is empty; then puts go on")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +15,6 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import fill
-from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis
@@ -33,52 +29,6 @@ Start = Callable[..., SinkerProcess]
 def is_empty(storage: Storage) -> bool:
     stats = storage.stats()
     return stats.pending == stats.processing == stats.delayed == 0
-
-
-def test_two_masters_with_one_file_handle_each_message_once_whichever_is_killed(
-    place: Path, config_file: Callable[..., Path], eventually: Eventually
-) -> None:
-    path = place / "shared.sqlite"
-    storage = FileStorage(path, block_messages=10)
-    storage.prepare()
-    fill(storage, 3000, partition=0, topic="of the first's group")
-    fill(storage, 3000, partition=1, topic="of the second's group")
-    config = config_file(
-        storage={"path": str(path)},
-        workers={"count": 0},
-        sinkers={
-            "count": 2,
-            "handler": "tests.integration.sinker_handlers:counts",
-            "batch_size": 10,
-            "lease_seconds": 3600,
-        },
-    )
-    another = place / "second" / "kctl.toml"
-    another.parent.mkdir()
-    shutil.copy(config, another)
-    one, two = Master(config), Master(another)
-    try:
-        eventually(lambda: len(ledger()) > 500, what="some are handled")
-        os.kill(one.process.pid, signal.SIGKILL)
-        one.process.wait()
-        eventually(lambda: len(ledger()) > 1500, what="the other master's sinkers go on")
-        one = Master(config)
-        eventually(lambda: is_empty(storage), 60, "all are handled")
-        eventually(lambda: one.is_announced() and set(one.states()) == {"running"})
-        eventually(
-            lambda: [master.ask("block_size").result["pending"] for master in (one, two)] == [0, 0],
-            30,
-            "both masters' sinkers have polled the emptied storage",
-        )
-        assert (one.stop(), two.stop()) == (0, 0)
-    finally:
-        for each in (one, two):
-            if each.process.poll() is None:
-                os.killpg(each.process.pid, signal.SIGKILL)
-                each.process.wait()
-        storage.close()
-
-    assert sorted(ledger()) == sorted((offset, partition) for partition in (0, 1) for offset in range(3000))
 
 
 @pytest.mark.shows("two sinkers of one name, clocks set back by an hour: nothing twice, nothing stuck")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 from collections import Counter
@@ -16,7 +15,6 @@ import pytest
 from kctl.config import load
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
-from kctl_agent.sinker.settings import parse
 from kctl_agent.storage.base import Chunk, Storage, StoredOffset
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.file import FileStorage
@@ -105,46 +103,6 @@ def test_a_handler_that_cannot_begin_leaves_its_traceback_and_then_the_reason_in
     assert one.last_line.endswith("no route")
 
 
-def test_a_sinker_counts_what_waits_for_its_next_try_as_pending_as_workers_do(
-    sinker: Start, storage: FileStorage, eventually: Eventually
-) -> None:
-    fill(storage, 10)
-    one = sinker("refuses_everything", retry_backoff_seconds=3600.0)
-    eventually(lambda: storage.stats().delayed == 10)
-
-    eventually(lambda: one.stats.get("retried") == 10)
-    eventually(lambda: (one.ask("block_size") or {}).get("processing") == 0)
-    answer = one.ask("block_size")
-    assert answer is not None
-    assert answer["pending"] == 10 == storage.stats().delayed
-
-
-def test_a_sinker_takes_no_more_bytes_at_a_time_than_it_may(sinker: Start, place: Path, eventually: Eventually) -> None:
-    with closing(FileStorage(place / "s.sqlite", block_messages=10)) as storage:
-        storage.prepare()
-        fill(storage, 100)
-        size = storage.stats().bytes // 10
-
-        one = sinker("counts", batch_bytes=2 * size)
-
-        eventually(lambda: is_empty(storage))
-        eventually(lambda: (one.ask() or {}).get("batches_total") == 5)
-    assert [offset for offset, _ in ledger()] == list(range(100))
-
-
-def test_dead_letters_that_are_too_old_are_removed_and_reported(
-    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
-) -> None:
-    storage.dead_letter([Message("t", 0, 7, None, b"v", 0)], "no")
-
-    one = sinker("counts", storage=storage_settings(place, dead_expire_seconds=0.001))
-
-    eventually(lambda: list(storage.dead()) == [])
-    (event,) = eventually(lambda: one.stats["events"])
-    assert event["kind"] == "dead_letters_expired"
-    assert event["text"].startswith("1 dead letters were older than 0.001 s")
-
-
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
 def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_delivery_more(
     handler: str, code: int, sinker: Start, storage: FileStorage, eventually: Eventually
@@ -165,18 +123,6 @@ def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_deliver
     deliveries = handled()
     assert deliveries.pop(POISON) == 3
     assert set(deliveries.values()) == {2}
-
-
-def test_a_call_that_does_not_return_is_named_in_the_last_line_of_the_log(sinker: Start, storage: FileStorage) -> None:
-    fill(storage, 10)
-    one = sinker("hangs", handler_timeout_seconds=0.2)
-
-    assert one.process.wait(60) == 1
-    assert one.last_line.endswith(
-        "the handler sinker_handlers:hangs did not return within 0.2 s on t-0 offsets 0..9 (10 messages)"
-    )
-    assert storage.stats().processing == 0
-    assert "    signal.pause()" in one.log.read_text()
 
 
 @pytest.fixture(params=["file", "redis"])
@@ -251,22 +197,6 @@ def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
     assert storage.stats().dead == 0
 
 
-def test_the_lease_of_a_handler_that_takes_long_is_renewed(
-    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
-) -> None:
-    fill(storage, 10)
-    one = sinker("waits_for_gate", lease_seconds=0.9)
-    eventually(lambda: len(ledger()) == 10)
-    began = storage.clock.now()
-
-    eventually(lambda: storage.clock.now() > began + 1.8)
-    assert storage.claim("somebody else", 10, 30) == []
-    (place / "gate").write_bytes(b"x")
-
-    eventually(lambda: one.stats.get("handled") == 10)
-    assert one.leave() == 0
-
-
 @pytest.mark.shows("a graceful stop finishes the batch in flight and gives back the rest")
 def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
     sinker: Start, place: Path, eventually: Eventually
@@ -305,24 +235,6 @@ def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
     assert not list(storage.dead())
 
 
-@pytest.mark.parametrize(
-    ("handler", "reason"),
-    [
-        ("no_such_module:handle", "there is no module no_such_module"),
-        ("sinker_handlers:no_such_function", "has no attribute 'no_such_function'"),
-        ("sinker_handlers:POISON", "neither a function nor a class"),
-    ],
-)
-def test_a_handler_that_cannot_be_had_is_a_boot_failure_with_a_sentence(
-    handler: str, reason: str, sinker: Start, storage: FileStorage
-) -> None:
-    one = sinker(handler)
-
-    assert one.process.wait(60) == 78
-    assert reason in one.last_line
-    assert f"sinkers.handler '{handler}'" in one.last_line
-
-
 @pytest.mark.shows("the example is a configuration and a handler that run")
 def test_the_example_is_a_configuration_and_a_handler_that_run(
     sinker: Start, storage: FileStorage, eventually: Eventually
@@ -345,11 +257,3 @@ def test_the_example_is_a_configuration_and_a_handler_that_run(
         1,
         "JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
     )
-
-
-def test_the_settings_of_a_sinker_are_all_that_its_own_parser_wants() -> None:
-    parsed = parse(json.dumps(sinker_settings(load(EXAMPLES / "kctl.toml", {}), "sinker-1")))
-
-    assert (parsed.name, parsed.handler, parsed.batch_size) == ("sinker-1", "handler:handle", 200)
-    assert parsed.import_dir == EXAMPLES
-    assert parsed.owner.endswith("/run/sinker-1")

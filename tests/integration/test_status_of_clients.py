@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,18 +22,13 @@ from tests.servers import kafka_tools, topics
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.usefixtures("collected_here"),
     # kafka-python drops the sockets of failed connects without closing them; the garbage collector does.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 RULES = StatusRules(window_seconds=2.0, hold_seconds=0.0, batch_limit_seconds=4.0)
 ORDERS = TopicPartition("orders", 0)
-
-
-@pytest.fixture(autouse=True)
-def collected_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture

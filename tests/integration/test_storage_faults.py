@@ -9,7 +9,6 @@ import filecmp
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -40,12 +39,8 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     if not is_installed():
         yield None
         return
-    server = RedisServer(tmp_path_factory.mktemp("r"))
-    try:
-        server.start()
+    with RedisServer(tmp_path_factory.mktemp("r")) as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(params=["file", "redis"])
@@ -155,40 +150,6 @@ def test_claimers_in_many_processes_share_without_overlap(storage: Storage) -> N
     answers.close()
 
     assert sorted(found) == list(range(1000))
-
-
-@pytest.fixture
-def small_disk(short_dir: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place = short_dir / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)], capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-@needs_root
-def test_a_full_disk_is_an_error_and_what_was_stored_before_stays_and_goes_on(small_disk: Path) -> None:
-    with closing(FileStorage(small_disk / "s.sqlite", block_messages=500)) as storage:
-        storage.prepare()
-        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-        start = 0
-        with pytest.raises(StorageUnusable, match=r"t-0 could not be stored in /.*sqlite: .*full"):  # noqa: PT012 - until it is full
-            while True:
-                put(storage, chunk(start, start + 5000))
-                start += 5000
-        assert start > 0
-        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == start
-        assert total(storage) == (start, 0, 0, 0)
-        with suppress(StorageUnusable):  # a lease may need room as well
-            storage.claim("a", 1, 60.0)
-
-        subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
-
-        put(storage, chunk(start, start + 5000))
-        storage.release("a")
-        assert [message.offset for message in everything(storage)] == list(range(start + 5000))
 
 
 class FailingDisk:
@@ -325,63 +286,3 @@ def is_put(storage: Storage, each: Chunk) -> bool:
     except StorageUnusable:
         return False
     return True
-
-
-@needs_root
-def test_a_file_that_cannot_be_written_is_reported_and_used_again_when_it_can(short_dir: Path) -> None:
-    path = short_dir / "s.sqlite"
-    with closing(FileStorage(path)) as storage:
-        storage.prepare()
-        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    short_dir.chmod(0o755)
-    answers: multiprocessing.SimpleQueue[str] = FORK.SimpleQueue()
-
-    def work() -> None:
-        os.setuid(65534)
-        try:
-            put(storage, chunk(0, 3))
-            answers.put("stored")
-        except StorageUnusable as error:
-            answers.put(str(error))
-
-    for rights, owner in ((0o444, 0), (0o644, 65534)):
-        for each in (short_dir, *short_dir.iterdir()):
-            os.chown(each, owner, owner)
-        path.chmod(rights)
-        child = FORK.Process(target=work)
-        child.start()
-        child.join()
-
-    assert "readonly" in (first := answers.get()) or "unable to open" in first
-    assert answers.get() == "stored"
-    answers.close()
-
-
-def test_a_damaged_file_is_reported_and_a_copy_put_in_its_place_is_used(tmp_path: Path) -> None:
-    path, copy = tmp_path / "s.sqlite", tmp_path / "copy"
-    storage = FileStorage(path, block_messages=5)
-    storage.prepare()
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    put(storage, chunk(0, 5000))
-    storage.close()
-    shutil.copy(path, copy)
-    data = bytearray(path.read_bytes())
-    data[4096:] = b"\xa5" * (len(data) - 4096)
-    path.write_bytes(data)
-
-    for use in (
-        storage.stats,
-        storage.prepare,
-        lambda: storage.claim("a", 1, 60.0),
-        lambda: put(storage, chunk(5000, 5001)),
-    ):
-        with pytest.raises(StorageUnusable, match=r"malformed|not a database"):
-            use()
-    storage.close()
-    shutil.copy(copy, path)
-    for each in tmp_path.glob("s.sqlite-*"):
-        each.unlink()
-
-    put(storage, chunk(5000, 5005))
-    assert len(everything(storage)) == 5005
-    storage.close()

@@ -20,33 +20,22 @@ import pytest
 import redis
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import (
-    Advance,
-    Binding,
-    Chunk,
-    GapRefused,
-    Selection,
-    StorageUnusable,
-    StoredOffset,
-    StoredOffsetMissing,
-)
+from kctl_agent.storage.base import Advance, Binding, Chunk, Selection, StorageUnusable, StoredOffset
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.claim import Settled
-from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
-from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
-from tests.cutting_proxy import CuttingProxy
+from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
+from tests.proxies import CuttingProxy
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
 LUA = Path(client.__file__).with_name("lua")
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture
-def start(short_dir: Path, eventually: Eventually) -> Iterator[Callable[..., RedisServer]]:
+def start(short_dir: Path) -> Iterator[Callable[..., RedisServer]]:
     require_redis()
     servers: list[RedisServer] = []
 
@@ -112,18 +101,6 @@ def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisSer
     assert [message.offset for message in everything(storage)] == list(range(end))
 
 
-def test_leases_survive_a_restart_of_redis(server: RedisServer, storage: RedisStorage) -> None:
-    fill(storage, 6)
-    (claim,) = storage.claim("a", 3, 600.0)
-
-    server.kill()
-    server.start()
-
-    assert offsets(storage.claim("b", 100, 600.0)) == [3, 4, 5]
-    assert storage.settle(claim, [True] * 3).gone == 3
-    assert total(storage) == (0, 3, 0, 0)
-
-
 def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_tries(server: RedisServer) -> None:
     with closing(opened(server.url, reply_seconds=1.0)) as storage:
         fill(storage, 3)
@@ -152,44 +129,6 @@ def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
 
     put(storage, chunk(3, 6))
     assert len(everything(storage)) == 6
-
-
-def test_a_put_whose_reply_was_lost_counts_what_it_has_stored(server: RedisServer) -> None:
-    with (
-        CuttingProxy(server.directory / "proxy.sock", server.socket) as proxy,
-        closing(opened(f"unix://{proxy.path}")) as storage,
-    ):
-        fill(storage, 3)
-        proxy.cut_next_reply()
-        [first] = put(storage, chunk(3, 9))
-        [again] = put(storage, chunk(3, 12))
-
-        assert proxy.cuts == 1
-        assert (first.stored, first.skipped) == (6, 0)
-        assert first.bytes > 0
-        assert (again.stored, again.skipped) == (3, 6), "another put of the same range stores nothing twice"
-        assert stored(storage) == list(range(12))
-        assert client_of(server).keys("*sent:*") == []
-
-
-def test_neither_leases_nor_dead_letters_end_by_the_clock_of_a_host(
-    storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(storage, 6)
-    (claim,) = storage.claim("a", 3, 60.0)
-    (failed,) = storage.claim("a", 3, 60.0)
-    storage.settle(failed, [False] * 3, reason="no", max_tries=1)
-    storage.limits = StorageLimits(dead_seconds=3600.0)
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 86_400)
-
-    assert storage.claim("b", 3, 60.0) == []
-    assert storage.requeue_stuck() == 0
-    assert storage.renew(claim, 60.0)
-    assert storage.expire_dead() == 0
-    assert storage.remove_dead(Selection(older_than_seconds=3600.0)) == 0
-    assert list(storage.dead(Selection(older_than_seconds=3600.0))) == []
-    assert total(storage) == (0, 3, 0, 3)
 
 
 def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: RedisServer) -> None:
@@ -288,33 +227,6 @@ def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer
         assert list(client.scan_iter("*sent:*")) == []
 
 
-def test_a_put_that_is_refused_or_repeated_leaves_nothing_behind(server: RedisServer, storage: RedisStorage) -> None:
-    with pytest.raises(StoredOffsetMissing):
-        put(storage, chunk(0, 9))
-    fill(storage, 6)
-    with pytest.raises(GapRefused):
-        put(storage, chunk(7, 9))
-    put(storage, chunk(0, 9), chunk(0, 9))
-
-    assert total(storage) == (9, 0, 0, 0)
-    with client_of(server) as client:
-        assert list(client.scan_iter("*sent:*")) == []
-        assert {client.ttl(key) for key in client.scan_iter("*")} == {-1}
-        assert len(everything(storage)) == 9
-        assert list(client.scan_iter("*body:*")) == []
-
-
-def test_a_large_put_goes_in_portions_of_whole_blocks(storage: RedisStorage) -> None:
-    storage.block_messages = 500
-    values = BinaryColumn(np.full(20_100, 200, np.int32), bytes(20_100 * 200))
-    columns = Columns(np.arange(20_100), np.zeros(20_100, np.int64), None, values, None)
-
-    with storage.writer() as writer:
-        portions = list(writer.portions([Chunk("t", 0, None, 0, 20_100, 1, columns)]))
-
-    assert [(part.start, part.end) for (part,) in portions] == [(0, 10_000), (10_000, 20_000), (20_000, 20_100)]
-
-
 @pytest.mark.shows("what is put of several partitions at once is stored of all or of none")
 def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storage: RedisStorage) -> None:
     chunks = [chunk(0, 40, partition=partition) for partition in range(300)]
@@ -328,24 +240,6 @@ def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storag
 
     assert [len(portion) for portion in portions] == [300, 1, 1]
     assert [(part.start, part.end) for part in (portions[1][0], portions[2][0])] == [(0, 2097), (2097, 3000)]
-
-
-def test_portions_are_measured_as_they_were_sent_last(storage: RedisStorage) -> None:
-    storage.block_messages, storage.codec = 500, "zstd"
-    storage.init_offsets([StoredOffset("t", 0, None, 0)])
-
-    with storage.writer() as writer:
-        for start, values, portions in (
-            (0, bytes(20_000 * 200), 2),  # nothing is known of how they compress
-            (20_000, bytes(20_000 * 200), 1),
-            (40_000, np.random.default_rng(1).bytes(20_000 * 200), 1),
-            (60_000, bytes(20_000 * 200), 2),
-        ):
-            offsets = np.arange(start, start + 20_000)
-            columns = Columns(offsets, offsets, None, BinaryColumn(np.full(20_000, 200, np.int32), values), None)
-            given = Chunk("t", 0, None, start, start + 20_000, 1, columns)
-            assert len(list(writer.portions([given]))) == portions
-            writer.put(given)
 
 
 @pytest.mark.shows("no `KEYS`, no `MAXLEN` in Redis, nothing whose cost grows with the database")
@@ -440,7 +334,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         opened(f"unix://kctl:hunter2@{server.socket}").init_offsets([StoredOffset("t", 1, "A", 0)])
 
 
-def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer], eventually: Eventually) -> None:
+def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer]) -> None:
     key, certificate = short_dir / "key.pem", short_dir / "cert.pem"
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
@@ -476,24 +370,6 @@ def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) 
         opened(server.url)
 
 
-def test_a_full_redis_refuses_a_put_and_goes_on_when_there_is_room(start: Callable[..., RedisServer]) -> None:
-    server = start("--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
-    with closing(RedisStorage(server.url, "readers")) as storage, client_of(server) as client:
-        storage.prepare()
-        storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-        start_at = 0
-        with pytest.raises(StorageUnusable, match="maxmemory"):  # noqa: PT012 - until it is full
-            while True:
-                put(storage, chunk(start_at, start_at + 5000))
-                start_at += 5000
-        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == start_at
-
-        client.config_set("maxmemory", "100mb")
-
-        put(storage, chunk(start_at, start_at + 5000))
-        assert [message.offset for message in everything(storage)] == list(range(start_at + 5000))
-
-
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
@@ -527,9 +403,3 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
 
     with pytest.raises(StorageUnusable, match="layout 9, and this release reads 6: name another"):
         storage.prepare()
-
-
-@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://localhost:port"])
-def test_a_url_that_is_none_is_reported(url: str) -> None:
-    with pytest.raises(StorageUnusable, match=r"storage\.url"):
-        RedisStorage(url, "readers")

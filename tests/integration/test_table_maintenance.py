@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import os
@@ -30,9 +29,7 @@ from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offset
 
 QUIET = FleetSnapshot("main", "g", 0.0, 0.0, (), {}, {})
 QUIET = replace(
-    QUIET,
-    block_size=Reduced(StorageReply(table=TableReply(small_files=LEAST_FILES))),
-    kafka_lag=LagTotals(0),
+    QUIET, block_size=Reduced(StorageReply(table=TableReply(small_files=LEAST_FILES))), kafka_lag=LagTotals(0)
 )
 DAY = 86_400.0
 
@@ -133,15 +130,6 @@ def test_a_folder_in_the_place_of_the_table_of_dead_letters_is_none(config: Conf
     assert ran_once(config)[0] == 0
 
 
-def test_with_the_setting_off_nothing_is_done(config: Config, table: Path) -> None:
-    turns = itertools.count()
-    off = replace(config, storage=replace(config.storage, maintenance=False))
-
-    run_until(off, lambda: next(turns) > 20)
-
-    assert len(DeltaTable(table).file_uris()) == LEAST_FILES
-
-
 def test_a_table_that_cannot_be_looked_after_is_a_warning_and_the_master_goes_on(
     config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,31 +150,6 @@ def test_what_is_under_way_when_the_master_stops_is_killed(config: Config, tmp_p
     run_until(config, lambda: pid.exists() and bool(pid.read_text()), [sys.executable, "-c", waits])
 
     assert not Path("/proc", pid.read_text()).exists()
-
-
-def test_what_takes_longer_than_its_limit_is_killed(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Such as where a store accepts a connection and never answers."""
-    monkeypatch.setattr(table_maintenance, "LIMIT_SECONDS", 1.0)
-    pid = tmp_path / "pid"
-    waits = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(1000)"
-
-    run_until(config, lambda: bool(caplog.messages), [sys.executable, "-c", waits])
-
-    assert caplog.messages[0].endswith("it was not done after 1 s and was killed; what it has committed stays")
-    assert not Path("/proc", pid.read_text()).exists()
-
-
-def test_it_runs_when_nobody_else_wants_the_processor_and_is_the_first_to_be_killed_where_memory_is_short() -> None:
-    shows = (
-        "import os; from kctl_agent import table_maintenance; table_maintenance._yield_to_others(); "
-        "print(os.nice(0), open('/proc/self/oom_score_adj').read().strip(), os.environ['TOKIO_WORKER_THREADS'])"
-    )
-
-    ran = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True)
-
-    assert ran.stdout.split() == ["19", "1000", "1"]
 
 
 def ran_once(config: Config) -> tuple[int, bytes]:

@@ -30,9 +30,7 @@ QUICK: dict[str, object] = {
 
 
 @pytest.fixture
-def faulty(
-    master: Callable[..., Master], short_dir: Path, eventually: Eventually
-) -> Callable[..., tuple[Master, Path]]:
+def faulty(master: Callable[..., Master], short_dir: Path) -> Callable[..., tuple[Master, Path]]:
     """A fleet of one worker that misbehaves for as long as a file is there."""
 
     def start(

@@ -13,10 +13,7 @@ from tests.integration.test_random_operations import Fleet, is_running, running
 
 pytestmark = pytest.mark.anyio
 
-anyio_backend, sinkers_and_engines_do_nothing_either = (
-    fleets.anyio_backend,
-    fleets.sinkers_and_engines_do_nothing_either,
-)
+sinkers_and_engines_do_nothing_either = fleets.sinkers_and_engines_do_nothing_either
 NAMES = ("engine", "worker-0", "worker-1", "worker-2")
 TOML = """
 [kafka]

@@ -20,17 +20,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from kctl_agent.errors import AgentError, CommandFailed
 
-__all__ = [
-    "Answers",
-    "BreaksFrame",
-    "HangsUp",
-    "Refuses",
-    "ScriptedServer",
-    "SendsBytes",
-    "Stalls",
-    "Step",
-    "Vanishes",
-]
+__all__ = ["Answers", "BreaksFrame", "HangsUp", "Refuses", "ScriptedServer", "SendsBytes", "Stalls", "Step", "Vanishes"]
 
 R = TypeVar("R")
 """A request, as the server reads it."""

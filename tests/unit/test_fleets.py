@@ -78,15 +78,6 @@ def test_the_configuration_of_a_running_fleet_need_not_be_readable_any_more(
     assert fleets.find(config, env).run_dir == tmp_path / "run"
 
 
-def test_a_relative_path_names_the_same_fleet(
-    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running(env, "orders", tmp_path / "kctl.toml")
-    monkeypatch.chdir(tmp_path)
-
-    assert fleets.find(Path("kctl.toml"), env).name == "orders"
-
-
 def test_a_fleet_that_does_not_run_is_found_by_its_configuration(env: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "kctl.toml"
     config.write_text(SMALLEST)
@@ -95,13 +86,6 @@ def test_a_fleet_that_does_not_run_is_found_by_its_configuration(env: dict[str, 
     assert fleets.find(None, {**env, "KCTL_CONFIG": str(config)}).name == "from-file"
     with pytest.raises(ConfigError, match="there is no configuration file"):
         fleets.find(tmp_path / "absent.toml", env)
-
-
-def test_the_option_wins_over_the_variable(env: dict[str, str], tmp_path: Path) -> None:
-    config = tmp_path / "kctl.toml"
-    config.write_text(SMALLEST)
-
-    assert fleets.find(config, {**env, "KCTL_CONFIG": "/absent.toml"}).config == config
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
@@ -143,13 +127,3 @@ def test_the_runtime_folder_of_another_user_is_not_used_as_sudo_would_have_it(tm
     os.chown(tmp_path, 65534, 65534)
 
     assert fleets.registry_dir({"XDG_RUNTIME_DIR": str(tmp_path)}) == Path("/tmp/kctl-0")
-
-
-def test_a_list_that_cannot_be_trusted_does_not_matter_when_the_fleet_is_named(
-    env: dict[str, str], tmp_path: Path
-) -> None:
-    config = tmp_path / "kctl.toml"
-    config.write_text(SMALLEST)
-    running(env, "orders", tmp_path / "other.toml").parent.chmod(0o777)
-
-    assert fleets.find(config, env).name == "from-file"

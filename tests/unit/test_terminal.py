@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +41,7 @@ def test_escapes_are_visible_and_ordinary_text_of_any_script_is_as_it_was() -> N
         assert shown(text) == text
 
 
-def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes(tmp_path: Path) -> None:
+def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes() -> None:
     code = "from kctl.terminal import *\nwith guarded():\n bytes_writer()(b'a\\x1b[2J\\xff\\n')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"
 

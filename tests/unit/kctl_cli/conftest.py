@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kctl import fleets
-from kctl.cli.entry import run
 from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.wire import JsonObject, encode
+from tests.command_lines import Kctl, Master, run_here
 from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Kctl = Callable[..., Ran]
-Master = Callable[[Mapping[str, Step | Sequence[Step]]], ScriptedAgent]
 
 
 @pytest.fixture
 def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
     """Runs a command line in this process."""
-
-    def run_words(*words: str) -> Ran:
-        code = run(words, os.environ)
-        out, err = capfd.readouterr()
-        return Ran(code, out, err)
-
-    return run_words
+    return partial(run_here, capfd)
 
 
 @pytest.fixture

@@ -7,14 +7,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kctl_agent.paths import process_identity
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
+from tests.command_lines import Kctl
 
 STRANGER = 65534
 REFUSED = "and root acts for no other user: sudo -u nobody kctl …"
@@ -116,18 +113,6 @@ def test_a_configuration_of_roots_is_not_taken_by_a_way_that_another_user_can_ch
     for way in (strangers / "link", strangers / "fleet", home / "away"):
         ran = kctl("config", "show", "-c", str(way / "kctl.toml"))
         assert (ran.code, ran.out, ran.err) == (2, "", f"kctl: {strangers} belongs to nobody, {REFUSED}\n")
-
-
-def test_nor_by_a_folder_in_which_a_group_can_rename(kctl: Kctl, home: Path) -> None:
-    (home / "team" / "fleet").mkdir(parents=True)
-    shutil.copy(home / "kctl.toml", home / "team" / "fleet")
-    (home / "team").chmod(0o770)
-    os.chown(home / "team", 0, STRANGER)
-
-    ran = kctl("config", "show", "-c", str(home / "team" / "fleet" / "kctl.toml"))
-
-    assert (ran.code, ran.out) == (2, "")
-    assert f"{home / 'team'} has mode 0770, other users can write to it" in ran.err
 
 
 def test_code_of_another_user_beside_a_configuration_of_roots_is_not_imported(kctl: Kctl, home: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -16,13 +16,9 @@ import yaml
 from kctl import __version__
 from kctl.cli.app import COMMANDS
 from kctl.config import Config
-from kctl.demo.summary import DemoOptions
-from kctl.errors import PortTaken
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
+from tests.command_lines import Kctl, Master
 from tests.servers.scripted_agent import Answers, SendsBytes
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl, Master
 
 WELL: dict[str, Any] = {
     "verdict": {"level": "ok", "about": "fleet", "reason": "all runs; 2 ok", "since": 5.0, "also": []},
@@ -31,14 +27,7 @@ WELL: dict[str, Any] = {
         "unknown": 1,
         "seconds": 3.4,
         "worst": [
-            {
-                "topic": "orders",
-                "partition": 1,
-                "status": "ok",
-                "lag": 12,
-                "lag_seconds": 3.4,
-                "reason": "commits come",
-            }
+            {"topic": "orders", "partition": 1, "status": "ok", "lag": 12, "lag_seconds": 3.4, "reason": "commits come"}
         ],
     },
 }
@@ -85,14 +74,6 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         assert text in " ".join(asked.out.split())
 
 
-@pytest.mark.parametrize("words", [*((name,) for name in COMMANDS), ("config", "show"), ("jars", "fetch")])
-def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> None:
-    ran = kctl(*words, "--help")
-
-    assert (ran.code, ran.err) == (0, "")
-    assert f"kctl {' '.join(words)}" in ran.out
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -109,10 +90,7 @@ def test_every_command_has_a_help_page(kctl: Kctl, words: tuple[str, ...]) -> No
         (("stop", "--timeout", "soon"), "kctl: argument --timeout: `soon` is not a number of 0 or more"),
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
         (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
-        (
-            ("demo", "--storage", "mongo"),
-            "kctl: argument --storage: invalid choice: 'mongo'",
-        ),
+        (("demo", "--storage", "mongo"), "kctl: argument --storage: invalid choice: 'mongo'"),
         (("demo", "--workers", "0"), "kctl: argument --workers: `0` is not a whole number, 1 or more"),
         (("start",), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
@@ -147,11 +125,6 @@ def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named
 
     assert (checked.code, checked.out) == (0, f"{config} can be used\n")
     assert (asked.code, str(config.parent) in asked.err) == (5, True)
-
-
-@pytest.mark.parametrize("name", ["stack", "restart", "logs", "log-level", "drain", "pause"])
-def test_help_says_whether_a_command_takes_the_engine(kctl: Kctl, name: str) -> None:
-    assert "engine" in kctl(name, "--help").out
 
 
 @pytest.mark.parametrize("group", [(), ("storage",), ("storage", "dead"), ("kafka",), ("config",), ("jars",)])
@@ -221,37 +194,6 @@ def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
     assert [each.get("dry_run", False) for each in given] == [True, False, True, True]
 
 
-def test_start_passes_the_checked_configuration_to_the_master(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[tuple[Config, Path]] = []
-
-    def run(loaded: Config, path: Path, **_: object) -> int:
-        started.append((loaded, path))
-        return 0
-
-    monkeypatch.setattr("kctl.start.main.run", run)
-    monkeypatch.chdir(config.parent)
-
-    assert kctl("start", "-c", "kctl.toml", "--set", "workers.count=3", "--set", "http.port=0").code == 0
-
-    loaded, path = started[0]
-    assert (loaded.workers.count, loaded.http.port, path) == (3, 0, config)
-
-
-def test_a_fleet_that_cannot_start_exits_with_the_code_of_its_cause(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(_config: Config, _path: Path, **_: object) -> int:
-        raise PortTaken("port 9750 on 127.0.0.1 is in use")
-
-    monkeypatch.setattr("kctl.start.main.run", run)
-
-    ran = kctl("start", "-c", str(config))
-
-    assert (ran.code, ran.err) == (13, "kctl: port 9750 on 127.0.0.1 is in use\n")
-
-
 def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise RuntimeError("impossible")
@@ -262,45 +204,6 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
 
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert ran.err.startswith("kctl: a defect in kctl, RuntimeError: impossible; ")
-
-
-def test_ctrl_c_exits_130_and_prints_nothing(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_config: Config, _path: Path, **_: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("kctl.start.main.run", run)
-
-    ran = kctl("start", "-c", str(config))
-
-    assert (ran.code, ran.out, ran.err) == (130, "", "")
-
-
-def test_demo_passes_its_options_on(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[object, ...]] = []
-
-    def main(*given: object) -> int:
-        called.append(given)
-        return 1
-
-    monkeypatch.setattr("kctl.demo.run.main", main)
-
-    options = "--for 60 -o json --dir /tmp/demo --rate 500 --sinkers 0 --storage lake"
-    assert kctl("demo", *options.split()).code == 1
-    assert kctl("demo").code == 1
-
-    assert called == [
-        (DemoOptions(2, 8, 500.0, 60.0, "lake", 0), "json", Path("/tmp/demo")),
-        (DemoOptions(2, 8, 2000.0, None, "file", 0), "table", None),
-    ]
-
-
-def test_config_check_reports_whether_it_can_be_used(kctl: Kctl, config: Path) -> None:
-    good = kctl("config", "check", "-c", str(config))
-    config.write_text(config.read_text(encoding="utf-8").replace("group", "grup"))
-    bad = kctl("-c", str(config), "config", "check")
-
-    assert (good.code, good.out) == (0, f"{config} can be used\n")
-    assert (bad.code, bad.err) == (2, f"kctl: {config}: there is no key `grup` in [kafka]; the nearest is `group`\n")
 
 
 def test_config_show_prints_every_setting_and_where_it_came_from(
@@ -358,16 +261,6 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
         "2023-11-14T22:13:22Z worker-0 rewound from 9 to 2",
         "2023-11-14T22:13:23Z worker-0 consumers_not_kept of 2 consumers 1 is kept",
     ]
-
-
-def test_status_as_json_holds_both_views_of_a_worker(kctl: Kctl, master: Master) -> None:
-    master({"status": Answers({"rows": [SUPERVISED], "workers": [REPORTED], **WELL})})
-
-    document = json.loads(kctl("status", "-o", "json").out)
-
-    assert (document["fleet"], document["complete"], document["master"]["pid"]) == ("orders", True, None)
-    assert document["rows"] == [{**SUPERVISED, "worker": REPORTED}]
-    assert (document["verdict"], document["lag"]) == (WELL["verdict"], WELL["lag"])
 
 
 @pytest.mark.parametrize(
@@ -497,21 +390,6 @@ def test_start_in_the_background_writes_its_log_through_no_link(kctl: Kctl, conf
     assert not (config.parent / "target").exists()
 
 
-def test_jars_fetch_and_verify_take_their_locks(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[list[str], bool]] = []
-
-    def fetch(locks: list[str], _progress: object, *, verify: bool) -> int:
-        called.append((locks, verify))
-        return 0
-
-    monkeypatch.setattr("kctl.cli.jars.fetch", fetch)
-
-    assert kctl("jars", "fetch").code == 0
-    assert kctl("jars", "verify", "spark").out.startswith("0 downloaded, all in ")
-
-    assert called == [(["broker", "spark"], False), (["spark"], True)]
-
-
 @pytest.mark.shows("a seek is a table of before and after; every view has UTC and ages such as `3m05s`")
 def test_a_seek_is_shown_as_a_table_before_and_after_it(kctl: Kctl, master: Master) -> None:
     rows = [
@@ -564,30 +442,3 @@ def test_what_may_still_happen_exits_with_3_and_a_cancelled_operation_shows_what
 
     assert (stopped.code, stopped.err) == (3, "kctl: operation 1, stop: it may still happen: x\n")
     assert (cancelled.code, cancelled.out) == (0, "operation 1 has ended: cancelled by ann\n")
-
-
-def test_operations_are_listed_as_they_are_typed(kctl: Kctl, master: Master) -> None:
-    given: list[tuple[str, dict[str, Any]]] = [
-        ("seek", {"topic": "orders", "to": "latest", "dry_run": True}),
-        ("restart", {"name": "worker-0,worker-1", "rolling": True}),
-        ("log_level", {"name": "master", "level": "DEBUG"}),
-        ("scale", {"workers": 3, "sinkers": 0}),
-        ("pause", {"worker": "worker-0", "all": False}),
-    ]
-    common = {"by": "ann", "via": "socket", "started_at": 1_767_225_600, "ended_at": 1_767_225_603, "state": "done"}
-    rows = [
-        {"id": str(n), "operation": verb, "params": params, "text": "", **common}
-        for n, (verb, params) in enumerate(given)
-    ]
-    master({"operations": Answers({"rows": rows})})
-
-    lines = kctl("operations").out.splitlines()[1:]
-
-    assert [line[4:].split("  ")[0] for line in lines] == [
-        "seek --topic orders --to latest --dry-run",
-        "restart worker-0 worker-1 --rolling",
-        "log-level master DEBUG",
-        "scale workers=3 sinkers=0",
-        "pause --worker worker-0",
-    ]
-    assert all("2026-01-01T00:00:00Z    3s" in line for line in lines)

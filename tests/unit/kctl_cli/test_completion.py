@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +14,7 @@ from kctl.cli.completion import complete, install, script
 from kctl.cli.fleet.tables import TABLES
 from kctl.cli.output import OUTPUTS
 from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
+from tests.command_lines import Kctl
 
 
 def completed(*words: str) -> list[str]:

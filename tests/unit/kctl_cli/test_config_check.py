@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
+from tests.command_lines import Kctl
 
 Config = Callable[..., str]
 
@@ -87,13 +85,6 @@ def test_a_module_that_does_not_exist_is_named_with_its_folder_and_without_a_tra
     assert f"{named} in {short_dir} (the folder of the configuration), and none is installed" in ran.err
 
 
-def test_jars_that_the_configuration_names_are_looked_for(kctl: Kctl, config: Config) -> None:
-    ran = kctl("config", "check", "-c", config("", 'spark]\njars = ["nope.jar"]'))
-
-    assert ran.code == 2
-    assert "nope.jar, which is not there: correct it, or leave it empty" in ran.err
-
-
 def test_a_fleet_without_sinkers_can_be_used_and_the_reader_learns_that_its_storage_fills(
     kctl: Kctl, config: Config
 ) -> None:
@@ -128,12 +119,6 @@ def test_a_transform_is_called_with_no_records_and_what_it_raises_is_reported_wi
     assert "(shop.py:2)" in ran.err
 
 
-def test_a_transform_that_cannot_be_imported_is_reported(kctl: Kctl, config: Config) -> None:
-    ran = kctl("config", "check", "-c", config("other = 1", TRANSFORM))
-
-    assert (ran.code, "workers.transform 'shop:clean' cannot be loaded" in ran.err) == (2, True)
-
-
 def test_an_import_that_hangs_is_ended_with_all_it_has_started_and_its_place_is_shown(
     kctl: Kctl, config: Config, short_dir: Path, eventually: Callable[..., Any]
 ) -> None:
@@ -150,21 +135,6 @@ threading.Event().wait()  # for ever
     assert 'shop.py", line 5' in ran.err
     pid = int((short_dir / "pid").read_text())
     eventually(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
-
-
-def test_nothing_in_the_working_directory_is_imported_instead(
-    kctl: Kctl, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = config("def handle(messages): return [True]")
-    (tmp_path / "kctl_agent").mkdir()
-    (tmp_path / "kctl_agent" / "__init__.py").write_text("raise SystemExit('planted')")
-    (tmp_path / "shop.py").write_text("raise SystemExit('planted')")
-    monkeypatch.chdir(tmp_path)
-
-    ran = kctl("config", "check", "-c", path)
-
-    assert (ran.code, ran.err) == (0, "")
-    assert os.getcwd() == str(tmp_path)
 
 
 def test_everything_that_start_would_refuse_without_a_broker_is_named(kctl: Kctl, short_dir: Path) -> None:

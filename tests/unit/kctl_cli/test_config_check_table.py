@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
+from tests.command_lines import Kctl
 
 S3 = 'uri = "s3://bucket/orders"\ncredentials_file = "keys"\nendpoint = "http://127.0.0.1:1"'
 KEYS = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
@@ -97,21 +94,6 @@ def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: P
     assert sorted(each.name for each in short_dir.iterdir()) == ["file", "kctl.toml"]
 
 
-def test_a_folder_that_all_users_can_write_to_is_refused_as_workers_do(
-    kctl: Kctl, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if os.geteuid() == 0:  # whose configuration names no such folder
-        monkeypatch.setattr(os, "geteuid", lambda: 1)
-    orders = short_dir / "orders"
-    orders.mkdir()
-    orders.chmod(0o777)
-
-    ran = kctl("config", "check", "-c", written(short_dir, f'uri = "{orders.as_uri()}"'))
-
-    sentence = f"{orders} has mode 0777, all users can write to it: chmod o-w {orders}, or correct storage.uri"
-    assert (ran.code, ran.out, ran.err) == (2, "", f"kctl: {sentence}\n")
-
-
 @pytest.mark.parametrize(
     "uri",
     [
@@ -132,16 +114,6 @@ def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir:
         ran = kctl(*words, "-c", path)
         assert (ran.code, ran.out) == (2, "")
         assert f"storage.uri is {uri}, which names no folder of its own: write its path from the root on" in ran.err
-
-
-@pytest.mark.parametrize("place", ["/proc/orders", f"/tmp/{'x' * 300}", "/dev/null/orders"])
-def test_a_place_that_cannot_have_a_table_is_one_sentence(kctl: Kctl, short_dir: Path, place: str) -> None:
-    path = written(short_dir, f'uri = "file://{place}"')
-
-    for words, code in ((("config", "check"), 2), (("storage", "status"), 1), (("storage", "vacuum"), 1)):
-        ran = kctl(*words, "-c", path)
-        assert (ran.code, ran.out, "defect" in ran.err) == (code, "", False), ran.err
-        assert ran.err.count("\n") == 1 or words == ("config", "check")
 
 
 @pytest.mark.shows("places, endpoints, keys, packages that no table can be used with are refused before a start")
@@ -179,18 +151,3 @@ def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_s
         True,
         False,
     )
-
-
-@pytest.mark.parametrize("command", ["vacuum", "optimize"])
-def test_maintenance_of_a_table_that_is_not_there_yet_is_one_sentence_and_makes_nothing(
-    kctl: Kctl, short_dir: Path, command: str
-) -> None:
-    orders = short_dir / "orders"
-    path = written(short_dir, f'uri = "{orders.as_uri()}"')
-
-    for _ in range(2):
-        ran = kctl("storage", command, "-c", path)
-        assert (ran.code, ran.out) == (1, "")
-        assert f"there is no Delta table in {orders} (storage.uri): nothing was stored yet" in ran.err
-        assert not orders.exists() or not any(orders.iterdir())
-        orders.mkdir(exist_ok=True)

@@ -9,17 +9,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from kctl.errors import NoMaster
 from kctl.status import Status
+from tests.command_lines import Kctl
 from tests.served_groups import Latest, cluster, group, serving_groups
 from tests.terminals import Terminal, plain
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
 
 BAD = "\x1b]0;owned\x07\x1b[2J\u202eevil"
 MAIN = cluster(

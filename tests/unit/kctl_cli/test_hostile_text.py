@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from kctl.cli.fleet.tables import TABLES
+from tests.command_lines import Master
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Master
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066[link=http://x]y[/link][/x]\x08\x7f\r"
 SUPERVISED = status_json(
@@ -94,19 +91,6 @@ def test_a_table_cannot_steer_the_terminal(master: Master, words: tuple[str, ...
         assert r"\u001b]0;owned\u0007" in text
 
 
-@pytest.mark.parametrize("name", ["kafka_lag", "workers", "member_leader"])
-def test_json_is_the_same_document_on_a_terminal_as_in_a_pipe(master: Master, name: str) -> None:
-    master({name: Answers(RESULTS[name])})
-
-    words = ("rpc", name, "-o", "json")
-    line = [sys.executable, "-m", "kctl", *words]
-    piped = subprocess.run(line, capture_output=True, text=True, check=False).stdout
-    text = on_a_terminal(*words)
-
-    assert text.replace("\r\n", "").isprintable(), ascii(text)
-    assert json.loads(text) == json.loads(piped)
-
-
 def test_top_shows_markup_and_escapes_as_text(master: Master) -> None:
     master({name: Answers(result) for name, result in RESULTS.items()})
 
@@ -114,15 +98,6 @@ def test_top_shows_markup_and_escapes_as_text(master: Master) -> None:
 
     assert r"\u001b]0;owned\u0007" in text
     assert "[link=http://x]y[/link][/x]" in text
-    for bad in ("\x1b]", "\x9b", "\u202e", "\u2066", "\x08", "\x7f", "\x07"):
-        assert bad not in text, ascii(bad)
-
-
-def test_watching_shows_escapes_as_text(master: Master) -> None:
-    master({name: Answers(result) for name, result in RESULTS.items()})
-
-    text = on_a_terminal("rpc", "workers", "--watch", "60", until="evil")
-
     for bad in ("\x1b]", "\x9b", "\u202e", "\u2066", "\x08", "\x7f", "\x07"):
         assert bad not in text, ascii(bad)
 
@@ -142,7 +117,7 @@ def test_the_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_as_th
     assert piped == log.read_bytes()
 
 
-def test_an_error_cannot_steer_the_terminal(eventually: Callable[..., Any]) -> None:
+def test_an_error_cannot_steer_the_terminal() -> None:
     for words in (("rpc", BAD), ("-c", f"/{BAD}", "start"), ("status", f"--{BAD}"), ("config", "check", "-c", BAD)):
         text = on_a_terminal(*words)
         assert "owned" in text, words

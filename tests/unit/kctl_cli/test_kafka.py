@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +10,8 @@ from kctl.cli.kafka.commands import COMMANDS
 from kctl.cli.kafka.progress import line
 from kctl.cli.parsing import parsed
 from kctl.cli.table import ranges
+from tests.command_lines import Kctl
 from tests.unit.kctl_cli.test_start_up import imported_by
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
 
 COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 CLOSED = "127.0.0.1:1"
@@ -120,31 +117,6 @@ def test_a_context_is_read_from_the_named_file_and_its_mistakes_are_named(
     assert by_variable.err == unknown.err
     assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in unfinished.err
     assert "the nearest is `tls_ca_file`" in misspelt.err
-
-
-def test_a_file_of_contexts_alone_names_them_and_a_group_that_is_missing_is_asked_for(
-    kctl: Kctl, tmp_path: Path
-) -> None:
-    file = tmp_path / "clusters.toml"
-    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n')
-
-    no_cluster = kctl("kafka", "groups", "-c", str(file))
-    no_group = kctl("kafka", "lag", "-c", str(file), "--context", "prod")
-
-    assert (no_cluster.code, no_group.code) == (2, 2)
-    assert f"{file} has no [kafka]; its contexts are prod: `kctl kafka COMMAND --context prod`" in no_cluster.err
-    assert "name a group: -g GROUP" in no_group.err
-    assert "`kctl kafka groups --context prod` lists them" in no_group.err
-
-
-def test_servers_that_are_given_beside_a_context_are_what_to_correct(kctl: Kctl, tmp_path: Path) -> None:
-    file = tmp_path / "clusters.toml"
-    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n')
-
-    ran = kctl("kafka", "groups", "-c", str(file), "--context", "prod", "-b", CLOSED)
-
-    assert ran.code == 10
-    assert ran.err.endswith("start it, or correct -b\n")
 
 
 def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:

@@ -7,17 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kctl.cli.fleet.log_files import Follower, tail
+from kctl.cli.fleet.log_files import Follower
 from kctl.master import process_log
+from tests.command_lines import Kctl, Master
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl, Master
 
 
 @pytest.fixture
@@ -80,14 +78,6 @@ def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, lo
     assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
 
 
-def test_a_fleet_that_never_ran_has_no_logs(kctl: Kctl, logs: Path) -> None:
-    (logs / "worker-0.log").unlink()
-
-    ran = kctl("logs", "-c", str(logs.parent / "kctl.toml"))
-
-    assert (ran.code, "there are no logs" in ran.err) == (2, True)
-
-
 @pytest.mark.shows("`kctl logs` of several processes and of the master, across rotations")
 def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(kctl: Kctl, logs: Path) -> None:
     (logs / "master.log").write_text("action=running\naction=ended")
@@ -103,18 +93,6 @@ def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(
         "master   | action=ended",
     ]
     assert every.splitlines() == ["master   | action=ended", "worker-0 | line 99"]
-
-
-def test_an_attached_application_which_logs_elsewhere_has_no_log_here(
-    kctl: Kctl, master: Master, tmp_path: Path
-) -> None:
-    (tmp_path / "elsewhere.log").write_text("here\n")
-    rows = [status_json(name="worker-7", log=str(tmp_path / "elsewhere.log"))]  # the supervisor knows nothing of others
-    master({"status": Answers({"rows": rows})})
-
-    ran = kctl("logs", "app")
-
-    assert (ran.code, "there are those of worker-7" in ran.err) == (2, True)
 
 
 def lines_of(numbers: range) -> bytes:
@@ -144,18 +122,6 @@ def test_what_follows_is_read_once_across_rotations(
     follower.close()
 
     assert read == written
-
-
-def test_the_last_lines_are_one_stream_where_a_rotation_has_cut_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(lines_of(range(50_000)))
-    process_log.rotate(path, 128 * 1024)
-    assert process_log.rotated(path).read_bytes()[-1:] != b"\n" or path.stat().st_size == 0
-
-    data, end = tail(path, 20_000)
-
-    assert data == lines_of(range(30_000, 50_000))
-    assert end == path.stat().st_size
 
 
 def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:

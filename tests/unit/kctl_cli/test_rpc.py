@@ -3,36 +3,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kctl_agent.errors import BadParams, NotPermitted
-from kctl_agent.rpc.messages import Role, reply_ok
+from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.wire import encode
+from tests.command_lines import Kctl, Master
 from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsBytes, Stalls
 
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl, Master
-
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
-
-
-def test_a_table_is_printed_and_the_master_was_asked_for_its_reduced_answer(kctl: Kctl, master: Master) -> None:
-    agent = master({"kafka_lag": Answers(LAG)})
-
-    ran = kctl("rpc", "kafka_lag")
-
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines() == ["topic     lag", "total      62", "orders     60", "payments    2"]
-    request = agent.requests[0]
-    assert (request.role, request.rpc, request.method, request.params, request.deadline_ms) == (
-        Role.EXTERNAL,
-        "kafka_lag",
-        "onKafkaLag",
-        {},
-        5000,
-    )
 
 
 def test_a_fleet_that_is_not_well_is_a_line_on_stderr_and_a_field_of_json_and_the_answer_stays_good(
@@ -76,16 +56,6 @@ def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
     )
 
 
-def test_above_the_threshold_exits_4_and_still_prints(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers(LAG)})
-
-    above, at = kctl("rpc", "kafka_lag", "--fail-above", "61"), kctl("rpc", "kafka_lag", "--fail-above", "62")
-
-    assert (above.code, above.err) == (4, "kctl: the total lag is 62, above 61\n")
-    assert "total      62" in above.out
-    assert (at.code, at.err) == (0, "")
-
-
 def test_above_the_threshold_outweighs_incomplete(
     kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
 ) -> None:
@@ -95,25 +65,10 @@ def test_above_the_threshold_outweighs_incomplete(
     assert kctl("rpc", "kafka_lag", "--fail-above", "62").code == 3
 
 
-def test_a_threshold_over_unknown_values_exits_3(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers({"total": None, "unknown": [], "topics": {}})})
-
-    ran = kctl("rpc", "kafka_lag", "--fail-above", "10")
-
-    assert (ran.code, "is not known whether" in ran.err) == (3, True)
-
-
 def test_old_answers_are_shown_with_their_age(kctl: Kctl, master: Master) -> None:
     master({"kafka_lag": Answers(LAG, age_seconds=75.0)})
 
     assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
-
-
-def test_without_a_fleet_exits_5(kctl: Kctl) -> None:
-    ran = kctl("rpc", "kafka_lag")
-
-    assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith("kctl: no fleet of yours is running; start one with")
 
 
 def test_no_file_and_nobody_listening_both_exit_5_and_are_named(kctl: Kctl, master: Master, short_dir: Path) -> None:
@@ -225,11 +180,3 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
     assert ran.err.startswith("kctl: ")
     assert sentence in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_help_lists_the_commands_with_examples(kctl: Kctl) -> None:
-    ran = kctl("rpc", "--help")
-
-    assert ran.code == 0
-    for text in ("kafka_lag", "offset_checker", "--fail-above", "--watch", "kctl rpc workers -o wide", "Exit codes:"):
-        assert text in ran.out

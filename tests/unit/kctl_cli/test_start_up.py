@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli.entry import before_command
-
 TOO_EXPENSIVE = {
     "asyncio",
     "fastapi",
@@ -79,21 +77,3 @@ def test_what_cannot_be_printed_is_reported_although_the_process_ends_at_once() 
 
     assert done.returncode != 0
     assert "No space left on device" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "rest"),
-    [
-        (["rpc", "-c", "x"], {}, ["rpc", "-c", "x"]),
-        (["-c", "x", "rpc"], {"--config": "x"}, ["rpc"]),
-        (["-cx", "--debug", "rpc"], {"--config": "x", "--debug": ""}, ["rpc"]),
-        (["--config=x", "rpc"], {"--config": "x"}, ["rpc"]),
-        (["-c"], {"--config": ""}, []),
-        (["--help"], {"--help": ""}, []),
-        ([], {}, []),
-    ],
-)
-def test_the_options_before_the_command_are_distinguished_from_the_rest(
-    words: list[str], options: dict[str, str], rest: list[str]
-) -> None:
-    assert before_command(words) == (options, rest)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.paths import process_identity
-from tests.unit.kctl_cli.conftest import Kctl
+from tests.command_lines import Kctl
 
 TOML = """
 [fleet]

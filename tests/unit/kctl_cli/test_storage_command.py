@@ -6,10 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from deltalake import DeltaTable
 
 from kctl_agent.message import Message
@@ -18,12 +16,10 @@ from kctl_agent.storage.base import Binding, Selection, StoredOffset
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from tests.command_lines import Kctl
 from tests.conformance.given import chunk, put
 from tests.unit.storage.lake.dead_letters.test_table import written
 from tests.unit.storage.lake.test_storage import begun, opened
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl
 
 ODD = Message("t", 1, 5, b"\xff\x00", "käse".encode(), 1_700_000_000_000, (("h", b"1"), ("n", None)), 3)
 
@@ -66,20 +62,6 @@ def test_status_is_exported_by_topic_and_partition(kctl: Kctl, storage: FileStor
     assert lines[3][:6] == ["t", "0", "1", "3", "1", "1"]
     assert lines[4][:6] == ["t", "1", "0", "0", "0", "1"]
     assert lines[5][:6] == ["(all)", "-", "1", "3", "1", "2"]
-
-
-@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_status_for_programs(kctl: Kctl, storage: FileStorage, output: str, read: object) -> None:
-    assert callable(read)
-
-    reported = read(kctl("storage", "status", "-o", output).out)
-
-    assert {name: reported[name] for name in ("pending", "processing", "delayed", "dead", "limit")} == {
-        "pending": 1, "processing": 3, "delayed": 1, "dead": 2, "limit": 1000,
-    }  # fmt: skip
-    assert reported["storage"] == storage.identity
-    assert [row["dead"] for row in reported["partitions"]] == [1, 1]
-    assert reported["partitions"][1]["oldest_seconds"] is None
 
 
 def test_a_storage_that_nothing_was_put_into_is_named_and_not_made(kctl: Kctl, config: Path) -> None:
@@ -295,16 +277,6 @@ def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kc
     assert storage.stats().pending == 1
 
 
-def test_clearing_what_is_not_there_asks_nothing(kctl: Kctl, storage: FileStorage) -> None:
-    storage.remove_dead(Selection())
-    storage.clear(Selection())
-
-    dead, pending = kctl("storage", "dead", "delete"), kctl("storage", "clear")
-
-    assert (dead.code, dead.out, dead.err) == (0, "no dead letters\n", "")
-    assert (pending.code, pending.out, pending.err) == (0, "no messages wait\n", "")
-
-
 def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
     assert kctl("storage", "clear", "--yes").out == "2 messages removed\n"
     assert kctl("storage", "dead", "delete", "--partition", "1", "-y").out == "1 dead letter removed\n"
@@ -400,16 +372,6 @@ def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, sma
     assert [line["operation"] for line in operations] == ["storage optimize"] * 2
 
 
-def test_what_delta_rs_has_written_is_written_anew_whatever_its_size(kctl: Kctl, small_table: Path) -> None:
-    DeltaTable(small_table).optimize.compact()
-
-    ran = [kctl("storage", "optimize", *more) for more in (["--dry-run"], [], [])]
-
-    assert ran[0].out.startswith("would compact 1 foreign file (")
-    assert ran[1].out.startswith("1 file (")
-    assert ran[2].out == "no small files to compact\n"
-
-
 def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, small_table: Path) -> None:
     kctl("storage", "optimize")
     kept = kctl("storage", "vacuum", "--yes")
@@ -438,25 +400,6 @@ def test_vacuum_removes_nothing_that_a_version_needs_again_when_the_answer_comes
 
     assert (removed.code, removed.out) == (0, "0 files removed\n")
     assert DeltaTable(small_table).to_pyarrow_table().num_rows == 20
-
-
-def test_the_table_of_dead_letters_is_compacted_and_vacuumed_too(kctl: Kctl, small_table: Path) -> None:
-    lake = opened(small_table, Binding("g", "cluster-1"))
-    lake.init_offsets([StoredOffset("t", 0, None, 0)], lake.stored_offsets([("t", 0)]))
-    start, version = (each := lake.stored_offsets([("t", 0)])["t", 0]).next, each.version
-    for offset in (start, start + 10):
-        batch = begun(lake, offset, offset + 10, version=version)
-        written(DeadLetterTable(lake, "g"), batch, [offset], group="g").commit()
-        batch.commit()
-
-    dry = kctl("storage", "optimize", "--dry-run")
-    done = kctl("storage", "optimize")
-    vacuumed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
-
-    assert dry.out.splitlines()[1].startswith("dead letters: would compact 2 small files (")
-    assert done.out.splitlines()[1].startswith("dead letters: 2 files (")
-    assert vacuumed.out.splitlines()[1] == "dead letters: 2 files removed"
-    assert len(json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]) == 2
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])
@@ -525,13 +468,6 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     assert (narrowed.code, "leave the other options out" in narrowed.err) == (2, True)
     assert cancelled.out == "1 message that was put back is a dead letter again\n"
     assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [3, 7]
-
-
-def test_only_requests_for_dead_letters_of_a_table_are_cancelled(kctl: Kctl, config: Path) -> None:
-    config.write_text(config.read_text() + 'mode = "file"\n')
-    refused = kctl("storage", "requeue", "--cancel")
-
-    assert (refused.code, "only a table (mode `lake`)" in refused.err) == (2, True)
 
 
 def begun_lake(path: Path) -> None:

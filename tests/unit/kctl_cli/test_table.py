@@ -3,21 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.cli.table import Column, cell, clean, clip, render, render_columns, width
+from kctl.cli.table import Column, cell, clean, clip, render, width
 
 TWO = (Column("name"), Column("lag", is_number=True))
-
-
-def test_numbers_are_set_to_the_right_and_names_to_the_left() -> None:
-    assert render(TWO, [("orders", 5), ("a", 12345)]) == [
-        "name      lag",
-        "orders      5",
-        "a       12345",
-    ]
-
-
-def test_a_table_without_rows_is_its_headings() -> None:
-    assert render(TWO, []) == ["name  lag"]
 
 
 def test_no_line_ends_in_blanks() -> None:
@@ -57,12 +45,6 @@ def test_a_column_of_numbers_is_set_as_each_number_by_itself(rows: list[tuple[in
     widest = max([len("100%"), *(len(cell(first)) for first, _ in rows)])
     assert heading == f"{'100%':>{widest}}  %s"
     assert lines == [f"{cell(first):>{widest}}  {cell(second)}" for first, second in rows]
-
-
-def test_columns_are_set_as_the_same_values_in_rows() -> None:
-    rows = [("orders", 5), ("a", None), ("käse", -12)]
-
-    assert render_columns(TWO, zip(*rows, strict=True)) == render(TWO, rows)
 
 
 @given(st.text(max_size=30), st.integers(1, 20))

@@ -29,18 +29,6 @@ def test_the_result_of_a_fleet_without_workers_can_be_shown(command: str) -> Non
     assert shown(command, reduced_json(command, []))
 
 
-def test_kafka_lag_shows_the_total_first_then_the_topics_then_what_is_unknown() -> None:
-    unknown = [{"topic": "orders", "partition": number} for number in (3, 4, 7)]
-
-    assert shown("kafka_lag", {"total": 62, "unknown": unknown, "topics": {"payments": 2, "orders": 60}}) == [
-        "topic     lag",
-        "total      62",
-        "orders     60",
-        "payments    2",
-        "unknown: orders[3-4,7]",
-    ]
-
-
 def offset_row(worker: str | None, age: float) -> dict[str, Any]:
     return {
         "topic": "orders",
@@ -71,17 +59,6 @@ def test_offset_checker_shows_the_age_of_offsets_that_are_old() -> None:
     assert lines[1].endswith("1m15s")
 
 
-def test_block_size_is_one_row_and_shows_why_the_storage_is_full() -> None:
-    stats = {"pending": 1500, "delayed": 20, "processing": 0, "dead": None, "bytes": 204800, "limit": None}
-    row = [
-        "pending  delayed  processing  dead   bytes  limit",
-        "   1500       20           0     -  204800      -",
-    ]
-
-    assert shown("block_size", {**stats, "full": None}) == row
-    assert shown("block_size", {**stats, "full": "the disk is full"}) == [*row, "full: the disk is full"]
-
-
 def test_member_leader_reports_members_that_do_not_agree() -> None:
     members: list[dict[str, Any]] = [
         {"member_id": "id", "worker": f"worker-{n}", "is_leader": False, "generation": generation, "partitions": []}
@@ -106,10 +83,7 @@ def test_workers_shows_what_each_is_doing() -> None:
         "rows_per_second": 81234.5,
         "last_error": "lost\nconnection",
         "supervisor": status_json(
-            since_seconds=3905.2,
-            restarts=3,
-            restarts_by_cause={"signal": 2, "memory": 1},
-            resident_bytes=1468006400,
+            since_seconds=3905.2, restarts=3, restarts_by_cause={"signal": 2, "memory": 1}, resident_bytes=1468006400
         ),
     }
     guest = {"name": "guest", "state": "running", "state_seconds": 5.0, "pid": 1, "supervisor": None}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,11 +21,9 @@ from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
 from kctl.rpc.reply import Failure, Reply
+from tests.command_lines import Master
 from tests.replies import raw, status_json
 from tests.servers.scripted_agent import Answers
-
-if TYPE_CHECKING:
-    from tests.unit.kctl_cli.conftest import Kctl, Master
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -64,16 +62,6 @@ LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 def test_a_glance_is_printed_in_one_line_and_what_is_not_known_is_a_dash() -> None:
     assert summary(FleetTopView()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
     assert summary(FleetTopView(problem="no master is running there")) == "no master is running there"
-
-
-def test_without_a_terminal_and_without_a_master_it_ends_at_once_with_exit_code_5(kctl: Kctl, short_dir: Path) -> None:
-    config = short_dir / "kctl.toml"
-    config.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
-
-    ran = kctl("top", "-c", str(config))
-
-    assert (ran.code, ran.out, ran.err.count("\n")) == (5, "", 1)
-    assert ran.err.startswith("kctl: no master is running there: ")
 
 
 def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:

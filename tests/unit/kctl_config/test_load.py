@@ -79,18 +79,6 @@ def test_relative_paths_are_relative_to_the_file_wherever_they_were_given(writte
     assert config.fleet.run_dir == Path("/run/kctl")
 
 
-def test_a_path_of_the_file_that_is_relative_itself_becomes_absolute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "kctl.toml").write_text(SMALLEST, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-
-    config = load(Path("kctl.toml"), {})
-
-    assert config.path == tmp_path / "kctl.toml"
-    assert config.fleet.run_dir.is_absolute()
-
-
 def test_spark_properties_may_be_written_with_quotes_or_without(written: Written) -> None:
     text = SMALLEST + '[spark.conf]\n"spark.ui.enabled" = false\nspark.sql.shuffle.partitions = 4\n'
 
@@ -115,10 +103,7 @@ def test_lists_tables_and_truth_can_be_given_as_variables(written: Written) -> N
 
 
 def test_variables_alone_can_give_what_is_required(written: Written) -> None:
-    config = written(
-        "",
-        {"KCTL_KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2", "KCTL_KAFKA_GROUP": "g", "KCTL_KAFKA_TOPICS": "t"},
-    )
+    config = written("", {"KCTL_KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2", "KCTL_KAFKA_GROUP": "g", "KCTL_KAFKA_TOPICS": "t"})
 
     assert config.kafka.bootstrap_servers == "a:1,b:2"
 
@@ -178,10 +163,7 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
             "{path}: kafka.bootstrap_servers is missing: set `bootstrap_servers` in [kafka], "
             "or KCTL_KAFKA_BOOTSTRAP_SERVERS",
         ),
-        (
-            SMALLEST + "[workers]\ncount = -1",
-            "{path}: workers.count is -1, but it takes a whole number from 0 to 1000",
-        ),
+        (SMALLEST + "[workers]\ncount = -1", "{path}: workers.count is -1, but it takes a whole number from 0 to 1000"),
         (
             SMALLEST + "[workers]\ncount = true",
             "{path}: workers.count is true, but it takes a whole number from 0 to 1000",

@@ -24,17 +24,3 @@ def test_compressed_blocks_are_one_gzip_member_of_the_whole_text(texts: list[byt
     assert found == plain(page) == b"".join(texts)
     assert decompressor.eof
     assert decompressor.unused_data == b""
-
-
-def test_a_block_is_compressed_once_and_its_text_not_kept() -> None:
-    made = []
-
-    def make() -> bytes:
-        made.append(1)
-        return b"lines\n"
-
-    page = [TextBlock(make)]
-
-    assert gzipped(page) == gzipped(page)
-    assert len(made) == 1
-    assert plain(page) == b"lines\n"

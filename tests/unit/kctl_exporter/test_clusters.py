@@ -73,14 +73,6 @@ def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None
     assert samples.page.count("# TYPE kctl_consumer_lag ") == 1
 
 
-def test_an_offset_above_the_end_and_one_below_the_start_have_series_of_their_own() -> None:
-    samples = page(cluster("main", group("billing", ("o", 0, 12, 10), ("o", 1, 3, 10), ("o", 2, 7, 10), start=5)))
-
-    assert samples.of("kctl_consumer_ahead", "partition") == {("0",): 2}
-    assert samples.of("kctl_consumer_lost_messages", "partition") == {("1",): 2}
-    assert samples.of("kctl_consumer_lag", "partition") == {("0",): 0, ("1",): 7, ("2",): 3}
-
-
 def test_a_cluster_that_is_collected_anew_is_rendered_as_by_itself_and_the_others_stay() -> None:
     main, other = cluster("main", group("billing", ("o", 0, 4, 10))), cluster("other", group("b", ("p", 0, 4, 10)))
     latest = Clusters((main, other))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.exporter import METRICS, Exposition
-from kctl.exporter.metric import OfCluster
+from kctl.exporter import Exposition
 from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
@@ -127,25 +125,6 @@ def test_a_storage_state_that_is_not_known_is_absent() -> None:
     }
 
 
-def test_a_storage_exports_its_limits_and_whether_it_is_full() -> None:
-    latest = snapshot(pending=7)
-    totals = StorageReply(pending=7, delayed=2, limit_bytes=0, dead_limit=50, free_bytes=99, full="no room")
-    full = replace(latest, block_size=replace(latest.block_size, result=totals))
-
-    found = {
-        name.removeprefix("kctl_storage_"): value for (name, _), value in scraped(full).items() if "_storage_" in name
-    }
-
-    assert {name: value for name, value in found.items() if name != "messages"} == {
-        "delayed_messages": 2,
-        "dead_limit_messages": 50,
-        "free_bytes": 99,
-        "full": 1,
-    }
-    assert scraped(latest)["kctl_storage_full", (("cluster", "main"), ("group", latest.group))] == 0
-    assert "kctl_storage_full" not in {name for name, _ in scraped(snapshot())}, "unknown is absent"
-
-
 def test_a_table_exports_what_it_holds_and_the_commits_of_each_worker() -> None:
     latest = full_snapshot()
     table = TableReply(version=7, rows=1000, files=12, small_files=10, last_commit_seconds=2.5)
@@ -169,13 +148,6 @@ def test_a_table_exports_what_it_holds_and_the_commits_of_each_worker() -> None:
     }
     assert values(samples, "kctl_storage_full") == {(): 0}
     assert not [name for name, _ in scraped(latest) if "_table_" in name], "unknown is absent"
-
-
-def test_how_old_each_part_is_can_be_known() -> None:
-    samples = scraped(snapshot())
-
-    assert values(samples, "kctl_collect_last_success_timestamp_seconds", "part") == {("agents",): 1_700_000_000.5}
-    assert list(values(samples, "kctl_collect_duration_seconds").values()) == [0.25]
 
 
 def test_openmetrics_is_for_clients_that_ask_for_it() -> None:
@@ -274,28 +246,6 @@ def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_on
     assert exposition.render("", "gzip") == Exposition(lambda: following).render("", "gzip")
 
 
-def test_pages_that_nobody_asks_for_any_more_are_no_longer_made_ready() -> None:
-    latest = snapshot()
-    exposition = Exposition(lambda: latest)
-    exposition.render()
-
-    for _ in range(200):
-        latest = snapshot()
-        exposition.prepare(latest)
-
-    assert exposition.ready() is None
-
-
-def test_a_page_with_a_registry_of_the_users_is_never_ready_before() -> None:
-    latest = full_snapshot()
-    exposition = Exposition(lambda: latest, beside=CollectorRegistry())
-    exposition.render()
-
-    exposition.prepare(latest)
-
-    assert exposition.ready() is None
-
-
 @pytest.mark.shows("one page shared with the user's own prometheus_client registry")
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
 def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
@@ -309,17 +259,6 @@ def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
         assert f"app_calls_total {count}.0\n".encode() in body
         assert b"kctl_group_lag{" in body
     assert body.count(b"# EOF\n") == bool(accept)
-
-
-def test_names_follow_the_rules_of_prometheus() -> None:
-    for metric in METRICS:
-        assert re.fullmatch(r"kctl_[a-z_]+", metric.name)
-        assert metric.name.endswith("_total") == (metric.kind == "counter")
-        assert not metric.name.endswith(("_sum", "_count", "_bucket"))
-        first = ("cluster",) if isinstance(metric, OfCluster) else ("cluster", "group")
-        assert metric.labels[: len(first)] == first
-        assert metric.sentence.endswith(".")
-    assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
 def test_the_page_of_metrics_is_current() -> None:

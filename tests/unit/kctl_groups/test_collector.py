@@ -16,11 +16,6 @@ from kctl.status import StatusRules
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Away:
     """A cluster of which no broker answers."""
 

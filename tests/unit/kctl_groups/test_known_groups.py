@@ -110,17 +110,6 @@ def test_of_a_share_group_the_lag_is_that_of_its_coordinator() -> None:
     assert row(found, "billing", 100) == (4, 1, 0)
 
 
-def test_a_group_that_no_broker_lists_while_its_coordinator_moves_stays_and_grows_older() -> None:
-    of_other = {"other": by_topic({ORDERS: 9})}
-    moving = whole(groups={"other": OTHER}, committed=of_other, members={"other": 0}, unclear={"billing"})
-
-    found = known((100, whole()), (110, moving))
-
-    assert row(found, "billing", 111) == (4, 6, 11)
-    assert row(found, "other", 111) == (9, 1, 1)
-    assert known((100, whole()), (110, moving), (161, moving)).groups.keys() == {"other"}
-
-
 def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
     mixed = GroupOffsets((("p", (0,)), ("orders", (2, 0, 10))), np.array([5, 7, 4, 9]))
     other = GroupOffsets((("orders", (2, 0, 10)), ("p", (0,))), np.array([7, 4, 9, 5]))

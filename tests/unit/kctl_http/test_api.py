@@ -22,7 +22,6 @@ from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.errors import CommandFailed
-from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
@@ -30,44 +29,6 @@ from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged,
 pytestmark = pytest.mark.anyio
 
 RESOURCES = ("status", "lag", "offsets", "storage", "members", "brokers", "topics", "workers")
-
-
-async def test_lag_has_offsets_status_age_and_the_missing_workers() -> None:
-    response = await ask(snapshot(), "/api/v1/lag")
-
-    assert response.status_code == 200
-    body = response.json()
-    assert (body["total"], body["topics"], body["cluster"], body["group"]) == (12, {"orders": 12}, "main", "g")
-    assert body["unknown"] == [{"topic": "orders", "partition": 2}]
-    assert body["rows"][0] == {
-        **partition(0).to_json(),
-        "age_seconds": 2.5,
-        "start": 0,
-        "position": 4,
-        "status": "ok",
-        "reason": "commits come",
-        "lag_seconds": 2.5,
-        "growth_per_second": -1.0,
-        "catchup_seconds": 6.0,
-        "window_complete": None,
-    }
-    assert (body["rows"][2]["remaining_count"], body["rows"][2]["status"]) == (None, "stalled")
-    assert (body["age_seconds"], body["complete"], body["answered"]) == (2.0, False, ["worker-0"])
-    assert body["failed"] == [{"from": "worker-1", "code": "timeout", "message": "no answer"}]
-
-
-async def test_status_is_the_fleet_at_a_glance() -> None:
-    body = (await ask(snapshot(), "/api/v1/status")).json()
-
-    assert (body["status"], body["lag"], body["lag_seconds"], body["catchup_seconds"]) == ("stalled", 12, 2.5, None)
-    assert (body["group_state"], body["group_members"], body["generation"]) == ("stable", 2, 3)
-    assert {name: count for name, count in body["partitions"].items() if count} == {"ok": 2, "stalled": 1}
-    assert (body["verdict"], body["max_age_seconds"]) == (encoded(snapshot().verdict), 5.0)
-    assert [body["verdict"]["level"], *(each["about"] for each in body["verdict"]["also"])] == ["failing", "workers"]
-    assert [(each["name"], each["state"]) for each in body["workers"]] == [
-        ("worker-0", "running"),
-        ("worker-1", "backoff"),
-    ]
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
@@ -123,12 +84,6 @@ async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> 
     assert len(seen) == count
 
 
-async def test_the_lag_of_the_last_minutes_comes_on_request() -> None:
-    rows = (await ask(snapshot(), "/api/v1/lag?history=1")).json()["rows"]
-
-    assert [row["history"] for row in rows] == [[None, 0], [None, 1], [None, 2]]
-
-
 @pytest.mark.shows("an attached application's lag beside the group's in rows, pages and metrics")
 async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
     row = partition(0, lag=4, worker="report")
@@ -166,20 +121,6 @@ async def test_what_has_not_changed_is_not_sent_again() -> None:
 
 def answered(result: Any) -> Reduced[Any]:
     return Reduced(result, ("w",), ("w",), age_seconds=0.01)
-
-
-async def test_live_asks_the_fleet_now() -> None:
-    asked: list[Request] = []
-
-    async def fleet(request: Request) -> Reduced[Any]:
-        asked.append(request)
-        return answered(Partitions((partition(1, lag=3)._replace(age_seconds=0.2),)))
-
-    body = (await ask(source_of(snapshot(), ask=fleet), "/api/v1/lag?live=1")).json()
-
-    assert [(request.rpc, request.method) for request in asked] == [("offset_checker", "onOffsetChecker")]
-    assert (body["total"], body["live"], body["complete"], body["age_seconds"]) == (3, True, True, 0.01)
-    assert [(row["remaining_count"], row["age_seconds"], row["status"]) for row in body["rows"]] == [(3, 0.2, "ok")]
 
 
 @pytest.mark.parametrize("resource", ["lag", "offsets", "storage", "members", "brokers", "topics", "workers"])
@@ -251,13 +192,6 @@ async def test_the_master_is_alive_whatever_the_fleet_does() -> None:
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
-async def test_metrics_are_rendered_for_what_the_scraper_accepts() -> None:
-    response = await ask(snapshot(), "/metrics", headers={"accept": "text/plain"})
-
-    assert response.text == "metrics for text/plain\n"
-    assert response.headers["content-type"].startswith("text/plain")
-
-
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
     [
@@ -278,17 +212,6 @@ async def test_every_error_has_one_shape(path: str, method: str, status: int, co
     assert response.json().keys() == {"error"}
     assert response.json()["error"].keys() == {"code", "message", "retriable"}
     assert response.json()["error"]["code"] == code
-
-
-async def test_an_unexpected_failure_reveals_nothing_of_its_inside() -> None:
-    def broken(*_: str) -> tuple[bytes, str, bool]:
-        raise RuntimeError("/secret/path")
-
-    response = await ask(source_of(snapshot(), render_metrics=broken), "/metrics")
-
-    assert response.status_code == 500
-    assert response.json()["error"]["code"] == "internal"
-    assert "secret" not in response.text
 
 
 async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_path() -> None:

@@ -208,17 +208,6 @@ async def test_groups_have_their_count_their_times_and_their_last_hours(client: 
     assert answer["rows"][0]["first_died"] <= answer["rows"][0]["last_died"]
 
 
-async def test_of_many_groups_the_most_frequent_are_listed_and_all_are_counted(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kctl.http.api.dead_letters.MOST_GROUPS", 1)
-
-    answer = (await client.get("dead-letters/groups")).json()
-
-    assert (answer["count"], answer["groups"]) == (7, 2)
-    assert [row["count"] for row in answer["rows"]] == [5]
-
-
 async def test_one_is_shown_as_text_as_json_and_in_hexadecimal(client: httpx.AsyncClient) -> None:
     text, parsed, hexed = [
         (await client.get("dead-letters/1", params={"as": form})).json() for form in ("text", "json", "hex")
@@ -467,16 +456,3 @@ async def test_a_storage_that_cannot_is_an_error_in_our_shape(storage: FileStora
     assert error_of(away) == (503, "storage_unusable")
     assert error_of(refused) == (409, "operation_refused")
     broken.close()
-
-
-async def test_the_description_has_the_filter_the_lines_and_the_refusal(client: httpx.AsyncClient) -> None:
-    described = (await client.get(f"{str(client.base_url).partition('/api')[0]}/openapi.json")).json()
-
-    listed = described["paths"]["/api/v1/dead-letters"]["get"]
-    requeue = described["paths"]["/api/v1/dead-letters/requeue"]["post"]
-    assert {"topic", "error_class", "line", "died_from", "text", "ids", "after", "limit"} <= {
-        each["name"] for each in listed["parameters"]
-    }
-    assert {"application/jsonl"} == requeue["responses"]["200"]["content"].keys() - {"application/json"}
-    assert {"400", "401", "403", "409", "503"} <= requeue["responses"].keys()
-    assert described["components"]["schemas"]["DeadLetterFilter"]["properties"]["line"]["description"]

@@ -67,30 +67,6 @@ async def test_each_cluster_has_its_age_and_what_failed_in_it() -> None:
     assert (await ask("/api/v1/groups", MAIN, other, cluster="other")).json()["rows"] == []
 
 
-async def test_groups_are_chosen_by_globs_of_their_names() -> None:
-    main = cluster("main", *(group(name, 1) for name in ("payments-eu", "payments-us", "billing", "Billing", "x[1]")))
-
-    async def chosen(*patterns: str) -> list[str]:
-        body = (await ask("/api/v1/groups", main, group=list(patterns))).json()
-        assert body["total"] == len(body["rows"])
-        return [row["group"] for row in body["rows"]]
-
-    assert await chosen("payments-*", "billing") == ["billing", "payments-eu", "payments-us"]
-    assert await chosen("x[[]1]") == ["x[1]"]
-    assert await chosen("nobody*") == []
-    assert (await ask("/api/v1/groups", main, group=["*"] * 21)).status_code == 400
-
-
-async def test_a_cluster_that_is_not_collected_is_named_beside_those_that_are() -> None:
-    for path in ("/api/v1/groups", "/api/v1/groups/a"):
-        response = await ask(path, MAIN, cluster("other"), cluster="mian")
-
-        error = response.json()["error"]
-        assert (response.status_code, error["code"]) == (404, "cluster_missing")
-        assert "no cluster `mian`" in error["message"]
-        assert "main, other" in error["message"]
-
-
 @pytest.mark.shows("the members of a group and what each holds, on demand, never as labels")
 async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_lag_of_what_they_hold() -> None:
     body = (await ask("/api/v1/groups/a", MAIN)).json()
@@ -101,12 +77,6 @@ async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_la
         ("m-1", 6, {"orders": [0, 1]}),
         ("m-2", None, {}),
     ]
-
-
-async def test_where_no_coordinator_answers_the_members_are_not_known_and_the_reason_is_given() -> None:
-    body = (await ask("/api/v1/groups/lost", cluster("main", group("lost", 6)))).json()
-
-    assert (body["lag"], body["members"], body["members_error"]) == (6, None, "nobody answers")
 
 
 @pytest.mark.shows("brokers are asked for members of two groups at a time, however many ask")
@@ -130,19 +100,6 @@ async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_o
 
         assert {(each.status_code, each.json()["error"]["code"]) for each in refused} == {(503, "busy")}
         assert [each.status_code for each in (listed, *answered, await client.get("/api/v1/groups/b"))] == [200] * 4
-
-
-async def test_a_group_that_is_not_collected_is_not_found() -> None:
-    response = await ask("/api/v1/groups/nobody", MAIN)
-
-    assert (response.status_code, response.json()["error"]["code"]) == (404, "group_missing")
-
-
-async def test_before_a_cluster_was_polled_nothing_is_said_to_be_missing_in_it() -> None:
-    response = await ask("/api/v1/groups/nobody", MAIN, unpolled=["other"])
-
-    assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
-    assert "the first poll of cluster other" in response.json()["error"]["message"]
 
 
 async def test_of_a_name_that_two_clusters_have_the_cluster_must_be_named() -> None:

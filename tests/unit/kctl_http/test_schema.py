@@ -24,7 +24,7 @@ from kctl_agent.message import Message
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, healthy, source_of
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 
 
 async def fleet(request: Request) -> Reduced[Any]:
@@ -83,7 +83,7 @@ def nothing_sent(_: str) -> AbstractContextManager[Any]:
 
 
 def test_every_answer_about_dead_letters_is_as_it_is_described(tmp_path: Path) -> None:
-    storage = MemoryStorage()
+    storage = ScratchStorage()
     storage.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
     workbench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", nothing_sent)
     app = create_app(source_of(healthy(), dead_letters=workbench), AccessRights(tokens=TOKENS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from uuid import UUID
 
 import pytest
 
@@ -13,15 +12,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import describe_groups, list_groups
 from kctl.kafka.lag import read_lag
 from tests.servers.broker_frames import metadata_fields
-from tests.servers.scripted_broker import (
-    Answers,
-    BreaksFrame,
-    HangsUp,
-    Script,
-    ScriptedBroker,
-    Stalls,
-    Step,
-)
+from tests.servers.scripted_broker import Answers, BreaksFrame, HangsUp, Script, ScriptedBroker, Stalls, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -37,7 +28,6 @@ from tests.unit.kctl_kafka.scripts import (
 
 BILLING = group("billing", members=[member("b", orders=[1, 0])])
 NO_GROUPS = Answers({"groups": []})
-LOADS = described(group("billing", code=LOADING, state=""))
 
 
 @pytest.mark.shows("a group that still loads, or that one broker denies, is an error of its own")
@@ -54,14 +44,6 @@ def test_a_group_that_still_loads_at_the_deadline_is_described_with_that_error()
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(groups[0].error)
     assert groups[0].members is None
     assert broker.asked.count("DescribeGroups") > 1
-
-
-def test_a_group_that_still_loads_is_not_waited_for_without_retries() -> None:
-    with connection_to({"DescribeGroups": LOADS}, has_retries=False) as (broker, connection):
-        [found] = describe_groups(connection, ["billing"])
-
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
-    assert broker.asked.count("DescribeGroups") == 1
 
 
 @pytest.mark.parametrize("code", [LOADING, 15, NOT_COORDINATOR])
@@ -133,25 +115,6 @@ def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one()
     )
 
 
-def test_a_group_of_the_new_protocol_is_asked_for_by_its_own_request() -> None:
-    assignment = {"topic_partitions": [{"topic_id": UUID(int=1), "topic_name": "orders", "partitions": [2, 0]}]}
-    modern = {
-        "group_id": "billing",
-        "group_state": "Stable",
-        "assignor_name": "uniform",
-        "members": [{"member_id": "m", "client_id": "c", "client_host": "/h", "assignment": assignment}],
-    }
-    script = {
-        "DescribeGroups": described(group("billing", code=69, state="")),
-        "ConsumerGroupDescribe": Answers({"groups": [modern]}),
-    }
-    with connection_to(script) as (_, connection):
-        [found] = describe_groups(connection, ["billing"])
-
-    assert (found.type, found.assignor) == ("consumer", "uniform")
-    assert [each.assigned for each in found.members or ()] == [{"orders": (0, 2)}]
-
-
 def test_a_group_of_a_kind_that_cannot_be_described_is_shown_as_listed() -> None:
     listed = Answers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
     with connection_to({"DescribeGroups": described(), "ListGroups": listed}) as (broker, connection):
@@ -167,14 +130,6 @@ def test_bytes_that_are_no_assignment_are_not_known_and_no_failure() -> None:
         [found] = describe_groups(connection, ["billing"])
 
     assert [each.assigned for each in found.members or ()] == [None]
-
-
-def test_a_list_of_groups_names_the_broker_that_refused_it() -> None:
-    with connection_to({"ListGroups": Answers({"error_code": LOADING})}) as (_, connection):
-        groups, problems = list_groups(connection)
-
-    assert groups == []
-    assert ["COORDINATOR_LOAD_IN_PROGRESS" in str(each) for each in problems] == [True]
 
 
 def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kctl.errors import BrokerUnreachable, KctlError, NotAuthorised
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
-from tests.servers.broker_frames import metadata_fields
-from tests.servers.scripted_broker import Answers, HangsUp, Script, ScriptedBroker, Step
+from tests.servers.scripted_broker import HangsUp, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -20,7 +17,6 @@ from tests.unit.kctl_kafka.scripts import (
     connection_to,
     fetched,
     listed_offsets,
-    refused_coordinator,
 )
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
@@ -59,43 +55,6 @@ def test_a_leader_that_is_never_found_is_an_error_before_the_time_is_over() -> N
 
     assert (found[FIRST].offset, found[FIRST].error) == (None, "NOT_LEADER_OR_FOLLOWER")
     assert left > 0
-
-
-def test_a_partition_without_leader_and_a_topic_that_is_not_there_have_their_errors() -> None:
-    leaders = {"orders": [1, -1]}
-    brokers: dict[int, str] = {}
-    script = {
-        "ListOffsets": ENDS,
-        "Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders", "gone"])),
-    }
-    with (
-        ScriptedBroker(script) as broker,
-        ClusterConnection(plain(broker.address), SOON, has_retries=False) as connection,
-    ):
-        brokers[1] = broker.address
-        topics = topics_of(connection.open(["orders", "gone"]))
-        found = log_offsets(connection, topics, [FIRST, SECOND, ("gone", 0), ("orders", 9)])
-
-    assert {key: each.error for key, each in found.items()} == {
-        FIRST: None,
-        SECOND: "LEADER_NOT_AVAILABLE",
-        ("gone", 0): "UNKNOWN_TOPIC_OR_PARTITION",
-        ("orders", 9): "UNKNOWN_TOPIC_OR_PARTITION",
-    }
-
-
-def test_a_dead_leader_costs_only_the_partitions_that_it_leads() -> None:
-    brokers: dict[int, str] = {}
-    script = {"ListOffsets": ENDS, "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]}))}
-    with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker:
-        brokers |= {1: broker.address, 2: dead.address}
-        dead.vanish()
-        with ClusterConnection(plain(broker.address), SOON) as connection:
-            found = log_offsets(connection, topics_of(connection.open(["orders"])), [FIRST, SECOND])
-
-    assert (found[FIRST].offset, found[FIRST].error) == (10, None)
-    assert found[SECOND].offset is None
-    assert f"broker 2 at {dead.address}" in str(found[SECOND].error)
 
 
 def test_each_kind_of_place_is_asked_for_in_a_version_that_knows_it() -> None:
@@ -162,29 +121,8 @@ def test_a_commit_that_is_refused_until_the_deadline_reports_the_coordinators_re
 
 
 def test_a_commit_whose_answer_is_lost_is_an_error() -> None:
-    with (
-        connection_to({"OffsetCommit": HangsUp()}, seconds=SOON) as (_, connection),
-        pytest.raises(BrokerUnreachable),
-    ):
+    with connection_to({"OffsetCommit": HangsUp()}, seconds=SOON) as (_, connection), pytest.raises(BrokerUnreachable):
         commit(connection, "billing", {FIRST: 5})
-
-
-def test_a_coordinator_that_is_refused_is_an_error_of_its_group_and_of_a_commit() -> None:
-    brokers: dict[int, str] = {}
-    script: Script = {
-        "OffsetFetch": fetched({"audit": {FIRST: 1}}),
-        "FindCoordinator": refused_coordinator("secret"),
-        "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
-    }
-    with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SOON) as connection:
-        brokers |= {1: broker.address, 2: "127.0.0.1:1"}
-        connection.open()
-        found = committed(connection, {"secret": [FIRST], "audit": [FIRST]})
-        with pytest.raises(NotAuthorised):
-            commit(connection, "secret", {FIRST: 5})
-
-    assert isinstance(found["secret"], NotAuthorised)
-    assert not isinstance(found["audit"], KctlError)
 
 
 def test_without_retries_a_coordinator_that_hangs_up_is_an_error_of_its_groups() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kctl.errors import BrokerUnreachable, TopicMissing
+from kctl.errors import BrokerUnreachable
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.broker_cache import BrokerCache
@@ -110,37 +110,8 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_offsets_at_all(
     assert "nobody there" in (cluster.error or "")
 
 
-async def test_a_poll_gives_every_partition_also_those_without_a_commit(cluster_of: Any) -> None:
-    cluster, reader, clock = cluster_of(FULL)
-
-    await cluster.refresh(5)
-    clock.now += 3
-
-    assert rows(cluster) == [
-        PartitionRow(*A, 0, 5, None, 10, None, None, None, 3),
-        PartitionRow(*B, 0, None, None, 20, None, None, None, 3),
-    ]
-    assert cluster.last_success.keys() == {"committed", "offsets", "group"}
-    assert all(name.startswith("kctl-brokers") for name in reader.threads)
-
-
-async def test_when_the_brokers_are_away_the_old_offsets_stay_and_grow_older(cluster_of: Any) -> None:
-    cluster, _, clock = cluster_of(FULL, BrokerUnreachable("gone"), BrokerUnreachable("gone"))
-    await cluster.refresh(5)
-    before = dict(cluster.last_success)
-
-    for _ in range(2):
-        clock.now += 30
-        await cluster.refresh(5)
-
-    assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 10, 60), (None, 20, 60)]
-    assert cluster.last_success == before
-
-
 @pytest.mark.shows("of a recreated topic nothing old is kept, even when nothing new is known")
-async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(
-    cluster_of: Any,
-) -> None:
+async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(cluster_of: Any) -> None:
     topic = A[0]
     cluster, _, _ = cluster_of(
         reading({A: 5}, {A: 10}, partitions=1, topic_ids={topic: "first"}),
@@ -176,9 +147,7 @@ async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> No
 
 async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:
     cluster, _, clock = cluster_of(
-        FULL,
-        reading({}, {}, partitions=0, unclear=frozenset({"orders"})),
-        reading({}, {}, partitions=0),
+        FULL, reading({}, {}, partitions=0, unclear=frozenset({"orders"})), reading({}, {}, partitions=0)
     )
     await cluster.refresh(5)
     clock.now += 1
@@ -244,19 +213,3 @@ async def test_an_unexpected_error_is_a_failed_poll_and_not_the_end(cluster_of: 
 
     assert len(rows(cluster)) == 2
     assert "NoneType" in (cluster.error or "")
-
-
-@pytest.mark.parametrize(
-    ("missing", "sentence"),
-    [
-        (["orders"], "topic orders does not exist on broker:9092: create it or correct kafka.topics"),
-        (["a", "b"], "topics a, b do not exist on broker:9092: create them or correct kafka.topics"),
-    ],
-)
-async def test_a_missing_topic_is_one_sentence(cluster_of: Any, missing: list[str], sentence: str) -> None:
-    cluster, _, _ = cluster_of(missing=missing)
-
-    with pytest.raises(TopicMissing) as raised:
-        await cluster.check()
-
-    assert str(raised.value) == sentence

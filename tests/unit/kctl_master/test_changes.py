@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
 from kctl.master.changes import Changes
-from kctl.master.events import KEPT, EventFeed
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce import PartitionRow
@@ -91,29 +89,6 @@ def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_mast
         ("worker-0", "rewound", "orders", "at 15.0")
     ]
     assert again == []
-
-
-def test_the_feed_numbers_keeps_and_counts() -> None:
-    feed = EventFeed()
-    feed.publish(Event(float(n), "state" if n % 2 else "restart", str(n)) for n in range(KEPT + 10))
-
-    assert feed.last_number == KEPT + 10
-    assert [event.text for _, event in feed.since(feed.last_number - 2)] == [str(KEPT + 8), str(KEPT + 9)]
-    assert len(feed.since(0)) == KEPT
-    assert feed.totals() == {"restart": KEPT // 2 + 5, "state": KEPT // 2 + 5}
-
-
-def test_a_listener_to_collections_is_woken_and_skips_what_it_missed() -> None:
-    async def listen() -> list[int]:
-        feed = EventFeed()
-        asyncio.get_running_loop().call_soon(feed.collected)
-        seen = [await feed.wait_beyond(0)]
-        feed.collected()
-        feed.collected()
-        async with asyncio.timeout(5):
-            return [*seen, await feed.wait_beyond(seen[0])]
-
-    assert asyncio.run(listen()) == [1, 3]
 
 
 def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: PartitionRow | None = None) -> Owner:

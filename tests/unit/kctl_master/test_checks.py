@@ -11,11 +11,9 @@ import pytest
 
 from kctl.children import PRIVATE
 from kctl.config import load
-from kctl.config.storage import table_folders
 from kctl.errors import RunDirUnusable
 from kctl.start.checks import check_code, check_folders, make_folders
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.storage import LakeStorage
 
 TOML = """
 [kafka]
@@ -154,30 +152,6 @@ def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_
         RunDirUnusable, match=r"shared has mode 0777, all users can write to it: chmod o-w .*storage\.uri"
     ):
         check_folders(config)
-
-
-def test_a_folder_that_is_a_loop_of_links_is_one_sentence(shared: Path) -> None:
-    (shared / "orders").symlink_to("orders")
-
-    with pytest.raises(
-        RunDirUnusable, match=r"orders cannot be used \(Too many levels of symbolic links\): correct sto"
-    ):
-        check_folders(load(shared.parent / "kctl.toml", {}))
-
-
-def test_folders_of_a_table_are_not_made(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
-
-    make_folders(load(tmp_path / "kctl.toml", {}))
-
-    assert not any((tmp_path / each).exists() for each in FOLDERS)
-
-
-def test_the_folder_of_dead_letters_is_the_one_that_is_checked(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
-    checked = [folder for _, folder in table_folders(load(tmp_path / "kctl.toml", {}))]
-
-    assert LakeStorage(LocalFolder(tmp_path / "lake" / "or ders")).beside().folder.local in checked
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")

@@ -51,16 +51,6 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
 
 
-def test_logs_and_sockets_have_the_workers_names_and_the_policy_is_the_configured_one(tmp_path: Path) -> None:
-    loaded = config(tmp_path)
-
-    assert [launch.log_path for launch in launches(loaded, [])] == [
-        tmp_path / "logs" / f"{name}.log" for name in ("engine", "worker-0", "worker-1", "worker-2")
-    ]
-    assert launches(loaded, [])[2].socket_path == tmp_path / "run" / "worker-1.sock"
-    assert supervision_policies(loaded)["worker"].restart.backoff_min_seconds == 2
-
-
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.replace("count = 3", 'count = 3\nengine = "own"'))

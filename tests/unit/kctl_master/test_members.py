@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -30,12 +29,12 @@ from kctl.reduce import Answer, BrokerSnapshot, Freshness
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, FanOut
-from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import JsonObject
 from tests.guest import guest
 from tests.replies import outcome_of
-from tests.servers.scripted_agent import Answers, BreaksFrame, ScriptedAgent, Stalls
+from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 
 pytestmark = pytest.mark.anyio
 
@@ -190,41 +189,6 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
     assert result.age_seconds == 0.1
 
 
-async def test_the_brokers_offsets_of_all_partitions_are_read_beside_the_event_loop(members: Members) -> None:
-    made_in: list[threading.Thread] = []
-
-    def clock() -> float:
-        made_in.append(threading.current_thread())
-        return 0.0
-
-    cluster = BrokerCache(OnePartition(), "nowhere:1", "g", clock)
-    await cluster.refresh(10.0)
-    made_in.clear()
-
-    service = MasterService(members, cluster, members._statuses, NO_VERDICT, EventFeed())
-    reply = await service.answer(request("kafka_lag", "onKafkaLag"))
-    await cluster.close()
-
-    assert reply["result"]["total"] == 6
-    assert made_in
-    assert threading.current_thread() not in made_in
-
-
-@pytest.mark.parametrize("method", ["getKafkaLag", "onKafkaLag"])
-async def test_the_master_fans_out_reduces_and_reports_how_complete_it_is(
-    service: MasterService, agent: Callable[..., ScriptedAgent], method: str
-) -> None:
-    agent("worker-0", kafka_lag=ROWS)
-    agent("worker-1", kafka_lag=BreaksFrame())
-
-    reply = await service.answer(request("kafka_lag", method))
-
-    assert reply["result"]["total"] == 6
-    assert (reply["complete"], reply["asked"], reply["answered"]) == (False, ["worker-0", "worker-1"], ["worker-0"])
-    assert [failed["from"] for failed in reply["failed"]] == ["worker-1"]
-    assert reply["from"] == "master"
-
-
 async def test_the_master_answers_before_its_caller_gives_up(
     service: MasterService, agent: Callable[..., ScriptedAgent]
 ) -> None:
@@ -236,25 +200,6 @@ async def test_the_master_answers_before_its_caller_gives_up(
 
     assert reply["answered"] == ["worker-0"]
     assert [(failed["from"], failed["code"]) for failed in reply["failed"]] == [("worker-1", "timeout")]
-
-
-async def test_one_worker_can_be_asked_alone(service: MasterService, agent: Callable[..., ScriptedAgent]) -> None:
-    asked = agent("worker-0", kafka_lag=ROWS)
-    other = agent("guest", kafka_lag=ROWS)
-
-    reply = await service.answer(request("kafka_lag", "getKafkaLag", worker="worker-0"))
-
-    assert reply["asked"] == ["worker-0"]
-    assert (len(asked.requests), other.requests) == (1, [])
-
-
-async def test_ping_is_the_master_itself_and_on_ping_the_fleet(
-    service: MasterService, agent: Callable[..., ScriptedAgent]
-) -> None:
-    agent("worker-0")
-
-    assert (await service.answer(request("ping", "getPing")))["result"]["name"] == "master"
-    assert [row["name"] for row in (await service.answer(request("ping", "onPing")))["result"]["rows"]] == ["worker-0"]
 
 
 async def test_status_before_the_first_collection_is_the_supervisors_view(service: MasterService) -> None:
@@ -286,34 +231,9 @@ async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members:
     assert shown == [("ok", "running"), ("failing", "fatal")]
 
 
-async def test_describe_lists_every_method_and_nothing_else_is_served(service: MasterService) -> None:
-    methods: list[JsonObject] = (await service.answer(request("describe", "getDescribe")))["result"]["methods"]
-
-    names = [method["method"] for method in methods]
-    assert {"getKafkaLag", "onKafkaLag", "getStatus", "getPing", "onPing"} <= set(names)
-    assert names == sorted(names)
-    for name in ("__class__", "getNothing", "answer", "get", ""):
-        with pytest.raises(UnknownMethod):
-            await service.answer(request("kafka_lag", name))
-    with pytest.raises(UnknownMethod):
-        await service.answer(request("ping", "getKafkaLag"))
-
-
 @pytest.mark.parametrize("params", [{"worker": "nobody"}, {"worker": 3}, {"limit": 3}, {"worker": "x" * 5000}])
 async def test_a_parameter_that_makes_no_sense_is_refused(service: MasterService, params: JsonObject) -> None:
     with pytest.raises(BadParams) as raised:
         await service.answer(request("kafka_lag", "getKafkaLag", **params))
 
     assert len(str(raised.value)) < 200
-
-
-async def test_two_hundred_questions_at_once_share_the_connections(
-    service: MasterService, agent: Callable[..., ScriptedAgent]
-) -> None:
-    agent("worker-0", kafka_lag=ROWS)
-    threads = threading.active_count()
-
-    replies = await asyncio.gather(*(service.answer(request("kafka_lag", "getKafkaLag", 10_000)) for _ in range(200)))
-
-    assert all(reply["answered"] == ["worker-0"] for reply in replies)
-    assert threading.active_count() - threads < 50

@@ -6,13 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from kctl.master.memory import SCAN_SECONDS, SHARED_SECONDS, Memory, shared_bytes
+from kctl.master.memory import SCAN_SECONDS, Memory, shared_bytes
 from kctl.master.process import processes, session_members
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -27,11 +25,7 @@ for line in sys.stdin:
 def parent() -> Iterator[subprocess.Popen[str]]:
     """Leads a session; for each line that it reads it starts a process that prints `up`."""
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True
     ) as process:
         yield process
         process.kill()
@@ -100,10 +94,7 @@ signal.pause()  # it must not take the line that is one of the others'
 def family() -> Iterator[subprocess.Popen[bytes]]:
     """Leads a session of five that share 64 MiB; for each line one of them takes 64 MiB of its own."""
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", FORKING],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
+        [sys.executable, "-u", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
         assert process.stdout is not None
         for _ in range(4):
@@ -136,47 +127,6 @@ def test_what_a_forked_process_takes_for_itself_is_counted_at_once(family: subpr
     assert family.stdout.readline() == b"own\n"
 
     assert memory.measured([family.pid])[family.pid] > before + 0.9 * alone
-
-
-def test_only_forked_processes_are_asked_what_they_share(
-    parent: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_child(parent)
-    asked: list[int] = []
-    monkeypatch.setattr("kctl.master.memory.shared_bytes", asked.append)
-
-    Memory(lambda: 0.0).measured([parent.pid])
-
-    assert asked == []
-
-
-def test_forks_that_stay_the_same_are_asked_again_only_after_a_while(
-    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., Any]
-) -> None:
-    asked: list[int] = []
-
-    def shared(pid: int) -> int:
-        asked.append(pid)
-        return 0
-
-    monkeypatch.setattr("kctl.master.memory.shared_bytes", shared)
-    now = [0.0]
-    memory = Memory(lambda: now[0])
-    members = sorted(session_members(family.pid))
-
-    counts = []
-    for _ in range(3):
-        memory.measured([family.pid], scan_all=True)
-        counts.append(len(asked))
-        now[0] += 0.9 * SHARED_SECONDS
-
-    assert sorted(asked[:5]) == members
-    assert counts == [5, 5, 10]
-
-    os.kill(members[-1], signal.SIGKILL)
-    eventually(lambda: Path(f"/proc/{members[-1]}/stat").read_text().split()[2] == "Z")
-    memory.measured([family.pid], scan_all=True)
-    assert len(asked) == 14, "the processes that are left share among fewer"
 
 
 def test_where_the_kernel_does_not_report_what_is_shared_nothing_is_taken_off() -> None:

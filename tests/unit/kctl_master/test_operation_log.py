@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -92,11 +91,7 @@ async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_w
 
     done = await log.submit("stop", {"name": "worker-0", "deadline_seconds": 7}, US, 30.0)
 
-    assert (done.state, done.text, done.result) == (
-        "done",
-        f"did it for {US.name}",
-        {"params": {"name": "worker-0"}},
-    )
+    assert (done.state, done.text, done.result) == ("done", f"did it for {US.name}", {"params": {"name": "worker-0"}})
     assert done.deadline_seconds == 7.0
     (line,) = audited(tmp_path / "logs" / "operations.jsonl")
     assert line == {key: value for key, value in done.to_json().items() if key != "result"}
@@ -220,9 +215,7 @@ async def test_what_cannot_be_understood_begins_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "operations.jsonl").exists()
 
 
-async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
     log = operations(kind("seek", defective), kind("stop", at_once))
 
     failed = await log.submit("seek", {}, US, 30.0)
@@ -256,17 +249,3 @@ async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_
     with pytest.raises(NoSuchOperation, match="there is no operation 2;"):
         log.find("2")
     await log.close()
-
-
-@pytest.mark.parametrize("blocked", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full")])
-async def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
-    blocked: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    blocked(tmp_path / "operations.jsonl")
-    log = operations(kind("stop", at_once), audit=tmp_path / "operations.jsonl")
-
-    assert (await log.submit("stop", {}, US, 30.0)).state == "done"
-
-    assert [record.levelno for record in caplog.records if "action=audit_failed id=1" in record.getMessage()] == [
-        logging.ERROR
-    ]

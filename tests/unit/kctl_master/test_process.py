@@ -6,18 +6,14 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from kctl.master import process_log
 from kctl.master.memory import Memory
 from kctl.master.process import Child, remove_socket, session_members
 
-ECHO = "import sys; print('settings', sys.stdin.readline().strip(), flush=True); sys.exit(7)"
-OBEDIENT = "import sys; print('up', flush=True); sys.stdin.read()"
 STUBBORN = (
     "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
 )
@@ -41,44 +37,6 @@ def drive(scenario: Callable[[], Awaitable[None]]) -> None:
 
 async def spawn(code: str, log: Path) -> Child:
     return await Child.spawn([sys.executable, "-c", code], {"name": "worker-0"}, log)
-
-
-def test_a_child_reads_its_settings_from_stdin_and_its_words_go_to_the_log(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(ECHO, tmp_path / "logs" / "worker-0.log")
-
-        assert await child.wait() == 7
-        assert await child.last_lines() == ['settings {"name": "worker-0"}']
-        child.close()
-
-    drive(scenario)
-
-
-def test_a_child_is_the_leader_of_its_own_session(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(OBEDIENT, tmp_path / "log")
-
-        assert os.getsid(child.pid) == child.pid != os.getsid(0)
-        assert await child.stop(10) == -signal.SIGTERM
-        child.close()
-
-    drive(scenario)
-
-
-@pytest.mark.alone
-def test_the_death_of_a_child_is_seen_within_a_fifth_of_a_second(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(OBEDIENT, tmp_path / "log")
-        await until(lambda: (tmp_path / "log").stat().st_size > 0)
-
-        started = time.monotonic()
-        os.kill(child.pid, signal.SIGKILL)
-
-        assert await child.wait() == -signal.SIGKILL
-        assert time.monotonic() - started < 0.2
-        child.close()
-
-    drive(scenario)
 
 
 def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(tmp_path: Path) -> None:
@@ -112,17 +70,6 @@ def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_p
     drive(scenario)
 
 
-def test_a_child_sees_the_end_of_its_stdin_when_the_pipe_is_closed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(OBEDIENT, tmp_path / "log")
-
-        child.close()
-
-        assert await child.wait() == 0
-
-    drive(scenario)
-
-
 def test_the_last_lines_are_those_of_this_incarnation_without_control_characters(tmp_path: Path) -> None:
     async def scenario() -> None:
         log = tmp_path / "log"
@@ -140,32 +87,6 @@ def test_the_last_lines_are_those_of_this_incarnation_without_control_characters
         assert len((await loud.last_lines())[0]) == 400
         silent.close()
         loud.close()
-
-    drive(scenario)
-
-
-def test_a_large_log_is_moved_aside_when_its_process_starts_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_log, "LOG_LIMIT_BYTES", 10)
-    log = tmp_path / "log"
-    log.write_text("x" * 11)
-
-    async def scenario() -> None:
-        child = await spawn(ECHO, log)
-        await child.wait()
-        child.close()
-
-    drive(scenario)
-
-    assert (tmp_path / "log.1").read_text() == "x" * 11
-    assert log.read_text().startswith("settings")
-
-
-def test_a_command_that_does_not_exist_raises_and_leaves_no_process(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with pytest.raises(FileNotFoundError):
-            await Child.spawn([str(tmp_path / "nothing")], {}, tmp_path / "log")
 
     drive(scenario)
 
@@ -188,19 +109,3 @@ def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:
     remove_socket(path, 8)
     assert not path.exists()
     assert not record.exists()
-
-
-def test_a_child_does_not_see_the_masters_settings_and_imports_nothing_from_its_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KCTL_SASL_PASSWORD", "hunter2")
-    reported = "import os, sys; print(os.environ.get('KCTL_SASL_PASSWORD'), sys.flags.safe_path)"
-
-    async def scenario() -> None:
-        child = await spawn(reported, tmp_path / "log")
-
-        assert await child.wait() == 0
-        assert await child.last_lines() == ["None True"]
-        child.close()
-
-    drive(scenario)

@@ -93,24 +93,6 @@ def test_of_a_flood_the_newest_part_is_kept(tmp_path: Path) -> None:
     assert (rotated(log).read_bytes() + log.read_bytes()).endswith(b"line 199998\nline 199999\n")
 
 
-def test_the_last_lines_of_an_incarnation_are_found_after_a_rotation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_log, "LOG_LIMIT_BYTES", LIMIT)
-    path = tmp_path / "log"
-    path.write_bytes(b"of the one before\n" * 10)
-    log = ProcessLog(path)
-    with log.open() as out:
-        assert log.last_lines(3) == []
-        out.write(b"filling\n" * 100_000)
-        out.write(b"why it ended\n")
-
-        assert log.rotate() > 0
-
-    if path.stat().st_size:  # the file system could remove the beginning alone
-        assert log.last_lines(2) == ["filling", "why it ended"]
-
-
 def test_a_log_that_cannot_be_rotated_is_reported_once_and_stays_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,27 +71,6 @@ def test_each_event_leads_where_the_table_shows(
     assert (status.state, status.desired) == (state, desired)
 
 
-def test_a_worker_in_backoff_starts_when_its_time_has_come_and_not_before() -> None:
-    waiting = run([(0, Start()), (5, Exited(1))])
-    assert waiting.next_try_at == 6.0
-
-    assert run([(5.9, Due())], waiting) is waiting
-    started = run([(6.0, Due())], waiting)
-
-    assert started.state is SupervisionState.STARTING
-    assert started.next_try_at is None
-
-
-def test_restarts_are_counted_by_cause_when_they_happen() -> None:
-    status = run([(0, Start()), (1, Ready()), (2, Exited(-9)), (10, Due()), (11, Exited(3))])
-    assert status.restarts == {Cause.SIGNAL: 1}
-
-    status = run([(100, Due()), (101, Ready()), (102, Replace(Cause.REQUESTED)), (103, Exited(0))], status)
-
-    assert status.restarts == {Cause.SIGNAL: 1, Cause.EXIT: 1, Cause.REQUESTED: 1}
-    assert status.restarts_total == 3
-
-
 def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
     status = run([(0, Start()), (1, Ready()), (2, Replace(Cause.REQUESTED)), (3, Exited(0))])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -140,7 +140,7 @@ async def test_what_never_came_to_an_agent_that_answers_again_has_failed(short_d
 
 
 async def test_of_an_agent_that_is_not_there_it_has_failed_and_of_one_that_was_started_again_it_is_unknown(
-    short_dir: Path, pool: AgentPool, eventually: Callable[..., Any]
+    short_dir: Path, pool: AgentPool
 ) -> None:
     with pytest.raises(AgentRefused, match="there is no socket"):
         await Seek(short_dir, pool).task

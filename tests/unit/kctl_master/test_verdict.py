@@ -70,9 +70,7 @@ def of_brokers(age: float | None, complete: float | None, error: str | None, row
 def silent(*names: str, seconds: float = 6.0) -> FleetSnapshot:
     failed = tuple(Failed(name, "timeout", "no answer") for name in names)
     return replace(
-        fleet(),
-        ping=Reduced(Pings(()), failed=failed),
-        since={(name, "silent"): TAKEN_AT - seconds for name in names},
+        fleet(), ping=Reduced(Pings(()), failed=failed), since={(name, "silent"): TAKEN_AT - seconds for name in names}
     )
 
 
@@ -126,11 +124,7 @@ FULL = "1000 of 1000 messages"
         (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),
         (of_storage(pending=3, age_seconds=2.0), "ok", "all runs; 3 ok"),
         (of_storage(error="refused"), "failing", f"the storage has not answered {AT}: refused"),
-        (
-            fleet({"engine": status("engine", "backoff")}),
-            "failing",
-            f"the engine has not run {AT}: engine is backoff",
-        ),
+        (fleet({"engine": status("engine", "backoff")}), "failing", f"the engine has not run {AT}: engine is backoff"),
         (
             fleet({"worker-1": status("worker-1", "backoff")}),
             "degraded",
@@ -162,11 +156,7 @@ FULL = "1000 of 1000 messages"
             f"1 of 2 workers has not worked {AT}: worker-1 is starting",
         ),
         (fleet(rows={"worker-1": row("worker-1", state=None)}), "ok", "all runs; 3 ok"),
-        (
-            fleet({"sinker-0": status("sinker-0", "fatal")}),
-            "failing",
-            f"no sinker has worked {AT}: sinker-0 is fatal",
-        ),
+        (fleet({"sinker-0": status("sinker-0", "fatal")}), "failing", f"no sinker has worked {AT}: sinker-0 is fatal"),
         (
             fleet(
                 rows={

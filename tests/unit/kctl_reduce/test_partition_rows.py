@@ -40,32 +40,6 @@ def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -
     )
 
 
-def test_offset_checker_has_exactly_the_columns_of_the_design() -> None:
-    result = offset_checker([answer("worker-0", row(0, 40, 100))], None)
-
-    assert result == {
-        "rows": [
-            {
-                "topic": "orders",
-                "partition": 0,
-                "current_offset": 40,
-                "kafka_max_offset": 100,
-                "remaining_count": 60,
-                "worker": "worker-0",
-                "age_seconds": 0.5,
-            }
-        ]
-    }
-
-
-def test_rows_are_sorted_by_topic_and_by_the_number_of_the_partition() -> None:
-    other = {**row(0, 1, 1), "topic": "a"}
-
-    result = offset_checker([answer("worker-0", row(10, 1, 1), row(9, 1, 1), other)], None)
-
-    assert [(each["topic"], each["partition"]) for each in result["rows"]] == [("a", 0), ("orders", 9), ("orders", 10)]
-
-
 def test_a_partition_that_no_worker_answers_for_keeps_its_row_from_the_brokers() -> None:
     result = offset_checker([answer("worker-0", row(0, 40, 100))], brokers((0, 40, 100), (1, 5, 25)))
 
@@ -179,19 +153,6 @@ def test_a_partition_that_was_never_committed_and_that_nobody_reads_has_the_lag_
     rows = offset_checker([], brokers((0, None, 25)))["rows"]
 
     assert [(each["worker"], each["remaining_count"]) for each in rows] == [(None, 25)]
-
-
-def test_kafka_lag_sums_what_is_known_per_topic_and_names_what_is_not() -> None:
-    payments = {**row(0, 1, 3), "topic": "payments"}
-    unknown = row(1, None, 100, position=None, start=None)
-
-    result = kafka_lag([answer("worker-0", row(0, 40, 100), unknown, payments)], None)
-
-    assert result == {
-        "total": 62,
-        "unknown": [{"topic": "orders", "partition": 1}],
-        "topics": {"orders": 60, "payments": 2},
-    }
 
 
 def test_a_topic_of_which_nothing_is_known_has_no_lag_rather_than_zero() -> None:

@@ -30,10 +30,7 @@ def member(generation: int | None, leader: str | None, **more: Any) -> dict[str,
 
 
 def test_a_storage_that_workers_share_is_counted_once_and_the_newest_answer_wins() -> None:
-    answers = [
-        Answer("worker-0", storage("file:/a", 100), 2.0),
-        Answer("worker-1", storage("file:/a", 130), 0.1),
-    ]
+    answers = [Answer("worker-0", storage("file:/a", 100), 2.0), Answer("worker-1", storage("file:/a", 130), 0.1)]
 
     assert block_size(answers, None) == stats(pending=130, processing=0, dead=0, bytes=10)
 
@@ -84,34 +81,6 @@ def test_without_answers_the_storage_is_unknown_not_empty() -> None:
     assert block_size([], None) == stats()
 
 
-def test_members_are_listed_with_worker_and_sorted_partitions() -> None:
-    partitions = [{"topic": "b", "partition": 1}, {"topic": "a", "partition": 10}, {"topic": "a", "partition": 9}]
-    answers = [
-        Answer("worker-1", member(3, "id-0", member_id="id-1"), 0.0),
-        Answer("worker-0", member(3, "id-0", member_id="id-0", is_leader=True, partitions=partitions), 0.0),
-    ]
-
-    result = member_leader(answers, None)
-
-    assert {key: result[key] for key in ("leader", "generation", "agreed")} == {
-        "leader": "id-0",
-        "generation": 3,
-        "agreed": True,
-    }
-    assert result["members"][0] == {
-        "member_id": "id-0",
-        "worker": "worker-0",
-        "is_leader": True,
-        "generation": 3,
-        "partitions": [
-            {"topic": "a", "partition": 9},
-            {"topic": "a", "partition": 10},
-            {"topic": "b", "partition": 1},
-        ],
-    }
-    assert result["members"][1]["worker"] == "worker-1"
-
-
 def test_a_static_leader_that_was_started_again_leads_under_its_new_id() -> None:
     answers = [
         Answer("worker-0", member(3, "one-old", member_id="one-new", is_leader=True), 0.0),
@@ -158,40 +127,3 @@ def test_brokers_are_the_union_by_node_id_and_the_newest_answer_wins() -> None:
     rows = metadata_brokers(answers, None)["rows"]
 
     assert [(row["node_id"], row["host"]) for row in rows] == [(1, "new"), (2, "old"), (10, "old")]
-
-
-def test_topics_are_the_union_by_topic_and_partition_and_the_newest_answer_wins() -> None:
-    first = {"topic": "a", "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1], "offline": []}
-    answers = [
-        Answer("worker-0", {"rows": [{**first, "partition": 10}, first]}, 5.0),
-        Answer("worker-1", {"rows": [{**first, "leader_id": 2}]}, 0.1),
-    ]
-
-    rows = metadata_topics(answers, None)["rows"]
-
-    assert [(row["partition"], row["leader_id"]) for row in rows] == [(0, 2), (10, 1)]
-
-
-def test_workers_are_sorted_by_name_with_the_age_of_their_answer() -> None:
-    answers = [Answer("worker-1", {"name": "worker-1"}, 0.2), Answer("worker-0", {"name": "worker-0"}, 0.1)]
-
-    rows = workers(answers, None)["rows"]
-
-    assert [(row["name"], row["age_seconds"]) for row in rows] == [("worker-0", 0.1), ("worker-1", 0.2)]
-
-
-def test_ping_lists_the_agents_that_answer() -> None:
-    rows = ping([Answer("b", {"name": "b", "pid": 2}, 0.0), Answer("a", {"name": "a", "pid": 1}, 0.0)], None)["rows"]
-
-    assert [(row["name"], row["pid"]) for row in rows] == [("a", 1), ("b", 2)]
-
-
-def test_describe_is_the_union_of_the_methods() -> None:
-    answers = [
-        Answer("old", {"methods": [{"method": "getPing", "summary": "old"}]}, 1.0),
-        Answer("new", {"methods": [{"method": "getPing", "summary": "new"}, {"method": "getBlockSize"}]}, 0.0),
-    ]
-
-    methods = describe(answers, None)["methods"]
-
-    assert [(each["method"], each["summary"]) for each in methods] == [("getBlockSize", None), ("getPing", "new")]

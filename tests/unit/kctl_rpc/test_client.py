@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -22,14 +19,6 @@ QUESTION = Request(id="1", role=Role.EXTERNAL, rpc="kafka_lag", method="onKafkaL
 
 def socket_of(run_dir: Path) -> Path:
     return run_dir / "master.sock"
-
-
-def test_the_reply_comes_back_and_the_request_arrived_as_it_was(short_dir: Path) -> None:
-    with ScriptedAgent(short_dir, "master", {"kafka_lag": Answers({"total": 3}, age_seconds=0.5)}) as master:
-        reply = call(socket_of(short_dir), QUESTION, 5.0)
-
-    assert (reply.ok, reply.result, reply.sender, reply.age_seconds) == (True, {"total": 3}, "master", 0.5)
-    assert master.requests == [QUESTION]
 
 
 def test_a_reply_of_megabytes_is_put_together(short_dir: Path) -> None:
@@ -61,24 +50,6 @@ def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir:
     assert issubclass(SocketNotPermitted, NoMaster)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_a_socket_in_a_folder_of_another_user_is_not_permitted(short_dir: Path) -> None:
-    os.chmod(short_dir, 0o700)
-    ask_as_nobody = (
-        "import os, sys; from pathlib import Path; from kctl.rpc.client import call; from kctl.errors import *;"
-        "from kctl_agent.rpc.messages import *; os.setuid(65534)\n"
-        "try: call(Path(sys.argv[1]), Request(Role.EXTERNAL, 'ping', 'getPing'), 1.0)\n"
-        "except SocketNotPermitted as error: print(error)"
-    )
-
-    with ScriptedAgent(short_dir, "master", {}):
-        done = subprocess.run(
-            [sys.executable, "-c", ask_as_nobody, str(socket_of(short_dir))], capture_output=True, text=True, check=True
-        )
-
-    assert "not permitted" in done.stdout
-
-
 @pytest.mark.alone
 def test_the_deadline_covers_connecting_sending_and_receiving_together(short_dir: Path) -> None:
     with ScriptedAgent(short_dir, "master", {"kafka_lag": Stalls()}):
@@ -92,21 +63,6 @@ def test_the_deadline_covers_connecting_sending_and_receiving_together(short_dir
 def test_a_reply_that_trickles_does_not_extend_the_deadline(short_dir: Path) -> None:
     with trickling_server(socket_of(short_dir)), pytest.raises(AgentTimeout):
         call(socket_of(short_dir), QUESTION, 0.3)
-
-
-@pytest.mark.alone
-def test_a_full_backlog_is_waited_for_until_the_deadline(short_dir: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(socket_of(short_dir)))
-        listener.listen(0)
-        with socket.socket(socket.AF_UNIX) as first:
-            first.connect(str(socket_of(short_dir)))
-
-            started = time.monotonic()
-            with pytest.raises(AgentTimeout):
-                call(socket_of(short_dir), QUESTION, 0.2)
-
-    assert 0.15 < time.monotonic() - started < 1.0
 
 
 def test_a_reply_that_breaks_off_is_unreachable_and_one_that_is_no_frame_a_wire_error(short_dir: Path) -> None:

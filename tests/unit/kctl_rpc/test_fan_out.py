@@ -13,7 +13,6 @@ from msgspec import Raw
 from kctl.reduce import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import NotReady
-from kctl_agent.rpc.messages import Role
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import plain
 from tests.servers.scripted_agent import (
@@ -55,18 +54,6 @@ def agents(stack: contextlib.ExitStack, run_dir: Path, script: Mapping[str, Step
     return [
         stack.enter_context(ScriptedAgent(run_dir, name, {"kafka_lag": step, "workers": Answers()}))
         for name, step in script.items()
-    ]
-
-
-def test_every_agent_is_asked_and_the_answers_are_sorted_by_name(short_dir: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        both = agents(stack, short_dir, {"b": Answers({"n": 1}, age_seconds=0.5), "a": Answers({"n": 2})})
-
-        outcome = asked(targets(short_dir, "b", "a"))
-
-    assert outcome == FanOut([Answer("a", {"n": 2}, 0.0), Answer("b", {"n": 1}, 0.5)], [])
-    assert [(each.role, each.rpc, each.method) for each in both[0].requests] == [
-        (Role.MASTER, "kafka_lag", "getKafkaLag")
     ]
 
 
@@ -145,21 +132,6 @@ def test_a_full_backlog_is_a_timeout_of_that_agent_alone(short_dir: Path) -> Non
 
     assert [(failed.sender, failed.code) for failed in outcome.failed] == [("full", "timeout")]
     assert [answer.sender for answer in outcome.answers] == ["good"]
-
-
-def test_a_connection_is_kept_between_questions(short_dir: Path) -> None:
-    async def three_times(pool: AgentPool) -> FanOut[Raw]:
-        loop = asyncio.get_running_loop()
-        for _ in range(3):
-            outcome = await fan_out(pool, targets(short_dir, "a"), "kafka_lag", deadline=loop.time() + 5)
-        assert len(agent._peers) == 1
-        return outcome
-
-    with ScriptedAgent(short_dir, "a", {"kafka_lag": Answers({"n": 1})}) as agent:
-        outcome = with_pool(three_times)
-
-    assert outcome.failed == []
-    assert len(agent.requests) == 3
 
 
 def test_a_kept_connection_whose_agent_was_started_anew_is_replaced_without_a_failure(short_dir: Path) -> None:

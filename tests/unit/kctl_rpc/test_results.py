@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -10,16 +9,14 @@ import pytest
 from kctl.master.reduction import COMMANDS
 from kctl.reduce import Answer
 from kctl.rows.partitions import PartitionRow
-from kctl.rows.workers import AgentState, WorkerRow
+from kctl.rows.workers import AgentState
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.encode import aged, encoded
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import Event, Scope, SinkerStats, UnreadPartition, WorkerReply
-from kctl_agent.rpc.commands import COMMANDS as AGENTS
-from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import outcome_of, parsed, raw
 from tests.unit.kctl_master.test_reduction import NOBODY, reply_of
@@ -102,24 +99,6 @@ def test_half_of_a_surrogate_pair_is_read_as_json_has_it() -> None:
     assert heard.last_error == "\udcff"
     with pytest.raises(BadResult, match="not JSON in UTF-8"):
         decoded(WorkerReply, b'{"last_error": "\xff"}')
-
-
-def test_everything_that_an_agent_replies_to_workers_is_printed_again() -> None:
-    reply = replace(
-        WorkerReply.starting("sinker-0", "sinker"),
-        left_out=(UnreadPartition("orders", 1, "no leader"),),
-        last_error="x",
-        batch_running_seconds=0.0,
-        events=(Event(1.0, "rewound", "back", "orders", 1, 10, 4),),
-        paused=(Scope("orders", 2, "ann", 3.0),),
-        sinker=SinkerStats(handled=3, handler_p50_seconds=0.5),
-    )
-    now = time.monotonic()
-    sent = AGENTS["workers"].answer(Snapshot(now, reply), {}, now)
-
-    assert sent["events"][0]["from"] == 10
-    assert encoded(decoded(WorkerRow, raw(sent))) == {**sent, "age_seconds": None, "supervisor": None}
-    assert decoded(WorkerReply, raw(sent)) == reply
 
 
 def test_what_is_kept_grows_older() -> None:

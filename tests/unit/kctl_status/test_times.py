@@ -48,22 +48,6 @@ def test_times_are_given_back_as_they_were() -> None:
     assert times.of(numbers).tolist() == [0.3, 0.2, 0.1, 0.2, -np.inf, -np.inf]
 
 
-def test_a_time_before_the_last_that_is_new_has_no_number() -> None:
-    times = TimeCodes()
-    times.add(np.array([1.0, 2.0]))
-
-    assert times.add(np.array([1.0]))
-    assert not times.add(np.array([1.5]))
-
-
-def test_many_collections_use_the_numbers_of_those_that_are_forgotten_again() -> None:
-    few, many = watched(500, most=200), watched(500, most=1 << 16)
-
-    assert few.rows.times.kind is np.uint16
-    assert len(few.rows.times) < 200
-    assert rows_of(few) == rows_of(many)
-
-
 @pytest.mark.parametrize("late", [0.0, 33.3])
 def test_times_too_many_for_short_numbers_are_kept_as_they_are(late: float) -> None:
     wide, short = watched(100, most=10, late=late), watched(100, most=1 << 16)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -21,8 +20,6 @@ from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REPLY_BYTES, JsonObject, encod
 
 LOG = logging.getLogger("kctl_agent.test")
 SECRET = "/home/secret/of-the-caller"
-
-Ask = Callable[..., Reply]
 
 
 def dispatcher_with(snapshot: Snapshot | None, *commands: AgentCommand) -> Dispatcher:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.rpc.reply import Failure, Reply, reply_of
-from kctl_agent.errors import BadPayload, BadRequest, Busy
+from kctl_agent.errors import BadPayload, BadRequest
 from kctl_agent.rpc.messages import (
     MAX_ID_LENGTH,
     Request,
@@ -19,7 +19,6 @@ from kctl_agent.rpc.messages import (
     printable_name,
     readable_id,
     reducer_method,
-    reply_error,
     reply_ok,
     wire_method,
 )
@@ -58,13 +57,6 @@ def test_a_command_has_a_method_on_the_agent_and_one_on_the_master(rpc: str, wir
 @given(requests)
 def test_a_request_survives_its_way_through_json(request: Request) -> None:
     assert Request.parse(request.to_json()) == request
-
-
-def test_a_caller_that_sends_only_role_rpc_and_method_is_understood() -> None:
-    request = Request.parse(MINIMAL)
-
-    assert request == Request(Role.EXTERNAL, "kafka_lag", "getKafkaLag")
-    assert (request.id, request.params, request.deadline_ms) == (None, {}, None)
 
 
 def test_fields_of_a_newer_peer_are_ignored() -> None:
@@ -109,19 +101,6 @@ def test_a_field_with_a_wrong_value_is_refused_by_its_name(field: str, value: ob
 def test_a_missing_field_is_refused_by_its_name(field: str) -> None:
     with pytest.raises(BadRequest, match=f'"{field}"'):
         Request.parse({name: value for name, value in MINIMAL.items() if name != field})
-
-
-def test_a_good_reply_is_read_with_its_age_and_sender() -> None:
-    reply = parsed(reply_ok("7f", {"total": 3}, "worker-0", 0.4))
-
-    assert (reply.id, reply.ok, reply.result, reply.sender) == ("7f", True, {"total": 3}, "worker-0")
-    assert (reply.age_seconds, reply.complete) == (0.4, True)
-
-
-def test_an_error_reply_is_read_with_its_code() -> None:
-    reply = parsed(reply_error(None, Busy("256 connections are open")))
-
-    assert reply == Reply(ok=False, error=Failure("busy", "256 connections are open", retriable=True))
 
 
 def test_a_master_s_reply_names_what_is_missing() -> None:

@@ -63,13 +63,6 @@ def test_every_split_of_the_bytes_gives_the_same_frames(messages: list[JsonObjec
     assert decoded(stream, cuts) == (messages, None)
 
 
-def test_one_byte_at_a_time_gives_the_same_frames() -> None:
-    messages: list[JsonObject] = [{"id": "7f", "text": "è"}, {}, {"rows": [1, 2.5, None]}]
-    stream = b"".join(encode(message) for message in messages)
-
-    assert decoded(stream, list(range(len(stream)))) == (messages, None)
-
-
 @given(st.lists(objects, max_size=3), st.binary(min_size=4, max_size=40), st.data())
 def test_every_split_gives_the_same_frames_before_a_bad_one_and_the_same_error(
     messages: list[JsonObject], junk: bytes, data: st.DataObject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -102,17 +101,6 @@ def test_a_lone_surrogate_in_a_message_is_escaped() -> None:
 
     assert "ValueError: no file \\udcff.txt" in str(error)
     error.text.encode()
-
-
-def test_an_async_handler_that_takes_too_long_is_reported_with_the_line_it_waited_at() -> None:
-    async def handle(_messages: list[Message]) -> list[bool]:
-        await asyncio.Event().wait()  # the shop
-        return []
-
-    error = failure(handle, 0.05)
-
-    assert "did not return within 0.05 s" in str(error)
-    assert "await asyncio.Event().wait()  # the shop" in error.trace
 
 
 def test_the_stack_of_a_thread_that_hangs_shows_where() -> None:

@@ -120,15 +120,6 @@ def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter_with_its
     assert stored(storage) == 4
 
 
-def test_what_is_acknowledged_later_is_no_dead_letter(make: Make, module: Any) -> None:
-    storage = make("refuses_once")
-    with storage.writer() as writer:
-        writer.put(chunk(0, 4))
-
-    assert module.calls[1:] == [[(2, 1)]]
-    assert not list(storage.dead())
-
-
 @pytest.mark.parametrize("max_tries", [1, 2, 3])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
@@ -146,18 +137,6 @@ def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
     assert first.endswith("raised ValueError: no amount on t-0 offset 2 (1 message)")
     assert trace[0] == "Traceback (most recent call last):"
     assert trace[-2:] == ['    raise ValueError("no amount")', "ValueError: no amount"]
-
-
-def test_a_message_that_came_alone_and_is_not_tried_again_dies_with_its_error_and_not_with_another(
-    make: Make, module: Any
-) -> None:
-    storage = make("chokes", batch_size=1, max_tries=1)
-    with storage.writer() as writer:
-        writer.put(chunk(0, 4))
-
-    (dead_letter,) = storage.dead()
-    assert (dead_letter.offset, dead_letter.tries) == (2, 1)
-    assert "raised ValueError: no amount" in dead_letter.error
 
 
 def test_a_traceback_goes_into_the_log_of_the_executor(

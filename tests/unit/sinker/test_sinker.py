@@ -1,4 +1,4 @@
-"""A sinker's work on a storage in memory: claim, call the handler, settle, stop."""
+"""A sinker's work in this process: claim, call the handler, settle, stop."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.handler import Handler
-from kctl_agent.sinker.in_flight import RETURNED_FALSE, Part
-from kctl_agent.sinker.journal import DIED, Journal
+from kctl_agent.sinker.in_flight import Part
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
 from tests.conformance.given import fill, total
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 
 Handle = Callable[[list[Message]], Sequence[object]]
 
@@ -38,7 +37,7 @@ class Bench:
     def __init__(
         self, folder: Path, handle: Handle, stop_after: int, block_messages: int = 3, **settings: object
     ) -> None:
-        self.storage = MemoryStorage(block_messages=block_messages)
+        self.storage = ScratchStorage(block_messages=block_messages)
         self.inbox = Inbox()
         self.owner = f"{socket.gethostname()}:{folder}/sinker-0"
         self.folder = folder
@@ -91,15 +90,6 @@ def well(messages: list[Message]) -> list[bool]:
     return [True] * len(messages)
 
 
-def test_what_is_handled_is_gone(bench: Callable[..., Bench]) -> None:
-    own = bench(well, stop_after=2)
-    fill(own.storage, 6)
-    own.run()
-
-    assert own.calls == [[0, 1, 2], [3, 4, 5]]
-    assert total(own.storage) == (0, 0, 0, 0)
-
-
 @pytest.mark.shows("a sinker without a process: what is refused comes again alone, a stop gives the rest back")
 def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench: Callable[..., Bench]) -> None:
     own = bench(lambda messages: [message.offset != 1 for message in messages], stop_after=2)
@@ -110,24 +100,7 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
     assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
 
 
-def test_dead_letters_have_the_reasons_that_the_handler_gave(bench: Callable[..., Bench]) -> None:
-    reasons: dict[int, bool | str] = {1: "no such customer", 2: False, 3: "no date"}
-    own = bench(lambda messages: [reasons.get(message.offset, True) for message in messages], stop_after=2, max_tries=1)
-    fill(own.storage, 5)
-    own.run()
-
-    assert own.calls == [[0, 1, 2], [3, 4]]
-    assert [(dead_letter.offset, dead_letter.tries, dead_letter.error) for dead_letter in own.storage.dead()] == [
-        (1, 1, "no such customer"),
-        (2, 1, RETURNED_FALSE),
-        (3, 1, "no date"),
-    ]
-    assert total(own.storage) == (0, 0, 0, 3)
-
-
-def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_dies(
-    bench: Callable[..., Bench],
-) -> None:
+def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_dies(bench: Callable[..., Bench]) -> None:
     def chokes(messages: list[Message]) -> list[bool]:
         if any(message.offset == 1 for message in messages):
             raise ValueError("no price")
@@ -184,47 +157,6 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
     assert list(own.storage.dead()) == []
 
 
-def test_what_its_predecessor_died_over_is_not_handled_again_and_the_others_come_again(
-    bench: Callable[..., Bench],
-) -> None:
-    own = bench(well, stop_after=2, max_tries=1)
-    fill(own.storage, 6)
-    over, other = own.storage.claim(own.owner, 6, 60.0)
-    journal = Journal(own.folder / "in-flight")
-    journal.open(over)
-    journal.begin()
-    journal.end(ack=True)
-    journal.begin()  # and died
-
-    own.run()
-
-    (dead_letter,) = own.storage.dead()
-    assert (dead_letter.offset, dead_letter.error) == (1, DIED)
-    assert sorted(own.calls) == [[2], [3]], "that had not been handled, message by message"
-    assert own.storage.settle(other, [True] * 3).is_lost
-    journal.clear()
-
-
-def test_a_lease_that_is_lost_meanwhile_settles_nothing_and_is_reported(bench: Callable[..., Bench]) -> None:
-    def slowly(messages: list[Message]) -> list[bool]:
-        own.storage.release(own.owner)
-        return well(messages)
-
-    own = bench(slowly, stop_after=1)
-    fill(own.storage, 3)
-    own.run()
-
-    assert total(own.storage) == (3, 0, 0, 0)
-    found = own.snapshot().worker
-    assert found.sinker is not None
-    assert (found.sinker.lost, found.sinker.handled) == (3, 0)
-    (event,) = found.events
-    assert (event.kind, event.topic, event.partition) == ("lease_lost", "t", 0)
-    assert (
-        event.text == "the lease of t-0 offsets 0..2 (3 messages) was lost while it was in flight; it is handled again"
-    )
-
-
 @pytest.mark.parametrize("tries", [0, 1])
 def test_what_was_lost_while_the_sinker_stood_still_is_not_given_to_its_handler(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tries: int
@@ -256,18 +188,6 @@ def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: C
 
     assert own.calls == [list(range(20)), *([offset] for offset in range(10)), [0]]
     assert list(own.storage.dead()) == []
-
-
-def test_in_order_what_stands_behind_a_failed_message_waits_for_it(bench: Callable[..., Bench]) -> None:
-    def stops_at_its_first_failure(messages: list[Message]) -> list[bool]:
-        return [message.offset < 1 or len(own.calls) > 1 for message in messages]
-
-    own = bench(stops_at_its_first_failure, stop_after=4, ordered=True, max_tries=5)
-    fill(own.storage, 6)
-    own.run()
-
-    assert own.calls == [[0, 1, 2], [1], [2], [3, 4, 5]]
-    assert total(own.storage) == (0, 0, 0, 0)
 
 
 def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench], eventually: Callable[..., object]) -> None:
@@ -335,7 +255,7 @@ def test_a_call_that_does_not_return_is_settled_as_failed_and_the_rest_given_bac
 
 
 @contextmanager
-def unusable(storage: MemoryStorage, times: int) -> Iterator[None]:
+def unusable(storage: ScratchStorage, times: int) -> Iterator[None]:
     left, claim = [times], storage.claim
 
     def failing(*args: object, **kwargs: object) -> object:
@@ -359,17 +279,3 @@ def test_a_storage_that_cannot_be_used_is_tried_again(
         own.run()
 
     assert own.calls == [[0, 1, 2]]
-
-
-def test_to_go_on_working_does_not_have_the_storage_counted(bench: Callable[..., Bench], short_dir: Path) -> None:
-    """It is counted every second; once for each call of the handler took a third of a sinker's processor time."""
-    own = bench(well, stop_after=1)
-    stats = SinkerProcessStats("sinker-0", AgentServer(short_dir, "sinker-0"), own.storage, own.inbox)
-
-    def is_counted(state: str) -> bool:
-        stats._count_now.clear()
-        stats.enter(state)
-        return stats._count_now.is_set()
-
-    states = ("idle", "running", "running", "idle", "paused", "paused")
-    assert [is_counted(state) for state in states] == [True, False, False, False, True, False]

@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,11 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
-from tests.memory_storage import MemoryStorage
 from tests.redis_server import is_installed, require_redis
 from tests.servers.redis_server import RedisServer
 
 BLOCK_MESSAGES = 3
-KINDS = ("memory", "file", "redis")
+KINDS = ("file", "redis")
 
 
 class Clock:
@@ -50,20 +49,6 @@ class Bench:
 def flipped(body: bytes) -> bytes:
     """With one bit changed that belongs to the last message's value."""
     return body[:-4] + bytes([body[-4] ^ 1]) + body[-3:]
-
-
-def memory_bench() -> Bench:
-    clock = Clock()
-    storage = MemoryStorage(block_messages=BLOCK_MESSAGES, clock=clock)
-
-    def damage(first: int) -> bytes:
-        for queued in storage._queue.values():
-            if queued.block.first == first:
-                queued.block = replace(queued.block, body=flipped(queued.block.body))
-                return queued.block.body
-        raise LookupError(first)
-
-    return Bench(storage, clock.pass_time, damage)
 
 
 class ScriptedMachine(MachineClock):
@@ -134,9 +119,7 @@ def redis_bench(url: str) -> Bench:
 
 @pytest.fixture(params=KINDS)
 def bench(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Bench]:
-    if request.param == "memory":
-        bench = memory_bench()
-    elif request.param == "file":
+    if request.param == "file":
         bench = file_bench(tmp_path / "deep" / "storage.sqlite")
     else:
         require_redis()

@@ -6,8 +6,6 @@ import sysconfig
 
 import pytest
 
-from kctl_agent.message import Message
-from kctl_agent.sinker.handler import Handler, HandlerError
 from kctl_agent.storage.causes import MAX_CLASS_CHARACTERS, cause_of, sentence_of, traceback_in
 
 LIBRARY = f"{sysconfig.get_path('stdlib')}/json/decoder.py"
@@ -50,17 +48,6 @@ shop.NoCustomer: 17"""
 )  # fmt: skip
 def test_the_class_and_the_last_line_of_the_users_code_are_found(error: str, cause: tuple[str, str]) -> None:
     assert cause_of(error) == cause
-
-
-def test_what_a_real_handler_raises_has_its_class_and_its_line() -> None:
-    def handle(messages: list[Message]) -> list[bool]:
-        raise LookupError(messages[0].value)
-
-    with pytest.raises(HandlerError) as raised:
-        Handler("shop:handle", handle, 1.0)([Message("t", 0, 1, None, b"v", 0)])
-
-    line = handle.__code__.co_firstlineno + 1
-    assert cause_of(raised.value.text) == ("LookupError", f"test_causes.py:{line}")
 
 
 def test_a_text_is_a_sentence_and_a_traceback() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.process import stats as process_stats
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -18,29 +17,9 @@ from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 
 TP = TopicPartition("t", 0)
-
-
-class ForgetfulStorage(MemoryStorage):
-    """Its dead letters cannot be expired while `error` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: Exception | None = None
-
-    def expire_dead(self) -> int:
-        if self.error is not None:
-            raise self.error
-        return super().expire_dead()
-
-
-class UnprintableError(Exception):
-    """Not even its text can be had."""
-
-    def __str__(self) -> str:
-        raise AttributeError("no such text")
 
 
 @pytest.fixture
@@ -72,7 +51,7 @@ class BreakableStats(WorkerStats):
 def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
     server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, started = MemoryStorage(), time.monotonic()
+    storage, started = ScratchStorage(), time.monotonic()
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     stats = WorkerStats("worker-0", server, storage, Inbox())
     stats.draw_from(
@@ -102,7 +81,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
 def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_has_read(
     server: AgentServer, asked_seconds_ago: float, end: int
 ) -> None:
-    stats = WorkerStats("worker-0", server, MemoryStorage(), Inbox())
+    stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
     stats.draw_from(
         Sources(lambda: None, lambda: view, lambda: {TP: 137}, lambda: {TP: 131}, lambda: None, lambda: None)
@@ -118,7 +97,7 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
     server: AgentServer, published: list[Snapshot], eventually: Callable[..., object]
 ) -> None:
-    stats = BreakableStats("worker-0", server, MemoryStorage(), Inbox())
+    stats = BreakableStats("worker-0", server, ScratchStorage(), Inbox())
     stats.start()
     try:
         stats.error = AttributeError("no such field")
@@ -130,45 +109,5 @@ def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
         assert published[-1].published_at == age_at, "it does not pass for a new one"
         stats.error = None
         eventually(lambda: published[-1].worker.last_error is None)
-    finally:
-        stats.close()
-
-
-def test_dead_letters_that_a_bug_keeps_are_the_last_error_and_the_stats_go_on(
-    server: AgentServer,
-    published: list[Snapshot],
-    eventually: Callable[..., object],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(process_stats, "_EXPIRE_SECONDS", 0.0)
-    storage = ForgetfulStorage()
-    storage.error = AttributeError("no such field")
-    stats = WorkerStats("worker-0", server, storage, Inbox())
-    stats.start()
-    try:
-        eventually(lambda: published[-1].worker.last_error)
-        assert published[-1].worker.last_error == "dead letters were not expired: AttributeError: no such field"
-
-        newest = published[-1].published_at
-        eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
-        storage.error = None
-        eventually(lambda: published[-1].worker.last_error is None)
-    finally:
-        stats.close()
-
-
-def test_the_stats_thread_survives_an_error_that_cannot_even_be_reported(
-    server: AgentServer,
-    published: list[Snapshot],
-    eventually: Callable[..., object],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    stats = BreakableStats("worker-0", server, MemoryStorage(), Inbox())
-    stats.start()
-    try:
-        stats.error = UnprintableError()
-        eventually(lambda: "the stats could not be published" in caplog.text)
-        stats.error, newest = None, published[-1].published_at
-        eventually(lambda: published[-1].published_at > newest, what="its stats are published on")
     finally:
         stats.close()

@@ -44,19 +44,3 @@ def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code:
     assert back.groups.keys() == {"billing", "other"}
     assert (set(gone.groups), gone.unclear, gone.errors) == ({"other"}, set(), {})
     assert broker.asked.count("DescribeGroups") == 3
-
-
-def test_what_is_on_the_list_costs_no_further_question() -> None:
-    with (
-        ScriptedBroker(
-            {
-                "ListGroups": Answers({"groups": [LISTED]}),
-                "OffsetFetch": Answers({"groups": [{"group_id": "billing", "topics": []}]}),
-            }
-        ) as broker,
-        closing(ClusterReader(plain(broker.address), 10)) as reader,
-    ):
-        readings = [reader.read() for _ in range(3)]
-
-    assert [each.errors for each in readings] == [{}, {}, {}]
-    assert broker.asked.count("FindCoordinator") == 0

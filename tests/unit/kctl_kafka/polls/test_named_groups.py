@@ -15,8 +15,6 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.polls.log_reader import WantedLogs
-from kctl.kafka.polls.named_groups import NamedGroups
 from kctl.reduce import BrokerSnapshot, GroupStats
 from tests.servers.broker_frames import metadata_fields
 from tests.servers.scripted_broker import Answers, ScriptedBroker, Step
@@ -26,13 +24,6 @@ FIRST, SECOND = ("orders", 0), ("orders", 1)
 NOT_LEADER, NO_SUCH_TOPIC = 6, 3
 ENDS = listed_offsets({FIRST: 10, SECOND: 20})
 STABLE = group("readers", members=[member("one", orders=[0, 1])])
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Coordinator:
@@ -118,41 +109,6 @@ def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     assert [row.committed for row in known.partitions] == [row.committed for row in denied.partitions] == [5, None]
     assert denied.group is None, "that it is dead would be a guess"
     assert all(old.age_seconds > row.age_seconds for old, row in zip(denied.partitions, known.partitions, strict=True))
-
-
-def test_a_master_that_starts_after_a_failover_believes_its_first_coordinator_after_half_a_minute() -> None:
-    """It has seen no other one, so whether this one has just taken over is not known; nor is the lag, then."""
-    coordinator, clock, brokers = Coordinator(), Clock(), dict[int, str]()
-    coordinator.state = "denies"
-    script = coordinator.script() | {"Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 1]}))}
-    with ScriptedBroker(node_id=2) as other, ScriptedBroker(script) as broker:
-        brokers |= {1: broker.address, 2: other.address}
-        groups = NamedGroups(["readers"], clock=clock)
-        wanted = WantedLogs(topics={"orders"})
-        reader = ClusterReader(plain(broker.address), 10, groups, wanted)
-        cache = BrokerCache(reader, broker.address, "readers")
-
-        async def poll() -> BrokerSnapshot:
-            await cache.refresh(60)
-            return cache.snapshot()
-
-        async def polls() -> tuple[BrokerSnapshot, BrokerSnapshot, str | None, BrokerSnapshot]:
-            at_start = await poll()
-            clock.now += 29.9
-            still, error = await poll(), cache.error
-            clock.now += 0.2
-            believed = await poll()
-            await cache.close()
-            return at_start, still, error, believed
-
-        at_start, still, error, believed = asyncio.run(polls())
-
-    for denied in (at_start, still):
-        assert denied.group is None
-        assert [(row.committed, row.end, row.lag) for row in denied.partitions] == [(None, 10, None), (None, 20, None)]
-    assert "just taken over" in (error or "")
-    assert believed.group == GroupStats("dead", 0)
-    assert [(row.committed, row.lag) for row in believed.partitions] == [(None, 0), (None, 0)]
 
 
 def test_denied_by_the_coordinator_that_had_it_a_group_is_gone(reader: ClusterReader, coordinator: Coordinator) -> None:
@@ -260,25 +216,6 @@ def test_a_partition_without_a_leader_is_named_and_asked_for_until_it_has_one() 
     ] * 2
     assert without[0].failures() == {"offsets": "orders-1: LEADER_NOT_AVAILABLE"}
     assert (with_one.end, with_one.unanswered) == ({FIRST: 10, SECOND: 20}, {})
-
-
-def test_a_coordinator_that_is_gone_costs_the_group_and_what_it_leads_alone() -> None:
-    brokers: dict[int, str] = {}
-    place = {"node_id": 2, "host": "127.0.0.1"}
-    script = Coordinator().script() | {
-        "Metadata": Answers(lambda _: metadata_fields(brokers, {"orders": [1, 2]})),
-        "FindCoordinator": Answers(lambda request: {"coordinators": [{"key": "readers", **place, "port": port}]}),
-    }
-    with ScriptedBroker(node_id=2) as dead, ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
-        port = int(dead.address.rsplit(":", 1)[1])
-        brokers |= {1: broker.address, 2: dead.address}
-        dead.vanish()
-        reading = reader.read()
-
-    assert reading.end == {FIRST: 10}
-    assert reading.errors.keys() == {"groups", "committed", "members", "offsets"}
-    assert all(f"broker 2 at {dead.address}" in why for why in reading.errors.values())
-    assert (reading.groups, reading.unclear, reading.partitions) == ({}, {"readers"}, {"orders": 2})
 
 
 def test_a_topic_that_does_not_exist_is_missing_before_the_first_poll() -> None:

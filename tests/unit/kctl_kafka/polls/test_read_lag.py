@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from kctl.cli.entry import run
@@ -12,7 +9,7 @@ from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import LagRow, read_lag
 from kctl.kafka.reset import plan
 from kctl.kafka.target import Target
-from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
+from tests.servers.scripted_broker import Script, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
     LONG,
@@ -34,37 +31,12 @@ SCRIPT: Script = {
 }
 
 
-def test_a_row_has_what_was_committed_the_end_and_its_member() -> None:
-    with connection_to(SCRIPT, topics={"orders": 2}) as (broker, connection):
-        rows, problems = read_lag(connection, ["billing"])
-
-    assert rows == [
-        LagRow("billing", "orders", 0, 4, 10, 6),
-        LagRow("billing", "orders", 1, None, 20, None, "b-1", "/127.0.0.1", "b"),
-    ]
-    assert problems == []
-    assert broker.asked.index("OffsetFetch") < broker.asked.index("ListOffsets")
-
-
 def test_a_commit_above_the_end_is_no_negative_lag() -> None:
     script = {**SCRIPT, "OffsetFetch": fetched({"billing": {FIRST: 11}})}
     with connection_to(script, topics={"orders": 2}) as (_, connection):
         rows, _ = read_lag(connection, ["billing"])
 
     assert rows[0].lag == 0
-
-
-def test_with_topics_all_their_partitions_are_shown() -> None:
-    nobody = {"DescribeGroups": described(group("billing", state="Empty"))}
-    with connection_to({**SCRIPT, **nobody}, topics={"orders": 2, "other": 1}) as (_, connection):
-        topics = topics_of(connection.metadata(["orders", "other"]))
-        rows, _ = read_lag(connection, ["billing"], topics)
-
-    assert [(row.topic, row.partition, row.current_offset) for row in rows] == [
-        ("orders", 0, 4),
-        ("orders", 1, None),
-        ("other", 0, None),
-    ]
 
 
 def test_a_log_that_cannot_be_read_is_an_error_in_its_row() -> None:
@@ -132,24 +104,3 @@ def test_no_command_takes_a_group_that_loads_for_a_defect(words: list[str], caps
     assert code == 1
     assert "group billing: COORDINATOR_LOAD_IN_PROGRESS" in error
     assert "a defect in kctl" not in error
-
-
-def test_a_share_group_is_as_far_behind_as_its_coordinator_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    partition = {"partition_index": 0, "start_offset": 3, "lag": 5}
-    starts: dict[str, Any] = {
-        "groups": [{"group_id": "w", "topics": [{"topic_name": "orders", "partitions": [partition]}]}]
-    }
-    script: Script = {
-        "DescribeGroups": described(),
-        "ShareGroupDescribe": Answers(
-            {"groups": [{"group_id": "w", "group_state": "Empty", "assignor_name": "simple"}]}
-        ),
-        "DescribeShareGroupOffsets": Answers(starts),
-        "OffsetFetch": fetched({"w": {}}),
-        "ListOffsets": ENDS,
-    }
-    with ScriptedBroker(script, topics={"orders": 1}) as broker:
-        assert run(["kafka", "lag", "-b", broker.address, "-g", "w", "-o", "json"], {}) == 0
-
-    [row] = json.loads(capsys.readouterr().out)["rows"]
-    assert (row["current_offset"], row["log_end_offset"], row["lag"]) == (3, 10, 5)

@@ -121,20 +121,6 @@ def test_one_response_after_the_other_is_read_as_if_it_were_the_first(groups: Gr
         assert read(responses, body(each)) == expected(each)
 
 
-def test_topics_and_partitions_are_the_same_objects_while_nothing_but_offsets_changes() -> None:
-    def group(offset: int, epoch: int) -> Groups:
-        partition = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": epoch}
-        topics = [{"name": "t", "partitions": [partition | {"metadata": "", "error_code": 0}]}]
-        return [{"group_id": "g", "topics": topics, "error_code": 0}]
-
-    responses = CommittedResponses()
-    first, second, third = (responses.read(body(group(*each)))["g"].committed for each in ((7, 1), (9, 1), (9, 2)))
-
-    assert second.topics is first.topics
-    assert third.topics == first.topics
-    assert [each.offsets.tolist() for each in (first, second, third)] == [[7], [9], [9]]
-
-
 @given(GROUPS, st.data())
 def test_a_response_that_is_cut_off_is_refused(groups: Groups, data: st.DataObject) -> None:
     whole, responses = body(groups), CommittedResponses()

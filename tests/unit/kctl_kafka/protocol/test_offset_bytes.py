@@ -61,13 +61,6 @@ def test_other_bytes_are_refused_or_read_and_end(data: bytes) -> None:
         list(listed(data, PartitionKeys()))
 
 
-def test_keys_are_made_once_and_anew_where_partitions_are_others() -> None:
-    keys = PartitionKeys()
-
-    assert keys.of("orders", (0, 1)) is keys.of("orders", (0, 1))
-    assert keys.of("orders", (1, 2)) == [("orders", 1), ("orders", 2)]
-
-
 def test_a_raw_request_is_the_request_but_for_its_answer() -> None:
     from kafka.protocol.consumer import ListOffsetsRequest
 

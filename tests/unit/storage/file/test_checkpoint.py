@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import Advance, StoredOffset
+from kctl_agent.storage.base import Advance
 from kctl_agent.storage.file import FileStorage, log, schema
-from kctl_agent.storage.file import checkpoint as checkpoint_module
 from kctl_agent.storage.file import storage as storage_module
-from kctl_agent.storage.file.checkpoint import begin_copy, copy, reading, writing
+from kctl_agent.storage.file.checkpoint import copy, reading, writing
 from kctl_agent.storage.file.schema import connect
-from tests.conformance.given import chunk, everything, fill, put, stored
+from tests.conformance.given import chunk, fill, put, stored
 
 
 @pytest.fixture
@@ -124,59 +123,3 @@ def join_copies() -> None:
     for thread in threading.enumerate():
         if thread.name == "storage-copy":
             thread.join()
-
-
-def test_one_process_copies_once_at_a_time_and_not_more_often_than_it_should(
-    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage.stats()
-    may_go_on, copies = threading.Event(), []
-
-    def slowly(path: Path) -> None:
-        copies.append(path)
-        may_go_on.wait(30)
-
-    monkeypatch.setattr(checkpoint_module, "copy", slowly)
-    begun = [begin_copy(path), begin_copy(path)]
-    may_go_on.set()
-    join_copies()
-    begun += [begin_copy(path, 3600.0), begin_copy(path)]
-    join_copies()
-
-    assert begun == [True, False, False, True]
-    assert copies == [path, path]
-
-
-def test_copies_all_the_time_beside_puts_claims_and_settles_lose_nothing(path: Path, storage: FileStorage) -> None:
-    everything(storage)
-    storage.init_offsets([StoredOffset("t", 1, "A", 0)])
-    done, copied = threading.Event(), threading.Event()
-    seen: list[int] = []
-
-    def copies() -> None:
-        while not done.is_set():
-            try:
-                copy(path)
-                copied.set()
-            except sqlite3.OperationalError as error:  # claims had the write lock for all of a second: the next may
-                if "locked" not in str(error):
-                    raise
-
-    def takes() -> None:
-        with closing(FileStorage(path)) as own:
-            while not (done.is_set() and own.stats().pending == 0):
-                seen.extend(message.offset for message in everything(own))
-
-    threads = [threading.Thread(target=target) for target in (copies, copies, takes)]
-    for thread in threads:
-        thread.start()
-    for start in range(0, 9_000, 100):
-        put(storage, chunk(start, start + 100, partition=1))
-    done.set()
-    for thread in threads:
-        thread.join()
-
-    assert copied.is_set()
-    assert sorted(seen) == list(range(9_000))
-    with closing(connect(path)) as db:
-        assert db.execute("pragma integrity_check").fetchall() == [("ok",)]

@@ -9,7 +9,6 @@ import pickle
 import resource
 import sqlite3
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer
 from kctl_agent.storage.file.checkpoint import copy
 from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
-from kctl_agent.storage.kinds import open_storage
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
 
 FRAME_BYTES = 24 + 16384
@@ -87,41 +85,6 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
         file_storage(path)
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with pytest.raises(StorageUnusable, match="cannot make the folder"):
-        file_storage(tmp_path / "file" / "s.sqlite")
-
-
-def test_a_file_that_was_never_prepared_is_named_unusable(path: Path) -> None:
-    with pytest.raises(StorageUnusable, match="No such file"):
-        FileStorage(path).stats()
-
-
-def test_settings_open_it(path: Path) -> None:
-    settings = {"mode": "file", "path": str(path), "block_messages": 7, "compression": "zstd", "limit": 100}
-
-    storage = open_storage(settings)
-
-    assert isinstance(storage, FileStorage)
-    assert (storage.path, storage.block_messages, storage.codec, storage.limits.messages) == (path, 7, "zstd", 100)
-
-
-def test_a_wall_clock_that_is_set_changes_no_lease_and_no_delay(storage: FileStorage, machine: Machine) -> None:
-    fill(storage, 9)
-    (delayed,) = storage.claim("a", 3, 60.0)
-    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=60.0)
-    storage.claim("b", 3, 60.0)
-
-    for step in (-3600.0, +7200.0):
-        machine.unix += step
-        assert offsets(storage.claim("c", 1, 3.0)) in ([6, 7, 8], [])
-    machine.since_boot += 61.0
-
-    assert sorted(message.offset for message in everything(storage)) == list(range(9))
-
-
 def test_ages_are_never_negative(storage: FileStorage, machine: Machine) -> None:
     fill(storage, 3)
     machine.unix -= 3600.0
@@ -142,27 +105,6 @@ def test_after_a_boot_nothing_is_leased_or_delayed(path: Path, storage: FileStor
         assert booted.settle(leased, [True] * 3).is_lost
 
 
-def test_claimers_in_many_threads_share_without_overlap(path: Path, storage: FileStorage) -> None:
-    fill(storage, 600)
-    found: list[int] = []
-
-    def work(own: FileStorage, name: str) -> None:
-        found.extend(message.offset for message in everything(own, name))
-
-    others = [FileStorage(path, block_messages=3) for _ in range(2)]
-    for other in others:
-        other.clock = storage.clock
-    threads = [threading.Thread(target=work, args=(each, str(n))) for n, each in enumerate([storage, storage, *others])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for other in others:
-        other.close()
-
-    assert sorted(found) == list(range(600))
-
-
 def _claim_in_child(storage: FileStorage, answers: multiprocessing.SimpleQueue[list[int]]) -> None:
     answers.put(offsets(storage.claim("child", 3, 60.0)))
 
@@ -181,22 +123,6 @@ def test_a_forked_child_opens_a_connection_of_its_own(storage: FileStorage) -> N
     assert answers.get() == [3, 4, 5]
     assert total(storage) == (0, 6, 0, 0)
     answers.close()
-
-
-def test_a_claim_is_not_slower_with_many_leased_and_dead(storage: FileStorage) -> None:
-    """By plan instead of by watch: no statement of a claim or a settle reads a table from end to end."""
-    fill(storage, 3)
-    with closing(sqlite3.connect(storage.path)) as db:
-        for statement in (
-            "select id, count from queue where state='pending' order by id",
-            "update queue set tries=0 where until<=5",
-            "delete from queue where id=1 and token='x'",
-            "update queue set tries=0 where owner='a'",
-            "select since from queue where topic='t' and partition=0 order by id limit 1",
-        ):
-            (plan,) = [row[3] for row in db.execute(f"explain query plan {statement}")]
-            assert "USING" in plan, (statement, plan)
-            assert "TEMP B-TREE" not in plan
 
 
 def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storage: FileStorage) -> None:
@@ -267,32 +193,6 @@ def test_what_could_not_be_synced_does_not_count_as_stored(
         writer.put(chunk(0, 3))
     with pytest.raises(StorageUnusable, match="Input/output error"):
         storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not returned
-
-
-def test_a_put_and_a_stored_offset_are_synced_once(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    synced: list[str] = []
-    monkeypatch.setattr(os, "fdatasync", lambda log: synced.append(os.readlink(f"/proc/self/fd/{log}")))
-    put(storage, chunk(0, 3), chunk(3, 6), chunk(6, 9))
-    assert synced == [f"{storage.path}-wal"]
-    storage.stored_offsets([("t", 0)])
-    assert len(synced) == 2
-
-
-def test_the_disk_begins_to_write_while_a_task_goes_on(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    really, is_synced = os.fdatasync, threading.Event()
-
-    def note(log: int) -> None:
-        really(log)
-        is_synced.set()
-
-    with storage.writer() as writer:
-        monkeypatch.setattr(os, "fdatasync", note)
-        writer.put(chunk(0, 3))
-        assert is_synced.wait(60)
-        writer.put(chunk(3, 6))
 
 
 def test_what_the_disk_could_not_write_while_a_task_went_on_is_an_error_at_its_end(
@@ -467,19 +367,3 @@ def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_it_was_seen_to(pa
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0
 
     assert not sync_failures(path)
-
-
-def test_a_log_that_has_grown_is_copied_into_the_file_and_begins_anew(
-    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_writer, "COPY_BYTES", 50_000)
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    put(storage, chunk(0, 6000))
-    for thread in threading.enumerate():
-        if thread.name == "storage-copy":
-            thread.join()
-    log, file = Path(f"{path}-wal").stat().st_size, path.stat().st_size
-    assert file > 50_000
-    put(storage, chunk(6000, 6003))
-    assert Path(f"{path}-wal").stat().st_size == log
-    assert stored(storage) == list(range(6003))

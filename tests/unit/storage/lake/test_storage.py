@@ -15,24 +15,17 @@ from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from kctl_agent.storage.base import (
-    Advance,
-    Binding,
-    StorageUnusable,
-    StoredOffset,
-    StoredOffsetMoved,
-)
+from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.commit_actions import append_actions
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.delta.table import TableRefused
-from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
-from kctl_agent.table_maintenance import VACUUMED, looked_after
 from tests.table_conformance import write
 
 GROUP = Binding("payments/eu", "cluster-1")
@@ -146,16 +139,6 @@ def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_batch_whose_files_somebody_has_removed_is_not_stored(storage: LakeStorage, path: Path) -> None:
-    batch = begun(storage, 100, 110)
-    shutil.rmtree(Path(batch.folder.uri))
-
-    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
-        batch.commit()
-
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
-
-
 @pytest.mark.parametrize("counted", [0, 9, 11])
 def test_a_batch_whose_files_have_other_rows_than_were_written_is_not_stored(
     storage: LakeStorage, path: Path, counted: int
@@ -200,21 +183,6 @@ def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(stor
     assert offsets(path) == list(range(100, 125))
 
 
-def test_a_table_that_was_restored_from_an_older_copy_is_continued_where_the_copy_ends(
-    storage: LakeStorage, path: Path, tmp_path: Path
-) -> None:
-    begun(storage, 100, 110).commit()
-    shutil.copytree(path, tmp_path / "copy")
-    for start in (110, 120, 130):
-        begun(storage, start, start + 10).commit()
-    shutil.rmtree(path)
-    shutil.copytree(tmp_path / "copy", path)
-
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
-    begun(storage, 110, 112).commit()
-    assert offsets(path) == list(range(100, 112))
-
-
 def test_a_batch_is_not_written_into_a_table_that_replaced_the_one_it_was_planned_on(
     storage: LakeStorage, path: Path
 ) -> None:
@@ -243,33 +211,6 @@ def test_files_of_a_batch_that_can_never_be_committed_are_removed_and_those_that
     assert Path(waiting.folder.uri).exists()
     waiting.commit()
     assert offsets(path) == list(range(100, 120))
-
-
-def test_a_batch_whose_worker_died_after_the_commit_keeps_its_files(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", lambda *_, **__: None)
-        begun(storage, 100, 110).commit()
-    assert list((path / "_kctl").iterdir())
-
-    begun(opened(path), 110, 120).commit()
-    storage.folder.write(VACUUMED, b"")  # a vacuum is not due
-    assert looked_after(storage) == ([], [])
-
-    assert not list((path / "_kctl").glob("*.json"))
-    assert offsets(path) == list(range(100, 120))
-
-
-def test_the_log_has_statistics_of_each_file_for_data_skipping(storage: LakeStorage, path: Path) -> None:
-    begun(storage, 100, 110).commit()
-
-    row = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()[0]
-
-    assert row["num_records"] == 10
-    assert (row["min.offset"], row["max.offset"], row["null_count.offset"]) == (100, 109, 0)
-    assert (row["min.topic"], row["max.topic"]) == ("t", "t")
-    assert storage.count().rows == 10
 
 
 def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, tmp_path: Path) -> None:
@@ -378,15 +319,6 @@ def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it
     assert storage.stats().commits_failed == 1
 
 
-def test_columns_that_others_add_meanwhile_are_no_conflict(storage: LakeStorage, path: Path) -> None:
-    batch = begun(storage, 100, 110)
-    DeltaTable(path).alter.add_columns([Field("n", PrimitiveType("string"))])
-
-    batch.commit()
-
-    assert offsets(path) == list(range(100, 110))
-
-
 def test_what_a_commit_writes_is_on_the_disk_before_anybody_sees_it(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,37 +355,6 @@ def test_a_log_whose_newest_entry_a_power_cut_has_damaged_is_refused(
     for each in (storage, LakeStorage(LocalFolder(path))):
         with pytest.raises(StorageUnusable, match=f"{before + 1:020}.json of its log cannot be read"):
             each.prepare()
-
-
-def test_of_a_long_log_that_is_opened_what_follows_its_last_checkpoint_is_synced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = opened(path)
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    for start in range(5):
-        begun(storage, start, start + 1).commit()
-    DeltaTable(path).create_checkpoint()
-    begun(storage, 5, 6).commit()
-    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
-    synced: list[Path] = []
-    monkeypatch.setattr(local, "sync_file", noting(synced))
-
-    opened(path)
-
-    log, version = path / "_delta_log", DeltaTable(path).version() - 1
-    entries = {log / f"{each:020}.json" for each in (version - 1, version + 1)}  # that of the batch is on the disk
-    checkpoint = {log / f"{version - 1:020}.checkpoint.parquet", log / "_last_checkpoint"}
-    assert set(synced) == {*entries, *checkpoint, log, path, path.parent}
-
-
-def test_a_damaged_pointer_to_the_last_checkpoint_hides_no_stored_offset(storage: LakeStorage, path: Path) -> None:
-    DeltaTable(path).create_checkpoint()
-    begun(storage, 100, 110).commit()
-    (path / "_delta_log" / "_last_checkpoint").write_bytes(b"")
-
-    [(owner, stored)] = opened(path).group_offsets(GROUP.group)
-
-    assert (owner, stored.next) == (GROUP, 110)
 
 
 def test_paths_are_escaped_as_delta_rs_escapes_them(path: Path) -> None:

@@ -46,9 +46,7 @@ from kctl_agent.worker.lifecycle.events import (
     Throttle,
     Tick,
 )
-from kctl_agent.worker.lifecycle.events import (
-    WorkerState as S,
-)
+from kctl_agent.worker.lifecycle.events import WorkerState as S
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import MOST_QUERIES, SPLIT_AFTER
 
@@ -178,20 +176,6 @@ def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
     assert run([BatchStored(AB), StartFailed(AB, "no")], tired)[1] == [ReportRetry("no", 1, 1.0)]
 
 
-def test_what_no_leader_answers_for_is_taken_in_again_when_one_does() -> None:
-    lifecycle, _ = run([*JOINED, QueryStarted(frozenset({A}), {B: "no leader"})])
-    assert run([LogsObserved(frozenset({A})), Tick(), StartDue()], lifecycle, now=120.0)[1] == []
-    assert lifecycle.left_out(10.0, 120.0) == {B: "no leader"}
-    assert lifecycle.is_complete
-
-    assert run([LogsObserved(AB), Tick()], lifecycle, now=121.0)[1] == [Drain(frozenset({A}))]
-    _, started = run([Drained(frozenset({A})), StartDue()], lifecycle, now=121.0)
-    assert started == [Enter(S.ASSIGNED), StartQuery(AB)]
-    run([QueryStarted(AB, {})], lifecycle, now=121.0)
-    assert lifecycle.left_out(0.0, 200.0) == {}
-    assert run([LogsObserved(NONE), Tick()], lifecycle, now=122.0)[1] == []
-
-
 def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
     """Whatever keeps a query from starting: each has a back-off of its own."""
     lifecycle, started = run([Polled(AB)])[0], set[frozenset[TopicPartition]]()
@@ -218,21 +202,6 @@ def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
     assert run([Polled(AB), SeekRequested()])[0].is_drained
     assert not run([*READS, SeekRequested()])[0].is_drained
     assert not run([*READS, Revoked(AB), SeekRequested()])[0].is_drained
-
-
-def test_the_partition_whose_query_fails_on_is_isolated_while_the_others_are_read() -> None:
-    lifecycle, reading = run([Polled(AB)])[0], False
-    for now in range(60):
-        failed = [QueryFailed(group, "no number") for group in lifecycle.queries if A in group]
-        run([*failed, Tick()], lifecycle, float(now))
-        reading = frozenset({B}) in lifecycle.queries
-        for action in lifecycle.on(StartDue(), float(now)):
-            if isinstance(action, StartQuery):
-                lifecycle.on(QueryStarted(action.group, {}), float(now))
-
-    assert lifecycle.isolated() == {A: "no number"}
-    assert reading
-    assert not any(group > {A} for group in lifecycle.queries)
 
 
 def test_the_storages_failure_isolates_nobody() -> None:
@@ -392,12 +361,7 @@ class World(RuleBasedStateMachine):
         self.handle(room)
 
     @rule(answered=partitions, is_recreated=st.booleans(), leaderless=st.integers(0, 2))
-    def the_brokers_report(
-        self,
-        answered: frozenset[TopicPartition],
-        is_recreated: bool,
-        leaderless: int,
-    ) -> None:
+    def the_brokers_report(self, answered: frozenset[TopicPartition], is_recreated: bool, leaderless: int) -> None:
         self.is_hopeless = leaderless == 2
         self.handle(LogsObserved(answered, is_recreated, leaderless > 0, self.is_hopeless))
 

@@ -17,7 +17,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.test_pipeline import Query
 from tests.unit.worker.test_import_dir import settings
 
@@ -29,7 +29,7 @@ class Checks:
     """A query that has read and stored up to 10."""
 
     def __init__(self, folder: Path, stored: int | None = 10) -> None:
-        self.storage = MemoryStorage()
+        self.storage = ScratchStorage()
         if stored is not None:
             self.storage.init_offsets([StoredOffset("t", 0, None, stored)])
         self.pipeline = Pipeline(settings(folder), self.storage, lambda _: None)

@@ -20,7 +20,7 @@ from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import Advance, OffsetStore, StorageError
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
-from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
+from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.lifecycle import query_groups
 from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
 from kctl_agent.worker.main_thread import main_loop
@@ -30,14 +30,11 @@ from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline, _Run
 from kctl_agent.worker.stats import WorkerStats
-from tests.servers.scripted_broker import Answers as Response
 from tests.servers.scripted_broker import ScriptedBroker
 from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
-    ORDERS_1,
-    PAYMENTS_0,
     TOPICS,
     committed,
     group_script,
@@ -117,12 +114,7 @@ class Turning:
     """A main loop, and what stands around it."""
 
     def __init__(
-        self,
-        stack: ExitStack,
-        folder: Path,
-        run_dir: Path,
-        answers: dict[str, Any],
-        storage: OffsetStore | None = None,
+        self, stack: ExitStack, folder: Path, run_dir: Path, answers: dict[str, Any], storage: OffsetStore | None = None
     ) -> None:
         self.broker = stack.enter_context(ScriptedBroker(group_script(answers), topics=TOPICS))
         whole = replace(settings(folder), kafka=member_settings(self.broker.address))
@@ -186,17 +178,6 @@ def turning(tmp_path: Path, short_dir: Path) -> Iterator[Callable[..., Turning]]
         )
 
 
-def test_what_is_assigned_is_read_and_what_is_stored_is_committed(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
-
-    worker.reaches({ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30})
-    worker.until(lambda: "OffsetCommit" in worker.broker.asked)
-
-    rows = {(row.topic, row.partition): row for row in worker.stats._snapshot().partitions}
-    assert {(row.position, row.committed) for row in rows.values()} == {(10, 10), (20, 20), (30, 30)}
-
-
 def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning: Callable[..., Turning]) -> None:
     worker = turning()
     worker.until_it_reads()
@@ -209,19 +190,6 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning
     assert (worker.stats.state, worker.pipeline.groups, run.query.stops) == ("stopping", frozenset(), 1)
     assert worker.broker.asked.count("OffsetCommit") > before
     assert worker.broker.asked[-1] == "LeaveGroup"
-
-
-def test_a_query_that_ends_by_itself_is_begun_again(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
-    [run] = worker.pipeline.runs.values()
-
-    run.query.isActive = False
-    worker.until(lambda: worker.stats.state == "assigned")
-    assert (run.query.stops, worker.pipeline.groups) == (1, frozenset())
-    worker.until_it_reads()
-
-    assert worker.events() == ["query_failed"]
 
 
 def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_records_fault(
@@ -242,26 +210,6 @@ def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_r
     worker.until(lambda: worker.outage() is None)
 
 
-@pytest.mark.parametrize("away", ["brokers", "disk"])
-def test_as_long_as_something_is_away_no_failure_is_a_records_fault(
-    away: str, turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
-    worker = turning()
-    worker.until_it_reads()
-    if away == "disk":
-        monkeypatch.setattr(main_loop, "disk_error", lambda _: "/data/scratch cannot be written: No space left")
-    else:
-        worker.stats.failing("elsewhere", "no answer", "brokers")
-    for _ in range(2 * SPLIT_AFTER):
-        [run] = worker.pipeline.runs.values()
-        run.query.isActive, run.failure = False, BatchFailure("no answer")
-        worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
-
-    assert (worker.outage() or ("", ""))[0] == away
-    assert worker.loop._lifecycle.isolated() == {}
-
-
 def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
     turning: Callable[..., Turning],
 ) -> None:
@@ -279,32 +227,6 @@ def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
     [run] = worker.pipeline.runs.values()
     assert (run.sources[ORDERS_0].start, worker.events(), worker.outage()) == (10, ["engine_lost"], None)
     assert worker.broker.asked.count("JoinGroup") == joins
-
-
-def test_what_is_paused_is_read_no_more_and_the_others_are(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
-
-    worker.inbox.pause([Scope("payments", None, "somebody", 0.0)])
-    worker.until_it_reads(EVERYTHING - {PAYMENTS_0})
-    worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
-    worker.until(lambda: worker.stats.state == "paused")
-    assert worker.pipeline.groups == frozenset()
-    worker.inbox.pause([])
-    worker.until_it_reads()
-
-
-def test_a_running_batch_is_waited_for_before_its_query_is_stopped(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
-    [run] = worker.pipeline.runs.values()
-    with run.busy:
-        worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
-        worker.until(run.gate.is_set)
-        worker.loop.turn()
-        assert run.query.stops == 0
-
-    worker.until(lambda: run.query.stops == 1)
 
 
 def test_a_full_storage_throttles_the_worker_until_it_has_room(
@@ -362,20 +284,6 @@ def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_par
     assert worker.pipeline.put_back is not None, "nobody asked for it"
 
 
-def test_a_seek_moves_the_stored_offset_and_the_query_goes_on_there(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
-    worker.reaches({ORDERS_0: 10})
-    worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
-    worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "done")
-    worker.until_it_reads()
-
-    [run] = worker.pipeline.runs.values()
-    assert run.sources[ORDERS_0].start == 55
-    assert worker.storage.stored_offsets([tuple(ORDERS_0)])[tuple(ORDERS_0)].next == 55
-    assert worker.events() == ["skipped"]
-
-
 def test_a_seek_whose_offset_the_storage_does_not_take_is_unknown_and_happens_with_the_next_start(
     turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,17 +315,6 @@ def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turnin
     codes.clear()
     worker.until(lambda: worker.broker.asked.count("JoinGroup") > joined)
     worker.until_it_reads()
-
-
-def test_a_worker_that_is_fenced_stops_its_query_at_once(turning: Callable[..., Turning]) -> None:
-    worker = turning(Heartbeat=[*[Response()] * 20, Response({"error_code": FENCED})])
-    worker.until_it_reads()
-    [run] = worker.pipeline.runs.values()
-
-    with pytest.raises(MemberFenced), run.busy:
-        worker.until(lambda: False)
-
-    assert (run.query.stops, worker.events(), worker.pipeline.groups) == (1, ["fenced"], frozenset())
 
 
 @pytest.mark.shows("a worker that loses its group while it seeks begins nothing")

@@ -90,13 +90,6 @@ def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Call
     assert begun.progress.commits.known == {ORDERS_0: 40, ORDERS_1: 40}
 
 
-def test_the_partitions_of_a_started_query_can_be_a_key(starting: Callable[..., Started]) -> None:
-    started = starting().start.start(ORDERS)
-
-    assert isinstance(started, QueryStarted)
-    assert {started.partitions: 1}[ORDERS] == 1
-
-
 def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
     begun = starting(Answers(unanswered={ORDERS_1: "no leader"}))
 
@@ -173,14 +166,6 @@ def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[...,
         begun.start.start(ORDERS)
 
     assert begun.queries == []
-
-
-def test_what_was_known_of_other_partitions_stays_known(starting: Callable[..., Started]) -> None:
-    begun = starting()
-    begun.start.start(frozenset({PAYMENTS_0}))
-    begun.start.start(ORDERS)
-
-    assert begun.progress.commits.known == dict.fromkeys(EVERYTHING, 40)
 
 
 @pytest.mark.shows("what has moved is an event once")

@@ -167,8 +167,7 @@ def expire(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("drop", "why"),
-    [(lambda worker: worker.inbox.cancel("1"), "was cancelled"), (expire, "was not begun in time")],
+    ("drop", "why"), [(lambda worker: worker.inbox.cancel("1"), "was cancelled"), (expire, "was not begun in time")]
 )
 def test_a_seek_that_is_dropped_while_it_waits_moves_nothing_later_and_its_queries_read_again(
     worker: Worker, drop: Callable[[Worker], object], why: str
@@ -220,13 +219,6 @@ def test_a_seek_that_has_moved_the_group_and_not_the_storage_is_not_reported_as_
     assert worker.outcome() == ("unknown", "the group is reset to 0")
 
 
-def test_an_operation_that_is_not_known_is_refused(worker: Worker) -> None:
-    worker.inbox.accept(replace(SEEK, rpc="rewind"))
-    worker.turn()
-
-    assert (worker.outcome(), worker.moved) == (("failed", "rewind is no operation of this process"), [])
-
-
 def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> None:
     worker.inbox.pause([Scope("t", 1, "somebody", 0.0)])
     worker.inbox.accept(AcceptedOperation("1", "pause", {}))
@@ -239,13 +231,6 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
     worker.turn()
 
     assert worker.outcome() == ("done", "paused t-1")
-
-
-def test_a_pause_of_nothing_is_a_resume(worker: Worker) -> None:
-    worker.inbox.accept(AcceptedOperation("1", "pause", {}))
-    worker.turn()
-
-    assert worker.outcome() == ("done", "nothing is paused")
 
 
 def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueTaken
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, RECHECK_SECONDS, Requeuing
+from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, Requeuing
 from tests.unit.worker.main_thread.played_stats import PlayedStats
-
-Eventually = Callable[..., object]
 
 
 class Played:
@@ -106,31 +104,6 @@ def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
     ]
 
 
-def test_the_tables_are_read_again_after_a_commit_and_now_and_then(
-    requeuing: Requeuing, played: Played, log: Log
-) -> None:
-    log.commit()
-    turned(requeuing, 100.0)
-    turned(requeuing, 110.0)
-    assert played.calls == 1
-
-    log.commit()
-    turned(requeuing, 111.0)
-    assert played.calls == 2
-    turned(requeuing, 111.0 + RECHECK_SECONDS)
-    assert played.calls == 3
-
-
-def test_they_are_not_read_more_often_than_once_a_second_however_often_there_is_a_commit(
-    requeuing: Requeuing, played: Played, log: Log
-) -> None:
-    for _ in range(5):
-        log.commit()
-        turned(requeuing, 100.0)
-
-    assert played.calls == 1
-
-
 def test_a_turn_waits_for_nothing_and_begins_nothing_beside_what_runs(
     requeuing: Requeuing, played: Played, log: Log
 ) -> None:
@@ -142,27 +115,6 @@ def test_a_turn_waits_for_nothing_and_begins_nothing_beside_what_runs(
 
     assert played.calls == 1
     requeuing.close(0.0)
-
-
-def test_without_a_session_it_is_tried_again_later(requeuing: Requeuing, played: Played, log: Log) -> None:
-    log.commit()
-    played.has_session = False
-    turned(requeuing, 100.0)
-    played.has_session = True
-    turned(requeuing, 101.0)
-
-    assert played.calls == 1
-
-
-def test_while_another_worker_is_at_it_it_is_tried_again_for_that_one_may_be_killed(
-    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
-) -> None:
-    log.commit()
-    played.answers = [RequeueTaken("another worker is at it")] * 50
-    for second in range(30):
-        turned(requeuing, 100.0 + second)
-
-    assert (played.calls, stats.troubles) == (30, {})
 
 
 def test_what_fails_is_tried_again_less_and_less_often_and_reported(

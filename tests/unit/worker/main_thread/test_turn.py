@@ -29,7 +29,7 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.stopping import stop_queries
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.test_import_dir import settings
 
 MAX_POLL_SECONDS = 60.0
@@ -94,17 +94,17 @@ def brokers(clock: Clock, tmp_path: Path) -> Brokers:
     return made
 
 
-class SlowStorage(MemoryStorage):
+class SlowStorage(ScratchStorage):
     """Answers, as late as can be."""
 
-    clock: Clock
+    turns: Clock
 
     def stored_offsets(self, partitions: Any) -> Any:
-        self.clock.now += start_offsets.CALL_SECONDS
+        self.turns.now += start_offsets.CALL_SECONDS
         return super().stored_offsets(partitions)
 
     def bind(self, *args: Any, **options: Any) -> str:
-        self.clock.now += start_offsets.CALL_SECONDS
+        self.turns.now += start_offsets.CALL_SECONDS
         return super().bind(*args, **options)
 
 
@@ -128,7 +128,7 @@ def test_whatever_is_asked_of_brokers_and_storage_that_are_slow_ends_with_the_tu
     asks: Callable[..., None], before_seconds: float, brokers: Brokers, clock: Clock, tmp_path: Path
 ) -> None:
     storage = SlowStorage()
-    storage.clock = clock
+    storage.turns = clock
     clock.now += before_seconds
 
     with pytest.raises((KafkaTimeoutError, StorageUnusable)):

@@ -40,14 +40,3 @@ def test_a_partition_is_left_out_and_taken_in_with_one_event_each() -> None:
     ]
     assert recorded.events[0][1] == "orders-0 is not read: no leader; the other partitions are"
     assert len(recorded.published) == 2, "nothing is published that has not changed"
-
-
-def test_another_reason_is_published_and_is_no_event() -> None:
-    recorded = Recorded()
-    unread = UnreadPartitions(recorded)
-    unread.isolated({FIRST: "one"})
-    unread.isolated({FIRST: "two"})
-    unread.isolated({})
-
-    assert [kind for kind, _, _ in recorded.events] == ["partition_isolated", "partition_released"]
-    assert recorded.published == [("isolated", {FIRST: "one"}), ("isolated", {FIRST: "two"}), ("isolated", {})]

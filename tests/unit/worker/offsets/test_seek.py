@@ -62,21 +62,3 @@ def test_an_empty_log_has_one_place_to_go_on() -> None:
     empty = Found("orders", 3, "A", None, 7, 7)
 
     assert {plan(to, empty, None, lambda _: None).target for to in ("earliest", "latest", "7", "@5")} == {7}
-
-
-@pytest.mark.parametrize(
-    ("position", "target", "sentence"),
-    [
-        (220, 100, "orders-3: from 220 back to 100; 120 offsets are handled again"),
-        (220, 300, "orders-3: from 220 forward to 300; 80 offsets are skipped"),
-        (220, 221, "orders-3: from 220 forward to 221; 1 offset is skipped"),
-        (220, 220, "orders-3: is at 220 already"),
-        (None, 100, "orders-3: goes on at 100"),
-    ],
-)
-def test_a_dry_run_prints_in_a_sentence_what_the_seek_will_do(position: int | None, target: int, sentence: str) -> None:
-    planned = plan(str(target), LOG, position, FIRST_OF_TIME.get)
-
-    assert planned.sentence == sentence
-    if position is None:
-        assert (planned.skipped, planned.again) == (0, 0), "nothing has been read yet"

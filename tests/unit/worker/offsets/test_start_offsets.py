@@ -13,12 +13,11 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.base import StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
 from tests.conformance.given import chunk, put
 
@@ -177,59 +176,6 @@ def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
 
     other = "take_over" if kind == "on_other_storage" else "continue"
     assert start_offsets(storage, answers, **{kind: other}).decide(frozenset({T0}), {}).source(T0).start == committed
-
-
-def test_the_storage_of_another_group_is_refused(storage: FileStorage) -> None:
-    storage.bind(Binding("other", "K"))
-
-    with pytest.raises(BootstrapError, match="belongs to group other of cluster K, and this is group g of cluster K"):
-        start_offsets(storage, Answers()).decide(frozenset({T0}), {})
-
-
-def test_the_storage_of_another_group_is_taken_over_on_demand(storage: FileStorage) -> None:
-    storage.bind(Binding("other", "K"))
-
-    decided = start_offsets(storage, Answers(), on_other_storage="take_over").decide(frozenset({T0}), {})
-
-    assert decided.source(T0).start == 0
-
-
-def test_a_new_group_begins_at_the_start_of_the_log_and_commits_nothing_before_it_reads(storage: FileStorage) -> None:
-    start = start_offsets(storage, Answers(log_start=30))
-
-    decided = start.decide(frozenset({T0}), {})
-    start.place(decided)
-
-    assert decided.source(T0) == KafkaSource(30, "A", 1)
-    assert decided.first_commits({T0}) == {}
-    assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 30, 1)}, "those of others are not placed"
-
-
-def test_reading_goes_on_at_the_stored_offset_and_nothing_is_placed(storage: FileStorage) -> None:
-    answers = Answers()
-    start = start_offsets(storage, answers)
-    answers.committed[T0] = (30, note(storage, start))
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    put(storage, chunk(0, 40))
-
-    decided = start.decide(frozenset({T0}), {})
-    start.place(decided)
-
-    assert decided.source(T0) == KafkaSource(40, "A", 1)
-    assert storage.stored_offsets([T0])[T0].version == 1
-
-
-def test_a_reset_is_placed_and_to_be_committed_before_anything_is_read(storage: FileStorage) -> None:
-    storage.init_offsets([StoredOffset("t", 0, "A", 40)])
-    start = start_offsets(storage, Answers({T0: (20, None)}))
-
-    decided = start.decide(frozenset({T0, T1}), {})
-    start.place(decided)
-
-    assert [(tp, moved.kind) for tp, moved in decided.moves] == [(T0, "rewound")]
-    assert decided.first_commits({T0, T1}) == {T0: 20}
-    assert decided.source(T0) == KafkaSource(20, "A", 2)
-    assert storage.stored_offsets([T0])[T0] == StoredOffset("t", 0, "A", 20, 2)
 
 
 def test_what_another_owner_places_after_the_decision_stays_and_no_other_stored_offset_is_placed(

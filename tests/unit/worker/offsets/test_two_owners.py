@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
-from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId, parse
 from kctl_agent.worker.offsets.positions import Found, decide
 from tests.conformance.given import chunk, stored
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 
 TP = ("t", 0)
 LOG = [offset for offset in range(120) if offset % 7 != 3]
@@ -150,27 +148,11 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
     return world
 
 
-def memory_storage(_: Path) -> Storage:
-    return MemoryStorage(block_messages=3)
-
-
-def file_storage(path: Path) -> Storage:
-    return FileStorage(path / "s.sqlite", block_messages=3)
-
-
-CASES = [*((memory_storage, seed) for seed in range(120)), *((file_storage, seed) for seed in range(10))]
-
-
 @pytest.mark.shows("owners frozen at any step of a query or batch, 260 walks: 0 lost, 0 twice, each reset once")
-@pytest.mark.parametrize(("make", "seed"), CASES, ids=lambda case: getattr(case, "__name__", str(case)))
+@pytest.mark.parametrize("seed", range(130))
 @pytest.mark.parametrize("resets", [False, True], ids=["alone", "resets"])
-def test_owners_that_are_frozen_at_any_step_lose_nothing_and_store_nothing_twice(
-    make: Callable[[Path], Storage], seed: int, resets: bool, tmp_path: Path
-) -> None:
-    storage = make(tmp_path)
-    storage.prepare()
-
-    with closing(storage):
+def test_owners_that_are_frozen_at_any_step_lose_nothing_and_store_nothing_twice(seed: int, resets: bool) -> None:
+    with closing(ScratchStorage(block_messages=3)) as storage:
         world = walk(storage, seed, resets)
 
         assert Counter(stored(storage)) == +world.expected

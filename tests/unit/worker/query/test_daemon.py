@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from kctl_agent.worker.query.daemon import worth_searching
 
-FORK_KB = 8_000
 """More than a fork may write to before it has a task; 25,000 without what the daemon does."""
 
 
@@ -35,33 +33,6 @@ def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack
     assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
     assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
     assert imported == "True True True"
-
-
-def test_what_pyspark_does_in_a_fork_before_its_task_leaves_the_memory_that_forks_share_alone() -> None:
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    pyspark = Path(spec.origin).parent
-    on_sparks_path = [*sorted(pyspark.glob("python/lib/*.zip")), *pyspark.glob("jars/spark-core_*.jar")]
-    assert len(on_sparks_path) == 3
-
-    written = run(
-        "import os\n"
-        "from kctl_agent.worker.query.daemon import import_for_tasks\n"
-        "import_for_tasks()\n"
-        "import gc, importlib, pyspark.daemon\n"
-        "gc.collect()\n"
-        "gc.freeze()\n"
-        "if pid := os.fork():\n"
-        "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
-        "import pyspark.worker\n"
-        "importlib.invalidate_caches()\n"
-        "rows = open('/proc/self/smaps_rollup').read().splitlines()[1:]\n"
-        "print(sum(int(row.split()[1]) for row in rows if row.startswith('Private_Dirty:')))\n",
-        PYTHONPATH=os.pathsep.join(map(str, on_sparks_path)),
-    )
-
-    assert int(written) < FORK_KB
 
 
 def test_of_pyspark_the_installed_one_is_imported_and_no_copy_of_it_but_that_of_another_spark_is() -> None:

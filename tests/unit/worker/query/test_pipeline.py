@@ -19,7 +19,7 @@ from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Batch, Pipeline, _Run
 from tests.conformance.given import next_offset, stored
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.test_put import arrow
 from tests.unit.worker.test_import_dir import settings
 
@@ -64,8 +64,8 @@ class Query:
 
 
 @pytest.fixture
-def storage() -> MemoryStorage:
-    made = MemoryStorage(block_messages=3)
+def storage() -> ScratchStorage:
+    made = ScratchStorage(block_messages=3)
     made.init_offsets([StoredOffset("t", 0, None, 0)])
     return made
 
@@ -76,12 +76,12 @@ def batches() -> list[Batch]:
 
 
 @pytest.fixture
-def pipeline(storage: MemoryStorage, batches: list[Batch], tmp_path: Path) -> Pipeline:
+def pipeline(storage: ScratchStorage, batches: list[Batch], tmp_path: Path) -> Pipeline:
     return Pipeline(settings(tmp_path), storage, batches.append)
 
 
 @pytest.fixture
-def run(pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
+def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> _Run:
     made = _Run(storage, {TP: KafkaSource(0, None, 1)}, tmp_path / "checkpoint", pipeline)
     made.query = Query()
     (made.checkpoint / "offsets").mkdir(parents=True)
@@ -100,7 +100,7 @@ def put(run: _Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
 
 
 def test_a_batch_is_stored_and_reported_with_its_ends(
-    run: _Run, pipeline: Pipeline, storage: MemoryStorage, batches: list[Batch]
+    run: _Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
 ) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
 
@@ -111,7 +111,7 @@ def test_a_batch_is_stored_and_reported_with_its_ends(
     assert pipeline.batch_started_at is None
 
 
-def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, storage: MemoryStorage) -> None:
+def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, storage: ScratchStorage) -> None:
     put(run, 0, 5, arrow([0, 1, 2]))
     assert next_offset(storage) == 5
 
@@ -119,7 +119,7 @@ def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, stora
     assert next_offset(storage) == 7
 
 
-def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _Run, storage: MemoryStorage) -> None:
+def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _Run, storage: ScratchStorage) -> None:
     put(run, 1, 3, arrow([0, 1, 2]))
     with pytest.raises(RuntimeError, match="batch 1 was called after batch 1"):
         put(run, 1, 4, arrow([3]))
@@ -131,7 +131,7 @@ def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _R
 
 
 def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
-    run: _Run, pipeline: Pipeline, storage: MemoryStorage, batches: list[Batch]
+    run: _Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
 ) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
     put(run, 1, 2)
@@ -141,7 +141,7 @@ def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
 
 
 def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
-    run: _Run, pipeline: Pipeline, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+    run: _Run, pipeline: Pipeline, storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full() -> Any:
         raise StorageUnusable("no room")
@@ -187,33 +187,12 @@ ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
 
 
 @pytest.fixture
-def other(run: _Run, pipeline: Pipeline, storage: MemoryStorage, tmp_path: Path) -> _Run:
+def other(run: _Run, pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> _Run:
     """A second query beside `run`."""
     made = _Run(storage, {OTHER: KafkaSource(5, None, 1)}, tmp_path / "other", pipeline)
     made.query = Query()
     pipeline._runs = {ALONE: run, OTHER_ALONE: made}
     return made
-
-
-def test_of_several_queries_one_can_be_drained_and_stopped(run: _Run, other: _Run, pipeline: Pipeline) -> None:
-    assert pipeline.groups == {ALONE, OTHER_ALONE}
-    assert pipeline.positions == {TP: 0, OTHER: 5}
-    with run.busy:
-        assert pipeline.drain(OTHER_ALONE), "the other's batch does not matter"
-        assert not pipeline.drain()
-
-    assert pipeline.stop(0.0, OTHER_ALONE) == {OTHER: 5}
-    assert (other.query.stops, run.query.stops) == (1, 0)
-    assert pipeline.groups == {ALONE}
-
-
-def test_a_query_that_drains_or_is_active_has_not_failed(run: _Run, other: _Run, pipeline: Pipeline) -> None:
-    run.query.isActive = other.query.isActive = False
-    run.gate.set()
-
-    assert {group: failure.text for group, failure in pipeline.failures().items()} == {OTHER_ALONE: "the query ended"}
-    other.query.isActive = True
-    assert pipeline.failures() == {}
 
 
 def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fail(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from kctl_agent.storage.base import Chunk, Put, Storage, StoredOffset, Writer
+from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.worker.query.batch_put import BatchRange
-from kctl_agent.worker.query.put import BadOrder, PutJob, _spare_collections, put_partitions
+from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions
 from tests.conformance.given import next_offset, stored
-from tests.memory_storage import MemoryStorage
+from tests.scratch_storage import ScratchStorage
 
 
 def arrow(
@@ -33,8 +33,8 @@ def arrow(
 
 
 @pytest.fixture
-def storage() -> MemoryStorage:
-    storage = MemoryStorage(block_messages=3)
+def storage() -> ScratchStorage:
+    storage = ScratchStorage(block_messages=3)
     storage.init_offsets([StoredOffset("t", 0, None, 0)])
     return storage
 
@@ -48,7 +48,7 @@ def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[st
     return [row for result in put_partitions(job, batches) for row in result.to_pylist()]
 
 
-def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def in_portions(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     def portions(self: Writer, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
         for chunk in chunks:
             begin = chunk.start
@@ -60,7 +60,7 @@ def in_portions(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, size: i
     monkeypatch.setattr(type(storage.writer()), "portions", portions)
 
 
-def test_what_is_put_in_portions_is_stored_as_a_whole(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_put_in_portions_is_stored_as_a_whole(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     in_portions(storage, monkeypatch, 4)
 
     (row,) = put(storage, arrow([0, 1, 2, 3, 5, 6]), arrow([7, 9]))
@@ -71,7 +71,7 @@ def test_what_is_put_in_portions_is_stored_as_a_whole(storage: MemoryStorage, mo
 
 
 def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+    storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(storage, arrow([0, 1, 2, 3]))
     in_portions(storage, monkeypatch, 4)
@@ -84,17 +84,17 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
 
 @pytest.mark.shows("a task stores records of several partitions at once, and skips and fences each by itself")
 def test_a_task_reads_partitions_one_after_another_and_stores_what_an_arrow_batch_holds_of_them_at_once(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+    storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.init_offsets([StoredOffset("t", 1, None, 5)])
     sizes: list[int] = []
-    writes = storage.put_all
+    writes = FileWriter.put_all
 
-    def counted(chunks: Sequence[Chunk]) -> list[Put]:
+    def counted(writer: FileWriter, chunks: Sequence[Chunk]) -> list[Put]:
         sizes.append(len(chunks))
-        return writes(chunks)
+        return writes(writer, chunks)
 
-    monkeypatch.setattr(storage, "put_all", counted)
+    monkeypatch.setattr(FileWriter, "put_all", counted)
 
     zero, one = put(storage, arrow([0, 1]), arrow([2, 5, 6, 7], partitions=[0, 1, 1, 1]), arrow([8], partitions=[1]))
 
@@ -106,7 +106,7 @@ def test_a_task_reads_partitions_one_after_another_and_stores_what_an_arrow_batc
     assert [list(row.values()) for row in (zero, one)] == [["t", 0, 2, 3, 0, 20], ["t", 1, 8, 4, 0, 80]]
 
 
-def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: MemoryStorage) -> None:
+def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(storage: ScratchStorage) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield arrow([0, 1])
         raise EOFError("the JVM is gone")
@@ -132,23 +132,9 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
     ],
 )
 def test_records_that_were_moved_are_refused(
-    storage: MemoryStorage, batches: list[pa.RecordBatch], complaint: str
+    storage: ScratchStorage, batches: list[pa.RecordBatch], complaint: str
 ) -> None:
     storage.init_offsets([StoredOffset("t", 1, None, 0)])
 
     with pytest.raises(BadOrder, match=complaint):
         put(storage, *batches)
-
-
-def test_the_collection_after_a_task_finds_nothing_to_walk_through(storage: MemoryStorage) -> None:
-    gc.unfreeze()
-    _spare_collections.cache_clear()
-    try:
-        put(storage, arrow([0, 1]))
-        after_the_first = gc.get_freeze_count()
-        put(storage, arrow([2, 3]))
-
-        assert after_the_first > len(gc.get_objects()) > 0
-        assert gc.get_freeze_count() <= after_the_first  # a frozen object that is freed counts no more
-    finally:
-        gc.unfreeze()

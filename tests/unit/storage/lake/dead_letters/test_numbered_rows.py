@@ -46,12 +46,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
 
 
 CONDITIONS = st.one_of(
-    st.builds(
-        than,
-        st.sampled_from(["group", "reading"]),
-        st.just("="),
-        st.sampled_from(NOT_NULL),
-    ),
+    st.builds(than, st.sampled_from(["group", "reading"]), st.just("="), st.sampled_from(NOT_NULL)),
     st.builds(of_cluster, st.sampled_from(TEXTS)),
     st.builds(
         than, st.sampled_from(["partition", "requeue"]), st.sampled_from(["=", ">", "<=", ">="]), st.integers(0, 8)

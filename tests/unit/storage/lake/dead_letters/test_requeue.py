@@ -28,7 +28,7 @@ from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from tests.table_conformance import compact
-from tests.unit.storage.lake.dead_letters.test_table import FIELDS, HEADERS, NOW, dead, written
+from tests.unit.storage.lake.dead_letters.test_table import HEADERS, NOW, dead, written
 from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
 
 DEAD = [100, 101, 102, 103, 104]
@@ -294,40 +294,6 @@ def test_whatever_is_killed_at_whichever_step_each_message_is_in_one_place(
     assert len(seen) > 5
 
 
-def test_what_stays_dead_is_on_the_disk_before_the_commit_and_survives_a_vacuum_until_it_is_visible(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table.requeue_dead()
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", _die)
-        put_back(table, odd)
-    assert (offsets(path), table.count_requeued()) == ([100, 102, 104], 5)
-    vacuum.remove(LakeTable(table.folder), vacuum.unused(LakeTable(table.folder), 0))
-    sweep(LakeTable(table.folder))
-
-    assert put_back(worker(path)) is None
-
-    assert (tries(table), table.count_requeued()) == ({101: 2, 103: 2}, 0)
-    assert offsets(path) == [100, 102, 104]
-
-
-def test_what_is_done_is_removed_by_the_next_worker_where_one_was_killed_before_it_did(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = worker(path)
-    assert put_back(other) is None
-    table.requeue_dead()
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "rewrite", _die)
-        put_back(table, odd)
-    assert (tries(other), other.count_requeued()) == ({101: 2, 103: 2}, 5)
-
-    assert put_back(other) is None
-
-    assert (tries(other), other.count_requeued()) == ({101: 2, 103: 2}, 0)
-    assert offsets(path) == [100, 102, 104]
-
-
 def test_what_stays_dead_is_not_added_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
     table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,17 +354,6 @@ def test_a_batch_that_is_run_again_once_its_dead_letters_were_asked_for_stores_n
     assert (offsets(path), dead(table)) == ([115], DEAD)
 
 
-def test_dead_letters_of_other_batches_do_not_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    written(table, storage.begin([Advance(*TP, 1, 110, 120)]), [115]).commit()
-    table.requeue_dead(Selection(offset_to=104))
-    assert put_back(table) == PutBack(5, 5, 0)
-
-    storage.init_offsets([StoredOffset(*TP, None, 130)], storage.stored_offsets([TP]))  # that batch never comes
-    table.requeue_dead()
-    assert put_back(table) == PutBack(1, 1, 0)
-    assert offsets(path) == [*DEAD, 115]
-
-
 def test_each_group_puts_back_its_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     other = DeadLetterTable(storage, "it's another")
     die(other, storage, [115], 120, group="it's another")
@@ -443,22 +398,6 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
     assert command.requeue_dead() == 4
     assert put_back(table) == PutBack(4, 4, 0)
     assert (dead(table), offsets(path)) == ([], DEAD)
-
-
-def test_a_worker_that_puts_back_what_is_cancelled_meanwhile_stores_nothing_of_it(
-    table: DeadLetterTable, path: Path
-) -> None:
-    command = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group)
-    table.requeue_dead()
-
-    batch = table.requeues.next()
-    assert batch is not None
-    transformed(table, batch, none)
-    assert command.cancel_requeued() == 5
-    with pytest.raises(RequeueTaken):
-        batch.commit()
-
-    assert (dead(table), offsets(path)) == (DEAD, [])
 
 
 def cancelled(path: Path) -> None:
@@ -548,50 +487,6 @@ def test_a_message_that_was_read_twice_is_put_back_twice(
     batch = table.requeues.next()
     assert batch is not None
     assert (batch.messages, batch.copies) == (3, 2)
-
-
-def test_only_files_with_rows_of_a_request_are_read(table: DeadLetterTable, storage: LakeStorage) -> None:
-    table.requeue_dead(Selection(offset_to=100))
-    put_back(table)
-    batch = storage.begin([Advance(*TP, 1, 110, 120)])
-    again = table.begin(batch, schema(*FIELDS), table.earlier_try(batch))
-    row = {
-        "group": GROUP.group,
-        "topic": "t",
-        "partition": 0,
-        "offset": 115,
-        "headers": [],
-        "timestamp": NOW,
-        "tries": 1,
-    }
-    put([row], DEAD_LETTER, Path(again.folder.uri))
-    again.commit()
-    Path(batch.folder.uri).mkdir()  # without rows
-    batch.commit()
-    table.requeue_dead(Selection(offset_to=101))
-
-    requeued = table.requeues.next()
-    assert requeued is not None
-    assert (requeued.messages, len(requeued.files)) == (1, 1)
-
-
-def test_dead_letters_of_a_batch_and_an_optimize_beside_a_request_change_nothing(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
-    table.requeue_dead(Selection(offset_to=102))
-    die(table, storage, [115], 120)
-    compact(LakeTable(table.folder), 1 << 20)
-    batch = table.requeues.next()
-    assert batch is not None
-    die(table, storage, [121], 122)
-    compact(LakeTable(table.folder), 1 << 20)
-    assert worker(path).requeue_dead(Selection(offset_from=121)) == 1
-    transformed(table, batch, odd)
-    assert batch.commit() == PutBack(3, 2, 1)
-
-    assert put_back(table) == PutBack(1, 1, 0)
-    assert offsets(path) == [100, 102, 121]
-    assert sorted(dead(table)) == [101, 103, 104, 115]
 
 
 def test_a_main_table_that_was_replaced_is_given_what_is_asked_for_from_then_on(
@@ -727,10 +622,3 @@ def test_nothing_is_removed_where_what_stays_dead_is_gone(
 
     assert put_back(table) is None
     assert tries(table) == {101: 2, 103: 2}
-
-
-def test_where_there_are_no_dead_letters_none_is_put_back(storage: LakeStorage) -> None:
-    table = DeadLetterTable(storage, GROUP.group)
-
-    assert (table.requeue_dead(), table.count_requeued(), put_back(table)) == (0, 0, None)
-    assert not Path(table.folder.uri).exists()

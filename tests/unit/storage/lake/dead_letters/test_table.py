@@ -233,34 +233,6 @@ def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
     assert table.fence(batch, table.earlier_try(batch))
 
 
-def test_who_was_frozen_stores_none_also_where_the_batch_ends_below_an_earlier_try(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
-    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
-    frozen = written(table, begun(storage, 100, 110), [105])
-
-    batch = begun(storage, 100, 106)
-    table.fence(batch, table.earlier_try(batch))
-    batch.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-    assert dead(table) == [101]
-
-
-def test_of_two_owners_of_a_batch_that_is_run_again_one_stores_its_dead_letters(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
-    written(table, begun(storage, 100, 110), [101]).commit()  # and was killed
-    one, other = (written(table, begun(storage, 100, 110), [105]) for _ in range(2))
-
-    one.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        other.commit()
-    assert dead(table) == [101, 105]
-
-
 def test_messages_of_a_topic_that_was_recreated_are_not_taken_for_dead_letters_of_the_earlier_one(
     storage: LakeStorage, table: DeadLetterTable
 ) -> None:
@@ -309,20 +281,6 @@ def test_what_is_read_again_after_a_seek_becomes_a_dead_letter_again(
     assert found.at == (NOW + timedelta(seconds=1)).timestamp()
 
 
-def test_a_table_that_replaced_the_other_one_has_its_dead_letters_again(
-    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
-) -> None:
-    batch = begun(storage, 100, 110)
-    written(table, batch, [101]).commit()
-    (tmp_path / "orders").rename(tmp_path / "old")
-    replaced = opened(tmp_path / "orders")
-    replaced.init_offsets([StoredOffset(*TP, None, 100)])
-
-    written(DeadLetterTable(replaced, GROUP.group), begun(replaced, 100, 110), [101]).commit()
-
-    assert dead(table) == [101, 101]
-
-
 def test_a_dead_letter_is_its_message_and_the_error(storage: LakeStorage, table: DeadLetterTable) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
 
@@ -365,14 +323,6 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     assert limited.stats().dead == 2
     why = str(why_full(limited.stats()))
     assert why.endswith("`kctl storage dead requeue` and `dead delete` make room")
-
-
-def test_a_table_without_dead_letters_has_none(table: DeadLetterTable) -> None:
-    assert dead(table) == []
-    assert table.find_dead("t:0:1") is None
-    assert table.count_dead() == 0
-    assert table.remove_dead() == 0
-    assert not Path(table.folder.uri).exists()
 
 
 def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:

@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
 from kctl_agent.storage.lake.delta import batch_plans as plans
 from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, BatchPlan, plan_name, sweep
-from kctl_agent.storage.lake.delta.log import entry_name
-from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
 
@@ -79,28 +78,6 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
 
     assert not list((path / "_kctl").iterdir())
     assert list(Path(batch.folder.uri).iterdir())
-
-
-def test_a_batch_reads_no_plan_and_the_end_of_one_is_searched_no_further_than_where_its_offsets_moved(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In an object store each would be a request, before the batch's own first file."""
-    killed, read, names = begun(storage, 100, 110), Folder.read, []
-
-    def noted(folder: Folder, name: str) -> bytes:
-        names.append(name)
-        return read(folder, name)
-
-    monkeypatch.setattr(Folder, "read", noted)
-    for start in range(100, 130, 10):
-        begun(opened(path), start, start + 10).commit()
-    assert not [name for name in names if name.startswith("_kctl")]
-    names.clear()
-
-    sweep(storage.table)
-
-    assert names == [plan_name(killed.folder.name), entry_name(2)]
-    assert not Path(killed.folder.uri).exists()
 
 
 def test_a_batch_whose_end_is_not_found_is_left_to_vacuum(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -69,19 +68,6 @@ def test_the_log_is_cleaned_up_after_a_week_unless_the_table_forbids_it_in_whate
     assert (path / "_delta_log" / f"{0:020}.json").exists() == is_kept
 
 
-def test_of_two_that_clean_up_at_once_none_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = configured(path)
-
-    def overtaken(_: DeltaTable) -> None:
-        raise FileNotFoundError(2, "Object at location 00000000000000000000.json not found")
-
-    monkeypatch.setattr(DeltaTable, "cleanup_metadata", overtaken)
-
-    checkpoint.main(str(path), None)
-
-    assert log_files(storage.folder).checkpoint == 2
-
-
 def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_comes_last(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,34 +98,6 @@ def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_
     assert log_files(storage.folder).checkpoint == DeltaTable(path).version() == 2
 
 
-def test_a_log_is_listed_to_be_cleaned_up_once_an_hour(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(checkpoint, "_run", lambda _, cleans_up: asked.append(cleans_up))
-    storage = configured(path, checkpointInterval="1")
-    storage.table.checkpoints.wait()
-
-    for start in range(3):
-        begun(storage, start, start + 1).commit()
-        storage.table.checkpoints.wait()
-
-    assert asked == [True, False, False, False]
-
-
-def test_its_memory_is_not_that_of_the_worker(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is counted by the session."""
-    storage = configured(path, checkpointInterval="1")
-    storage.table.checkpoints.wait()
-    stands_in, session = tmp_path / "python", tmp_path / "session"
-    stands_in.write_text(f"#!/bin/sh\ncut -d ' ' -f 6 /proc/self/stat > {session}\n")
-    stands_in.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(stands_in))
-
-    begun(storage, 0, 10).commit()
-    storage.table.checkpoints.wait()
-
-    assert int(session.read_text()) not in (0, os.getsid(0))
-
-
 def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,14 +113,3 @@ def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
     storage.table.checkpoints.wait()
 
     assert f"no checkpoint of the log of {path} was written: its process was killed by SIGKILL" in caplog.text
-
-
-def test_it_yields_to_all_others() -> None:
-    shows = (
-        "import os; from kctl_agent.storage.lake.delta import checkpoint; checkpoint._yield_to_others(); "
-        "print(os.nice(0), open('/proc/self/oom_score_adj').read().strip(), os.environ['TOKIO_WORKER_THREADS'])"
-    )
-
-    ran = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True)
-
-    assert ran.stdout.split() == ["19", "1000", "1"]

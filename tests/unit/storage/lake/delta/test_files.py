@@ -80,12 +80,7 @@ def test_a_timestamp_of_the_first_years_has_four_digits_of_the_year(path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("text", "bound"),
-    [
-        ("a" * 32, "a" * 32),
-        ("a" * 33, "a" * 32 + "\U0010ffff"),
-        ("a" * 32 + "\U0010ffff" * 2, None),
-    ],
+    ("text", "bound"), [("a" * 32, "a" * 32), ("a" * 33, "a" * 32 + "\U0010ffff"), ("a" * 32 + "\U0010ffff" * 2, None)]
 )
 def test_what_is_cut_off_of_a_text_is_below_its_upper_bound(
     path: Path, folder: Path, text: str, bound: str | None

@@ -13,16 +13,15 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
-from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import log_reader, table
-from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, LogUnreadable, entry_name, write_entry
+from kctl_agent.storage.base import Advance, StoredOffset
+from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, LogUnreadable, entry_name
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import ObjectStore
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, opened, schema
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, opened, schema
 
 NEWEST = 3000
 """The version of the checkpoint of a table that has lived for long."""
@@ -114,77 +113,6 @@ def test_a_log_that_moves_on_whenever_it_is_read_is_given_up(
 
     with pytest.raises(LogUnreadable, match="checkpoints of its log are written faster than it can be read"):
         DeltaLogReader(folder).newest()
-
-
-def test_a_process_that_has_stood_still_reads_a_checkpoint_instead_of_each_entry(
-    storage: LakeStorage, folder: S3Folder, path: Path, listed: list[str]
-) -> None:
-    reader = DeltaLogReader(folder)
-    before = reader.newest().version
-    for start in range(100, 100 + 3 * log_reader.MOST_ENTRIES):
-        write_entry(folder, before + start - 99, [{"commitInfo": {"number": start}}])
-    DeltaTable(path).create_checkpoint()
-    [checkpoint] = (path / LOG).glob("*.checkpoint.parquet")
-    newest = before + 3 * log_reader.MOST_ENTRIES
-    folder.write(f"{LOG}/{newest:020}.checkpoint.parquet", checkpoint.read_bytes())
-    folder.write(LAST_CHECKPOINT, json.dumps({"version": newest}).encode())
-    listed.clear()
-
-    assert reader.newest().version == newest
-    assert len(listed) < log_reader.MOST_ENTRIES + 20
-
-
-def overwrite(folder: S3Folder, version: int) -> None:
-    """As Delta's own does for a Spark that had seen no such entry before."""
-    folder.write(entry_name(version), b'{"commitInfo":{"operation":"WRITE"}}\n')
-
-
-def test_a_commit_that_another_writer_overwrites_is_not_taken_for_stored(
-    storage: LakeStorage, folder: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def overwritten(*args: Any) -> bytes | None:
-        written = write_entry(*args)
-        overwrite(folder, 2)
-        return written
-
-    with monkeypatch.context() as patched:
-        patched.setattr(table, "write_entry", overwritten)
-        with pytest.raises(StorageUnusable, match="has overwritten version 2 of the table"):
-            begun(storage, 100, 110).commit()
-
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
-
-
-def test_a_commit_that_another_writer_has_overwritten_later_is_reported_once_and_read_again(
-    storage: LakeStorage, folder: S3Folder
-) -> None:
-    """Somebody has committed upon it meanwhile."""
-    begun(storage, 100, 110).commit()
-    write_entry(folder, 3, [{"commitInfo": {"operation": "WRITE"}}])
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 110, 1)
-    overwrite(folder, 2)
-
-    with pytest.raises(StorageUnusable, match="has overwritten version 2 of the table"):
-        begun(storage, 110, 120)
-
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
-    begun(storage, 100, 120).commit()
-
-
-def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported_by_its_number(
-    storage: LakeStorage, folder: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(storage, 100, 110).commit()
-    late = begun(storage, 110, 120)
-
-    def overwritten(*args: Any) -> bytes | None:
-        written = write_entry(*args)
-        overwrite(folder, 2)
-        return written
-
-    monkeypatch.setattr(table, "write_entry", overwritten)
-    with pytest.raises(StorageUnusable, match="has overwritten version 2 of the table"):
-        late.commit()
 
 
 def test_what_a_commit_asks_of_a_store_does_not_grow(storage: LakeStorage, requests: list[str]) -> None:

@@ -12,21 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kctl_agent.storage.base import StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint
 from kctl_agent.storage.lake.delta.log import LogUnreadable, actions, log_files
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import ROW, TOPIC_ID, TP, begun, offsets, opened
-
-
-@pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    begun(made, 0, 10).commit()
-    return made
+from tests.unit.storage.lake.test_storage import ROW, begun, offsets, opened
 
 
 @pytest.mark.parametrize("is_cleaned_up", [False, True])

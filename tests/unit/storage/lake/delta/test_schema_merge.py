@@ -15,18 +15,9 @@ from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, opened, schema
+from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, schema
 
 AMOUNT = ("amount", "double")
-
-
-@pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    """With one batch of the columns of before."""
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    begun(made, 0, 10).commit()
-    return made
 
 
 def merging(path: Path) -> LakeStorage:

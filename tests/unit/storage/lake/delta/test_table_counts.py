@@ -5,28 +5,18 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import table, table_counts
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.log import actions, write_entry
-from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.limits import TableCounts
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, before_the_write, begun, opened
-
-
-@pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    begun(made, 0, 10).commit()
-    return made
+from tests.unit.storage.lake.test_storage import before_the_write, begun, opened
 
 
 @pytest.mark.shows("counting the rows of a table never waits for a commit, nor a commit for it")
@@ -91,22 +81,6 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
     assert counted.version == DeltaTable(path).version()
 
 
-def test_a_file_that_is_added_a_second_time_with_new_statistics_counts_once(
-    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert storage.stats().counts is not None
-    again = [action for action in actions(storage.folder, 2) if "add" in action]
-    for action in again:
-        action["add"]["dataChange"] = False
-    assert write_entry(storage.folder, 3, again)
-    monkeypatch.setattr(storage.counter, "_next_at", 0.0)
-
-    table_counts = storage.stats().counts
-
-    assert table_counts is not None
-    assert (table_counts.version, table_counts.files, table_counts.rows) == (3, 1, 10)
-
-
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_rows_that_a_deletion_vector_has_are_not_counted(
     storage: LakeStorage, path: Path, has_checkpoint: bool
@@ -140,27 +114,6 @@ def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_kn
     monkeypatch.setattr(storage.counter, "_next_at", 0.0)
 
     assert storage.stats().counts is None
-
-
-def test_counting_takes_one_hundredth_of_the_time_at_the_most(
-    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = iter([100.0, 107.0, 806.0, 807.0, 808.0])
-    asked: list[Folder] = []
-    counted = storage.count()
-
-    def counting(folder: Folder, _: int) -> TableCounts:
-        asked.append(folder)
-        return counted
-
-    monkeypatch.setattr(table_counts, "time", SimpleNamespace(monotonic=lambda: next(times)))
-    monkeypatch.setattr(table_counts, "count", counting)
-    monkeypatch.setattr(table_counts.TableCounter, "_continued", lambda _: None)
-
-    for _ in range(3):
-        storage.counter.last()
-
-    assert len(asked) == 2
 
 
 def test_commits_that_fail_and_those_that_are_decided_anew_are_counted(

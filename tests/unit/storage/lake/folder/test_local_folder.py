@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import noting, opened, schema
+from tests.unit.storage.lake.test_storage import noting, opened
 
 
 def refusing(number: int) -> object:
@@ -123,10 +122,3 @@ def test_a_file_system_that_keeps_no_files_is_refused(place: str) -> None:
         TableRefused, match=rf"^{place} \(storage\.uri\) is in a file system that keeps no files, as /proc"
     ):
         LakeStorage(LocalFolder(Path(place))).prepare()
-
-
-def test_a_table_whose_folder_cannot_be_made_is_one_sentence() -> None:
-    storage = LakeStorage(LocalFolder(Path("/proc/orders")))
-
-    with pytest.raises(StorageUnusable, match=r"^the table /proc/orders cannot be made: Could not create .*[^\n]$"):
-        storage.fit(schema(("v", "long")))

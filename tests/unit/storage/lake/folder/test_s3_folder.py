@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from obstore.store import MemoryStore
 
-from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.object_store import ObjectStore
-from tests.unit.storage.lake.test_storage import FIELDS, schema
 
 
 @pytest.fixture
@@ -79,26 +73,3 @@ def test_an_object_that_a_store_refuses_without_having_it_is_created_all_the_sam
     answers(monkeypatch, *[False] * 100)
     with pytest.raises(OSError, match=r"refuses 5 times to make c\.json, which is not there"):
         folder.create("c.json", b"ours")
-
-
-def test_a_table_is_made_though_the_store_has_refused_the_first_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a conflict (409) that nobody has won, of which delta-rs makes an error."""
-    create, refused = DeltaTable.create, 0
-
-    def refusing(*args: Any, **options: Any) -> DeltaTable:
-        nonlocal refused
-        if refused < 1:
-            refused += 1
-            raise DeltaError("Invalid table version: 0")
-        return create(*args, **options)
-
-    monkeypatch.setattr(DeltaTable, "create", refusing)
-    table = LakeTable(LocalFolder(tmp_path / "orders"))
-    table.fit(schema(*FIELDS), [])
-
-    assert table.exists()
-    refused = -1
-    with pytest.raises(StorageUnusable, match=r"orders2 cannot be made: Invalid table version: 0"):
-        LakeTable(LocalFolder(tmp_path / "orders2")).fit(schema(*FIELDS), [])

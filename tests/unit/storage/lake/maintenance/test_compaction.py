@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -16,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field, TableFeatures
+from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import checkpoint
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
@@ -321,31 +319,6 @@ def test_a_compaction_is_not_committed_into_a_table_that_went_back(
     assert offsets(path) == list(range(45))
 
 
-def test_a_table_with_a_feature_that_is_not_written_is_refused_before_anything_is_made(
-    storage: LakeStorage, path: Path
-) -> None:
-    DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
-
-    with pytest.raises(TableRefused, match="deletionVectors"):
-        compact(storage.table, 128 * MIB)
-
-    assert len(list(path.glob("kctl-*"))) == 4
-    assert not list((path / "_kctl").iterdir())
-
-
-def test_a_batch_that_comes_first_in_the_commit_is_no_conflict(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = opened(path)
-    before_the_write(monkeypatch, lambda: begun(other, 40, 50).commit())
-
-    done = compact(storage.table, 128 * MIB)
-
-    assert (len(done.removed), storage.table.commits_retried) == (4, 1)
-    assert offsets(path) == list(range(50))
-    assert at(storage) == StoredOffset(*TP, TOPIC_ID, 50, 1)
-
-
 def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     kinds = (("key", "string"), ("value", "binary"))
     header = json.loads(schema(*kinds))
@@ -581,51 +554,3 @@ def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeS
         os.utime(file, (time.time() - 30 * DAY,) * 2)
 
     assert paths(storage) == ["part-0.parquet"]
-
-
-def test_commits_of_batches_write_checkpoints_of_the_log_and_clean_it_up_and_no_stored_offset_is_lost(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "CLEAN_UP_SECONDS", 0)
-    storage = opened(path)
-    DeltaTable(path).alter.set_table_properties(
-        {"delta.checkpointInterval": "5", "delta.logRetentionDuration": "interval 1 days"}
-    )
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0), StoredOffset("t", 1, TOPIC_ID, 77)])
-    log = path / "_delta_log"
-    for start in range(6):
-        begun(storage, start, start + 1).commit()
-        storage.table.checkpoints.wait()
-    compact(storage.table, 128 * MIB)
-    for entry in log.iterdir():
-        os.utime(entry, (time.time() - 3 * DAY,) * 2)
-    for start in range(6, 15):
-        begun(storage, start, start + 1).commit()
-        storage.table.checkpoints.wait()
-    compact(storage.table, 128 * MIB)
-    remove(storage.table, unused(storage.table, 0))
-
-    assert not (log / f"{0:020}.json").exists()
-    assert len(list(log.glob("*.checkpoint.parquet"))) > 1
-    for reader in (storage, opened(path)):
-        assert reader.stored_offsets([TP, ("t", 1)]) == {
-            TP: StoredOffset(*TP, TOPIC_ID, 15, 1),
-            ("t", 1): StoredOffset("t", 1, TOPIC_ID, 77, 1),
-        }
-    assert [stored.next for _, stored in opened(path).group_offsets(GROUP.group)] == [15, 77]
-    assert offsets(path) == list(range(15))
-
-
-def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_batch_is_stored(
-    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    storage = opened(path)
-    DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "1"})
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-
-    begun(storage, 0, 10).commit()
-    storage.table.checkpoints.wait()
-
-    assert offsets(path) == list(range(10))
-    assert f"no checkpoint of the log of {path} was written" in caplog.text

@@ -1,0 +1,42 @@
+"""Command lines that tests run in their own process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from kctl.cli.entry import run
+from tests.servers.scripted_agent import ScriptedAgent, Step
+
+__all__ = ["Kctl", "Master", "Ran", "run_here"]
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.document["rows"]
+        return rows
+
+
+Kctl = Callable[..., Ran]
+Master = Callable[[Mapping[str, Step | Sequence[Step]]], ScriptedAgent]
+"""Starts a master that answers by a script."""
+
+
+def run_here(capfd: pytest.CaptureFixture[str], *words: str) -> Ran:
+    """Runs `kctl` with these words; only what it prints itself is in the outcome."""
+    capfd.readouterr()
+    code = run(words, os.environ)
+    return Ran(code, *capfd.readouterr())

@@ -1,0 +1,29 @@
+"""A file storage that needs no place: for tests to which it is the same where messages lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+from kctl_agent.storage.file import FileStorage
+
+__all__ = ["ScratchStorage"]
+
+IN_MEMORY = "/dev/shm"
+"""Where a sync costs nothing."""
+
+
+class ScratchStorage(FileStorage):
+    """In a folder of its own, which goes with it; pickled, it is the same file."""
+
+    def __init__(self, path: Path | None = None, **settings: Any) -> None:
+        if path is None:
+            folder = tempfile.mkdtemp(prefix="k", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            path = Path(folder) / "storage.sqlite"
+        super().__init__(path, **settings)
+        self.prepare()

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    """With one batch of ten rows."""
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    begun(made, 0, 10).commit()
+    return made
