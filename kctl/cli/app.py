@@ -17,6 +17,7 @@ _MODULES = {
     "stop": "fleet.stop",
     "status": "fleet.status",
     "top": "fleet.top",
+    "hosts": "fleet.hosts",
     "logs": "fleet.logs",
     "rpc": "fleet.rpc",
     **dict.fromkeys(OPERATIONS, "fleet.operate"),

@@ -19,7 +19,7 @@ def check_together(config: Config) -> None:
 
 def mistakes(config: Config) -> list[str]:
     """Returns settings that do not fit together, each as a sentence."""
-    found = chain(_of_times(config), _of_memory(config), _of_handler(config), _of_storage(config))
+    found = chain(_of_times(config), _of_memory(config), _of_handler(config), _of_storage(config), _of_hosts(config))
     return [f"{config.path}: {each}" for each in found]
 
 
@@ -80,4 +80,23 @@ def _of_storage(config: Config) -> Iterator[str]:
         yield (
             f'storage.mode is "{mode}" and spark.master is "{master}", but executors on other machines cannot write to '
             "a file of this one: use `local[k]`"
+        )
+
+
+def _of_hosts(config: Config) -> Iterator[str]:
+    hosts = config.hosts
+    if not hosts.url:
+        return
+    scheme, _, address = hosts.url.partition("://")
+    if scheme == "http" and not hosts.allow_plain:
+        yield (
+            f"hosts.url is {hosts.url}, without TLS, so tokens could be read on the way: set http.tls_certificate and "
+            "use https://, or set hosts.allow_plain"
+        )
+    if address.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"):  # noqa: S104 - refused
+        yield f"hosts.url is {hosts.url}, which other hosts cannot reach: name this host or one of its addresses"
+    if config.storage.kind.is_file and not hosts.local_storage:
+        yield (
+            f'hosts.url is set and storage.mode is "{config.storage.mode}", whose file other hosts do not share: use '
+            'mode "redis" or "lake", or set hosts.local_storage'
         )

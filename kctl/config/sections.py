@@ -17,6 +17,7 @@ from kctl.config.clusters import SecuritySection
 from kctl.config.forms import (
     FLEET,
     MESSAGES,
+    NAME,
     NEXT_START,
     NOW,
     PARTITIONS,
@@ -385,6 +386,33 @@ class HttpSection(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostsSection(Section):
+    """Masters of the same fleet on other hosts, each with workers of the same consumer group: any of them answers for
+    all (hosts.md)."""
+
+    url: Annotated[str, Form(r"|https?://[^\s/?#@]+", "`https://host` or `https://host:port`")] = ""
+    """The address at which masters of other hosts reach this one, without a port at that of `http.port`; empty: the
+    fleet runs on this host alone."""
+    name: Annotated[str, Form(f"|{NAME}", "letters, digits, `.`, `_` or `-`")] = ""
+    """The name of this host, of which each has its own; empty: what the system calls it."""
+    group: str = ""
+    """The consumer group in which the masters find each other; empty: `kafka.group` with `.kctl-masters`. The master
+    needs the right to READ it, and nobody else should have that."""
+    token_file: str = ""
+    """A file with the token that is shown to other masters: one of their `http.read_token_file`."""
+    ca_file: str = ""
+    """A PEM file with the authority of the other masters' certificates, the only ones that are trusted; empty: those
+    that the system trusts."""
+    allow_plain: bool = False
+    """Whether masters that speak HTTP without TLS are asked, and shown the token."""
+    local_storage: bool = False
+    """Whether each host may have a storage of its own with mode `file`: messages that a lost host has stored are
+    handled when it is back, and not before."""
+    forget_seconds: Annotated[float, number(60)] = 259_200.0
+    """How long a host that has gone is named as missing; `kctl forget-host` ends that."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogSection(Section):
     """What is written to the log files."""
 
@@ -409,6 +437,7 @@ class Config:
     status: StatusSection
     exporter: ExporterSection
     http: HttpSection
+    hosts: HostsSection
     log: LogSection
     sources: Mapping[str, str] = field(default_factory=dict)
 

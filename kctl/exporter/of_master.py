@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from kctl import __version__
 from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, single
@@ -18,6 +19,10 @@ def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
 def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
     for method, stats in snapshot.rpc.items():
         yield (snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds
+
+
+def _hosts(snapshot: FleetSnapshot) -> Iterable[Sample]:
+    return by_label(Counter(row.state for row in snapshot.hosts.rows)) if snapshot.hosts else ()
 
 
 METRICS: tuple[Metric, ...] = (
@@ -73,6 +78,13 @@ METRICS: tuple[Metric, ...] = (
         sentence="When a part last succeeded: `agents` (all answered a ping); `committed`, `offsets` and "
         "`group` of the brokers.",
         samples=lambda snapshot: by_label(snapshot.last_success),
+    ),
+    Single(
+        name="kctl_hosts",
+        labels=(*GROUP, "state"),
+        sentence="Hosts of the fleet, as this one knows them, by state: `here`, `present`, `leaving`, `silent` (a "
+        "member of the masters' group that did not answer), `gone`, `refused`; none where the fleet runs on one host.",
+        samples=_hosts,
     ),
     Single(
         name="kctl_build_info",

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from kctl import __version__
 from kctl.http import api, groups_api
 from kctl.http.access import AccessRights
-from kctl.http.api import dead_letters, operations
+from kctl.http.api import dead_letters, hosts, operations
 from kctl.http.api.api import Api
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
@@ -69,6 +69,8 @@ def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
         app.include_router(operations.router)
     if source.dead_letters is not None:
         app.include_router(dead_letters.router)
+    if source.hosts is not None:
+        app.include_router(hosts.router)
     if source.groups is not None:
         app.state.groups = source.groups
         app.include_router(groups_api.router)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kctl.dead_letters.workbench import Workbench
+from kctl.hosts.hosts import Hosts
+from kctl.hosts.replies import HostReplies
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
 from kctl.master.operations.operation_log import OperationLog
@@ -23,6 +25,10 @@ def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
 
 
 async def _nobody(_request: Request) -> Reduced[Any]:
+    raise NotImplementedError
+
+
+async def _no_replies(_command: str, _worker: str | None) -> HostReplies:
     raise NotImplementedError
 
 
@@ -42,6 +48,10 @@ class SnapshotSource:
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
     """What the fleet answers to a request now; may raise an AgentError."""
+    hosts: Hosts | None = None
+    """The other hosts of the fleet; None: it runs on one."""
+    for_other_host: Callable[[str, str | None], Awaitable[HostReplies]] = _no_replies
+    """Replies of this host's agents, or of one worker, to a command, for another host's master."""
     groups: GroupsView | None = None
     """All other groups of the cluster; None: they are not collected."""
     operations: OperationLog | None = None

@@ -44,6 +44,7 @@ from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
 from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
 from kctl.reduce.offset_checker import Partitions
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, StatusRules, allowed_lag, of_group
@@ -82,14 +83,17 @@ class Collector:
         operations: Mapping[tuple[str, str], int] | None = None,
         http_refused: Mapping[str, int] | None = None,
         groups: Callable[[], Clusters] = lambda: Clusters(()),
+        hosts: Callable[[], HostsAnswer] | None = None,
     ) -> None:
-        """`groups` returns the last snapshot of all other groups of the cluster, which goes into each of ours."""
+        """`groups` returns the last snapshot of all other groups of the cluster, which goes into each of ours; so does
+        what `hosts` returns, where the fleet has several."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
         self._operations = {} if operations is None else operations
         self._http_refused = {} if http_refused is None else http_refused
         self._groups = groups
+        self._hosts = hosts
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
         """Functions that are given every snapshot, on a thread, before it becomes the last one."""
         self._changes = Changes(started_at=time.time())
@@ -214,6 +218,7 @@ class Collector:
             memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
             clusters=self._groups().clusters,
+            hosts=None if self._hosts is None else self._hosts(),
         )
 
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[Raw]]:

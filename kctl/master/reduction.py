@@ -83,7 +83,7 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
             row.last_timestamp,
             answer.sender,
             row.generation,
-            inf if row.age_seconds is None else row.age_seconds,
+            inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds,
         )
         for row in answer.result.rows
     )

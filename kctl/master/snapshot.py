@@ -13,6 +13,7 @@ from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce import Freshness, GroupStats, PartitionRow
 from kctl.reduce.kafka_lag import totals
 from kctl.reduce.offset_checker import Partitions
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
 from kctl.rows.verdict import Level, Verdict
@@ -128,6 +129,8 @@ class FleetSnapshot:
     """`taken_at` as Unix seconds."""
     clusters: tuple[ClusterSnapshot, ...] = ()
     """The last collection of all other groups, where `exporter.all_groups` is on."""
+    hosts: HostsAnswer | None = None
+    """The hosts of the fleet, as this one knows them; None: it runs on one."""
 
     @property
     def partitions(self) -> tuple[PartitionRow, ...]:

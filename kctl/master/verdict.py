@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.hosts import MISSING_HOSTS
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status
@@ -92,6 +93,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_attached(snapshot),
         *_beside(snapshot),
         *_replicas(snapshot),
+        *_hosts(snapshot),
     ]
     if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
@@ -275,6 +277,17 @@ def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
         nodes = ", ".join(map(str, sorted(set().union(*lacking))))
         what = f"{_share(len(lacking), len(rows), 'partition')} lacked in-sync replicas"
         yield _Found(Level.DEGRADED, "replicas", what, f"those of broker {nodes}")
+
+
+def _hosts(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    """Yields findings of other hosts, whose workers this one does not know."""
+    if snapshot.hosts is None:
+        return
+    if (missing := [row.name for row in snapshot.hosts.rows if row.state in MISSING_HOSTS]) != []:
+        share = _share(len(missing), len(snapshot.hosts.rows), "host")
+        yield _Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
+    elif snapshot.hosts.error is not None:
+        yield _Found(Level.DEGRADED, "hosts", "it has not been known which hosts there are", snapshot.hosts.error)
 
 
 def _listed(texts: list[str]) -> str:

@@ -24,6 +24,7 @@ _CLASSES: Final = {
     "reload": "ReloadConfig",
     "log_level": "SetLogLevel",
     "stack": "ShowStacks",
+    "forget_host": "ForgetHost",
     "start": "StartProcess",
     "stop": "StopProcess",
 }

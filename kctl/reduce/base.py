@@ -28,10 +28,12 @@ class Answer(Generic[R]):
     sender: str
     result: R
     age_seconds: float
+    kept_seconds: float = 0.0
+    """Seconds since it came, which are in `age_seconds`, and by which ages in `result` are too low."""
 
     def of(self, part: T) -> Answer[T]:
-        """Returns the answer with only this part of the result."""
-        return Answer(self.sender, part, self.age_seconds)
+        """Returns the answer with this in place of its result."""
+        return Answer(self.sender, part, self.age_seconds, self.kept_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 
 from kctl.reduce.base import Answer, BrokerSnapshot, newest_rows
@@ -12,8 +13,9 @@ from kctl_agent.replies.block_size import StorageReply
 def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
     """Sums storages. A worker that has not opened its storage yet replies without an identity and counts for
     nothing."""
+    counts = [(answer.sender, _aged(answer), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
-        Answer(answer.sender, (answer.result,), max(answer.age_seconds, _age(answer.result))) for answer in answers
+        Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
     ]
     known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
     return StorageReply(
@@ -31,6 +33,13 @@ def reduce(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) ->
         error=_texts(row.error for row in known),
         age_seconds=max((row.age_seconds for row in known if row.age_seconds is not None), default=None),
     )
+
+
+def _aged(answer: Answer[StorageReply]) -> StorageReply:
+    row = answer.result
+    if not answer.kept_seconds or row.age_seconds is None:
+        return row
+    return replace(row, age_seconds=row.age_seconds + answer.kept_seconds)
 
 
 def _age(row: StorageReply) -> float:

@@ -52,7 +52,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
     failed: list[Failed] = []
     for answer in outcome.answers:
         try:
-            answers.append(Answer(answer.sender, decoded(kind, answer.result), answer.age_seconds))
+            answers.append(answer.of(decoded(kind, answer.result)))
         except BadResult as error:
             why = f"its reply does not have the shape of this command: {error}"
             failed.append(Failed(answer.sender, "bad_result", why))

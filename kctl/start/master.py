@@ -48,6 +48,9 @@ class Master:
                 stack.enter_context(announced(self._config, self._config_path, self._parts.http.url))
             except (PathError, OSError) as error:
                 raise RunDirUnusable(str(error)) from error
+            if self._parts.hosts is not None:
+                stack.push_async_callback(self._parts.hosts.close)
+                self._parts.hosts.start()
             stack.push_async_callback(self._parts.groups.close)
             await self._parts.groups.use(self._parts.wanted_groups)
             tasks = [

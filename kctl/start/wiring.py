@@ -17,6 +17,7 @@ from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
 from kctl.exporter import Exposition
 from kctl.groups.collectors import CollectedCluster, Collectors, Prepared
+from kctl.hosts.hosts import Hosts
 from kctl.http import AccessRights, HttpServer, SnapshotSource, access_of, create_app
 from kctl.http.groups_api import GroupsView
 from kctl.kafka.client.access import of_fleet
@@ -38,6 +39,7 @@ from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
+from kctl.start.hosts import hosts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class MasterParts:
     wanted_groups: Prepared
     """The settings with which `groups` begins."""
     maintenance: TableMaintenance
+    hosts: Hosts | None
+    """The other hosts of the fleet, where there are some."""
 
 
 def wired(
@@ -83,6 +87,7 @@ def wired(
     members = Members(config.fleet.run_dir, supervisor.kinds, supervisor.status, pool)
     groups = Collectors()
     wanted_groups = groups.prepared(_all_groups(config))
+    hosts = hosts_of(config, http_socket.getsockname()[1])
     collector = Collector(
         config,
         members,
@@ -93,6 +98,7 @@ def wired(
         operations=operation_counts,
         http_refused=http_refusals,
         groups=groups.whole,
+        hosts=None if hosts is None else hosts.answer,
     )
     exposition = Exposition(collector.latest)
     collector.prepare.append(exposition.prepare)
@@ -103,7 +109,7 @@ def wired(
     operations.listeners.append(lambda operation: feed.publish(operation_events(operation)))
     max_age_seconds = max(STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
     verdicts = Verdicts(collector.latest, max_age_seconds)
-    service = MasterService(members, broker_cache, supervisor.status, verdicts, feed)
+    service = MasterService(members, broker_cache, supervisor.status, verdicts, feed, hosts)
     answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
     source = SnapshotSource(
         latest=collector.latest,
@@ -115,6 +121,8 @@ def wired(
         operations=operations,
         groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
         verdicts=verdicts,
+        hosts=hosts,
+        for_other_host=service.for_other_host,
         dead_letters=Workbench(
             lambda: served_dead_letters(context.config),
             lambda: fleet_log(context.config),
@@ -125,9 +133,12 @@ def wired(
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
     context.use_http = partial(_use_http, http, config.path.parent)
     context.prepare_groups = partial(_prepare_groups, groups)
+    context.hosts = hosts
     control = ControlServer(Router(answer, operations).answer)
     tables = TableMaintenance(lambda: context.config, collector.latest)
-    return MasterParts(pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, tables)
+    return MasterParts(
+        pool, supervisor, collector, context, operations, control, http, groups, wanted_groups, tables, hosts
+    )
 
 
 def _all_groups(config: Config) -> list[CollectedCluster]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.command import Option
 from kctl.cli.table import clean
 from kctl.errors import CommandRejected, IncompleteAnswer, NoSuchOperation, SocketNotPermitted, UsageError
 from kctl.fleets import Fleet
@@ -17,6 +19,17 @@ from kctl_agent.rpc.messages import Request, Role
 
 if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict
+
+OF_HOSTS = (
+    Option(("--host",), "ask only this host of the fleet", metavar="NAME"),
+    Option(("--local",), "ask no other host of the fleet", "flag"),
+)
+
+
+def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
+    """What `OF_HOSTS` were given as, as parameters of a question."""
+    given = {"host": options.host, "local": options.local or None}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:

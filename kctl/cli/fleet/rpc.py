@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
-from kctl.cli.fleet.ask import ask, incomplete, remark
+from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
 from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
 from kctl.cli.fleet.threshold import THRESHOLDS, check
 from kctl.cli.output import as_json, as_yaml, whole
@@ -60,7 +60,7 @@ def _check(options: argparse.Namespace) -> None:
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
     """The answer as text, what is wrong with the fleet, and with the answer. A value that is too high outweighs a
     worker that is silent."""
-    params = {} if options.worker is None else {"worker": options.worker}
+    params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
     is_read = options.output in ("table", "wide") or options.fail_above is not None
@@ -102,7 +102,8 @@ COMMAND = Command(
         WIDE_OUTPUT,
         Option(("--watch",), "again every 2 seconds", "seconds", "[SECONDS]", bare=2.0),
         Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
-        Option(("--worker",), "ask only this one", metavar="NAME"),
+        Option(("--worker",), "ask only this one; of another host as HOST/NAME", metavar="NAME"),
+        *OF_HOSTS,
         Option(("--fail-above",), f"exit 4 if a value is higher: {_COMPARED}", "int", "N"),
     ),
     (

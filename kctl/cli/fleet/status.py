@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
-from kctl.cli.fleet.ask import ask, incomplete
+from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts
 from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import as_text, whole
@@ -34,7 +34,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     from kctl.rows.workers import StatusAnswer
 
     fleet = fleets.find(options.config, env)
-    reply = ask(fleet, "status", wire_method("status"), {}, options.timeout)
+    reply = ask(fleet, "status", wire_method("status"), of_hosts(options), options.timeout)
     status = answered("status", StatusAnswer, reply.raw)
     sys.stdout.write(f"{_text(fleet, status, reply, options.output)}\n")
     verdict = status.verdict
@@ -125,6 +125,7 @@ COMMAND = Command(
         CONFIG,
         OUTPUT,
         Option(("--fail-on",), "exit 1 from this verdict on", default="degraded", choices=("degraded", "failing")),
+        *OF_HOSTS,
         Option(("--timeout",), "per question", "seconds", "SECONDS", 5.0),
     ),
     details="""\

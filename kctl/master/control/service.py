@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
 from kctl import __version__
+from kctl.hosts.hosts import Hosts
+from kctl.hosts.replies import HostReplies
+from kctl.hosts.status import joined_status, statuses_of
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.lag_summary import lag_glance
@@ -19,7 +23,8 @@ from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, with_supervisor
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.rows.workers import WorkerStatus
+from kctl.rows.workers import StatusAnswer, Statuses, WorkerStatus
+from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.replies.describe import Method, Param
@@ -37,11 +42,15 @@ _seen = attrgetter("name", "desired", "state", "pid", "paused")
 """The parts of a process's status that are no measurements."""
 
 
-_WORKER = Param("worker", "string", "Ask this worker only.")
+_ONLY = (
+    Param("worker", "string", "Ask this worker only; of another host as HOST/NAME."),
+    Param("host", "string", "Ask this host only."),
+    Param("local", "boolean", "Ask no other host."),
+)
 
 
 def _served(method: str, rpc: str, summary: str) -> tuple[str, Method]:
-    params = (_WORKER,) if rpc in COMMANDS else ()
+    params = _ONLY if rpc in COMMANDS else _ONLY[1:] if rpc == "status" else ()
     return method, Method(method, rpc, summary, params, int(_DEFAULT_DEADLINE_SECONDS * 1000), changes=False)
 
 
@@ -51,6 +60,7 @@ _OWN = dict(
         _served(wire_method("describe"), "describe", "Every method that the master serves."),
         _served(wire_method("status"), "status", "The verdict, and what it was made of: lag, processes."),
         _served(wire_method("verdict"), "verdict", "How the fleet as a whole is doing, and why."),
+        _served(wire_method("hosts"), "hosts", "The hosts of the fleet, and which are silent or gone."),
     )
 )
 _ABOUT_FLEET = dict(
@@ -72,12 +82,14 @@ class MasterService:
         statuses: Callable[[], Iterable[WorkerStatus]],
         verdicts: Verdicts,
         feed: EventFeed,
+        hosts: Hosts | None = None,
     ) -> None:
         self._members = members
         self._broker_cache = broker_cache
         self._statuses = statuses
         self._verdicts = verdicts
         self._feed = feed
+        self._hosts = hosts
 
     async def answer(self, request: Request) -> JsonObject:
         """Returns the reply to one request, before its deadline. Raises UnknownMethod, BadParams."""
@@ -88,10 +100,10 @@ class MasterService:
             )
         if request.method not in _OWN or (request.rpc in COMMANDS and request.params):
             return await self._ask_fleet(request)
-        if request.params:
-            raise BadParams(f"{request.rpc} takes no parameters")
         if request.rpc == "status":
             return await self._status(request)
+        if request.params:
+            raise BadParams(f"{request.rpc} takes no parameters")
         return reply_ok(request.id, self._own(request.rpc), _NAME, 0.0)
 
     def _own(self, rpc: str) -> JsonObject:
@@ -99,6 +111,9 @@ class MasterService:
             return {"name": _NAME, "pid": os.getpid(), "version": __version__}
         if rpc == "verdict":
             return self._verdict()
+        if rpc == "hosts":
+            document: JsonObject = encoded(self._known_hosts().answer())
+            return document
         return {"methods": [encoded(method) for _, method in sorted(_METHODS.items())]}
 
     def _verdict(self) -> JsonObject:
@@ -106,16 +121,34 @@ class MasterService:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        """Returns the verdict and the rows of one collection."""
-        snapshot, verdict = await self._collected(_seconds(request)), self._verdicts.current()
+        """Returns the verdict and the rows of one collection, and of those of other hosts."""
+        scope, seconds = _scope(request), _seconds(request)
+        if scope.is_of_this_host(self._hosts):
+            status, age, completeness = await self._own_status(seconds)
+            return reply_ok(request.id, encoded(status), _NAME, age, **completeness)
+        hosts, own, age, completeness = self._known_hosts(), None, 0.0, dict[str, Any]()
+        if scope.host is not None:
+            hosts.check_known(scope.host)
+        asked = hosts.ask("status", seconds, host=scope.host)
+        if scope.host is None:
+            (own, age, completeness), others = await asyncio.gather(self._own_status(seconds), asked)
+        else:
+            others = await asked
+        joined = await asyncio.to_thread(joined_status, own, hosts.me.name, others, time.time())
+        completeness["complete"] = completeness.get("complete", True) and not others.failed
+        completeness["failed"] = [*completeness.get("failed", ()), *(each.to_json() for each in others.failed)]
+        age = max([age, *(since for _, since in others.replies)])
+        return reply_ok(request.id, encoded(joined), _NAME, age, **completeness)
+
+    async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, JsonObject]:
+        """Returns what is known of this host, its age, and how complete it is."""
+        snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
-            result = {"rows": list(self._statuses()), "workers": [], "verdict": verdict, "lag": None}
-            return reply_ok(request.id, encoded(result), _NAME, 0.0)
-        rows, workers = list(snapshot.supervised), list(snapshot.workers.result.rows)
-        age, completeness = self._verdicts.clock() - snapshot.taken_at, snapshot.workers.completeness()
-        result = {"rows": rows, "workers": workers, "verdict": verdict, "lag": lag}
-        return reply_ok(request.id, encoded(result), _NAME, age, **completeness)
+            return StatusAnswer(tuple(self._statuses()), verdict), 0.0, {}
+        workers = snapshot.workers
+        age = self._verdicts.clock() - snapshot.taken_at
+        return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag), age, workers.completeness()
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
         """Returns the last collection; the next one, where the supervisor has seen a process change since."""
@@ -140,19 +173,60 @@ class MasterService:
         self, request: Request
     ) -> tuple[ReducedCommand[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
         """Returns the command, the agents' replies, whether all were asked, and the statuses of those that were."""
-        deadline = asyncio.get_running_loop().time() + _seconds(request)
-        only = _only_worker(request)
+        scope, seconds = _scope(request), _seconds(request)
+        command = COMMANDS[request.rpc]
+        if scope.is_of_this_host(self._hosts):
+            outcome, statuses = await self._own_replies(request.rpc, scope.worker, seconds)
+            return command, outcome, scope.worker is None, statuses
+        hosts = self._known_hosts()
+        own: tuple[FanOut[Raw], list[WorkerStatus]] = FanOut([], []), []
+        if scope.host is not None:
+            hosts.check_known(scope.host)
+        asked = hosts.ask(request.rpc, seconds, host=scope.host, worker=scope.worker or "")
+        if scope.host is None:
+            own, others = await asyncio.gather(self._own_replies(request.rpc, scope.worker, seconds), asked)
+        else:
+            others = await asked
+        statuses = [*statuses_of(hosts.me.name, own[1])]
+        if command is WORKERS:
+            for each, _ in others.replies:
+                statuses += statuses_of(each.host, decoded(Statuses, each.status).rows)
+        is_of_all = scope.worker is None and scope.host is None
+        return command, others.joined(own[0], hosts.me.name), is_of_all, statuses
+
+    async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
+        """Returns the replies of the agents of this host, or of one, and their statuses."""
+        deadline = asyncio.get_running_loop().time() + seconds
         sockets = await self._members.sockets()
         if only is not None:
             self._members.check_known(only)
             sockets = {only: sockets[only]}
         else:
-            sockets = self._members.concerned(sockets, request.rpc)
-        outcome = await self._members.ask(sockets, request.rpc, {}, deadline)
+            sockets = self._members.concerned(sockets, rpc)
+        outcome = await self._members.ask(sockets, rpc, {}, deadline)
         if only is not None:
             outcome = _missed_if_stopped(outcome)
-        statuses = [each for each in self._statuses() if only in (None, each.name)]
-        return COMMANDS[request.rpc], outcome, only is None, statuses
+        return outcome, [each for each in self._statuses() if only in (None, each.name)]
+
+    async def for_other_host(self, rpc: str, only: str | None) -> HostReplies:
+        """Returns replies of this host's agents, for another host's master.
+
+        Raises:
+            UnknownMethod, BadParams.
+        """
+        hosts = self._known_hosts()
+        if rpc == "status":
+            status, _, _ = await self._own_status(_DEFAULT_DEADLINE_SECONDS - _OWN_SHARE)
+            return hosts.replies(FanOut([], []), status)
+        if rpc not in COMMANDS:
+            raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
+        outcome, statuses = await self._own_replies(rpc, only, _DEFAULT_DEADLINE_SECONDS - _OWN_SHARE)
+        return hosts.replies(outcome, Statuses(tuple(statuses)) if rpc == WORKERS.name else None)
+
+    def _known_hosts(self) -> Hosts:
+        if self._hosts is None:
+            raise BadParams("this fleet runs on one host: hosts.url is not set")
+        return self._hosts
 
     def _encoded(
         self, command: ReducedCommand[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
@@ -186,11 +260,33 @@ def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
     return FanOut(outcome.answers, [*outcome.failed, *failed])
 
 
-def _only_worker(request: Request) -> str | None:
+class _Scope(NamedTuple):
+    """The processes that a question is for; all of it None: every one."""
+
+    worker: str | None = None
+    host: str | None = None
+    local: bool | None = None
+
+    def is_of_this_host(self, hosts: Hosts | None) -> bool:
+        if self.local or hosts is None:
+            return bool(self.local) or self.host is None
+        return self.host == hosts.me.name
+
+
+_TYPES = {"worker": (str, "a name"), "host": (str, "a name"), "local": (bool, "true or false")}
+
+
+def _scope(request: Request) -> _Scope:
     for name, value in request.params.items():
-        if name != "worker":
-            raise BadParams(f"{request.rpc} takes no parameter {printable_name(name)}, only worker")
-        if not isinstance(value, str):
-            raise BadParams("parameter worker must be a name")
-        return value
-    return None
+        kind, words = _TYPES.get(name, (None, ""))
+        if kind is None or (name == "worker" and request.rpc == "status"):
+            raise BadParams(f"{request.rpc} takes no parameter {printable_name(name)}")
+        if not isinstance(value, kind):
+            raise BadParams(f"parameter {name} must be {words}")
+    scope = _Scope(**request.params)
+    if scope.worker is not None and "/" in scope.worker:
+        host, _, worker = scope.worker.partition("/")
+        return scope._replace(worker=worker, host=host)
+    if scope.worker is not None and scope.host is None:
+        return scope._replace(local=True)
+    return scope

@@ -15,6 +15,7 @@ from kctl.config import Config, HttpSection
 from kctl.config.effects import changes
 from kctl.config.forms import Effect
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
+from kctl.hosts.hosts import Hosts
 from kctl.master.agents import Agents
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
@@ -62,6 +63,8 @@ class Context:
     """Checks what `[exporter]` sets; returns what has it used. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
     """The partitions of a topic that the brokers reported last; empty when that is not known."""
+    hosts: Hosts | None = None
+    """The other hosts of the fleet; None: it runs on one."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[bool]] = field(default_factory=set)
 

@@ -1,0 +1,67 @@
+"""`kctl hosts`"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kctl import fleets
+from kctl.cli.command import CONFIG, OUTPUT, Command, Option
+from kctl.cli.fleet.ask import ask
+from kctl.cli.output import as_text, whole
+from kctl.cli.table import columns, render
+from kctl.cli.times import duration
+from kctl.errors import IncompleteAnswer
+from kctl.fields import moment
+from kctl.rpc.decode import answered
+from kctl_agent.rpc.messages import wire_method
+
+if TYPE_CHECKING:
+    from kctl.rows.hosts import HostRow, HostsAnswer
+
+
+_COLUMNS = columns("name state since url version protocols reason")
+
+
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from kctl.rows.hosts import MISSING_HOSTS, HostsAnswer
+
+    reply = ask(fleets.find(options.config, env), "hosts", wire_method("hosts"), {}, options.timeout)
+    answer = answered("hosts", HostsAnswer, reply.raw)
+    text = "\n".join(_lines(answer)) if options.output == "table" else as_text(whole(reply), options.output)
+    sys.stdout.write(f"{text}\n")
+    if missing := [f"{row.name} ({row.state})" for row in answer.rows if row.state in MISSING_HOSTS]:
+        raise IncompleteAnswer(f"not all hosts are there: {', '.join(missing)}")
+    if answer.error is not None:
+        raise IncompleteAnswer(answer.error)
+    return 0
+
+
+def _lines(answer: HostsAnswer) -> list[str]:
+    age = "never" if answer.age_seconds is None else f"{duration(answer.age_seconds)} ago"
+    return [
+        *render(_COLUMNS, [_cells(row) for row in answer.rows]),
+        f"as of {age}, from {answer.leader or 'nobody'}; protocol {answer.protocol}",
+    ]
+
+
+def _cells(row: HostRow) -> tuple[object, ...]:
+    protocols = None if row.protocols is None else "-".join(map(str, dict.fromkeys(row.protocols)))
+    since = None if row.since is None else moment(row.since)
+    return row.name, row.state, since, row.url, row.version, protocols, row.reason
+
+
+COMMAND = Command(
+    "hosts",
+    "Show the hosts of a fleet, and which are missing.",
+    (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
+    (("kctl hosts", "who is there"), ("kctl status --host node-2", "how one of them is doing")),
+    """\
+`here` is the one that answers, `silent` one that is a member of the masters' group and does not answer, `gone` one
+that left it without a word, `refused` one that does not count, with the reason.
+
+Exit codes: 0 all are there, 3 one is missing or it is not known who is there, 5 no master to ask.""",
+    run=_run,
+)

@@ -1,0 +1,223 @@
+"""The other hosts of a fleet as the master of one of them sees them: who is there, and what all of them answer.
+
+Nothing is sent but to answer a question, and a question that came from another host is answered of one's own agents
+alone: so none goes in circles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from msgspec import Raw, Struct, json
+
+from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
+from kctl.hosts.peers import Peers
+from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
+from kctl.hosts.roster import Gone, Host
+from kctl.reduce import Answer
+from kctl.rows.hosts import HostRow, HostsAnswer
+from kctl.rpc.decode import BadResult, decoded
+from kctl.rpc.fan_out import Failed, FanOut
+from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.replies.encode import encoded
+from kctl_agent.rpc.messages import printable_name
+
+REPLIES_PATH = "/api/v1/hosts/replies"
+_STALE_SECONDS = 2 * SESSION_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class HostsOutcome:
+    """What the other hosts answered; the last replies of one that is silent now are there too, with their age."""
+
+    replies: tuple[tuple[HostReplies, float], ...] = ()
+    """Replies, each with the seconds since they came."""
+    failed: tuple[Failed, ...] = ()
+    """Hosts that did not answer."""
+
+    def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
+        """Returns the replies of all agents; an agent of `host`, which asks, is named as those of the others are."""
+        answers = [Answer(qualified(host, each.sender), each.result, each.age_seconds) for each in own.answers]
+        failed = [Failed(qualified(host, each.sender), each.code, each.message) for each in own.failed]
+        stopped = [qualified(host, each) for each in own.stopped]
+        for of_host, age in self.replies:
+            name = of_host.host
+            answers += [
+                Answer(qualified(name, each.sender), each.result, each.age_seconds + age, age)
+                for each in of_host.answers
+            ]
+            failed += [Failed(qualified(name, each.sender), each.code, each.message) for each in of_host.failed]
+            stopped += [qualified(name, each) for each in of_host.stopped]
+        return FanOut(answers, [*failed, *self.failed], tuple(stopped))
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of another host from its answers."""
+
+    silent_since: float | None = None
+    """Unix seconds of the first question that it did not answer."""
+    reason: str | None = None
+    last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
+    """The last replies to each command, and when they came."""
+
+
+def qualified(host: str, name: str) -> str:
+    """Returns the name of a process among those of all hosts."""
+    return f"{host}/{name}"
+
+
+class Hosts:
+    """Belongs to one event loop."""
+
+    def __init__(
+        self,
+        member: HostsMember,
+        peers: Peers,
+        me: Host,
+        fleet: tuple[str, str],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`fleet` is the cluster's name and the consumer group of the workers."""
+        self._member = member
+        self._peers = peers
+        self.me = me
+        self._fleet = fleet
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._known: dict[str, _Known] = {}
+
+    def start(self) -> None:
+        self._member.start()
+
+    async def close(self) -> None:
+        """Leaves the group of masters; takes some seconds at most."""
+        await asyncio.to_thread(self._member.close)
+        await self._peers.close()
+
+    def answer(self) -> HostsAnswer:
+        """Returns who is there, as this host knows it."""
+        seen = self._member.seen
+        roster, age = seen.roster, self._age(seen)
+        rows = [*map(self._row, roster.hosts), *map(self._gone_row, roster.gone)]
+        rows += [HostRow(each.name, "refused", each.url, reason=each.reason) for each in roster.refused]
+        return HostsAnswer(self.me.name, roster.leader, roster.protocol, tuple(rows), age, self._doubt(seen))
+
+    def replies(self, outcome: FanOut[Raw], status: Struct | None) -> HostReplies:
+        """Returns what this host answers to another one."""
+        return HostReplies(
+            *self._fleet,
+            self.me.name,
+            self.me.incarnation,
+            tuple(AgentReply(each.sender, each.age_seconds, each.result) for each in outcome.answers),
+            tuple(AgentFailure(each.sender, each.code, each.message) for each in outcome.failed),
+            outcome.stopped,
+            Raw(b"null" if status is None else json.encode(encoded(status))),
+        )
+
+    def check_known(self, name: str) -> None:
+        """Refuses a name that is no host's. Raises BadParams."""
+        known = sorted(each.name for each in self.answer().rows)
+        if name not in known:
+            raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
+
+    def forget(self, name: str) -> bool:
+        """Has all hosts forget one that has gone; returns whether there is one of this name."""
+        found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
+        for host in found:
+            self._member.forget(host)
+            self._known.pop(name, None)
+        return bool(found)
+
+    async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
+        """Asks all other hosts at once, or one, for what their agents reply to a command."""
+        seen = self._member.seen
+        present = [each for each in seen.roster.hosts if each.key != self.me.key and host in (None, each.name)]
+        gone = [each for each in seen.roster.gone if host in (None, each.host.name)]
+        named = {each.name for each in seen.roster.hosts} | {each.host.name for each in seen.roster.gone}
+        self._known = {name: known for name, known in self._known.items() if name in named}
+        found = await asyncio.gather(*(self._ask(each, command, seconds, worker) for each in present))
+        replies = [each for each in found if isinstance(each, HostReplies)]
+        failed = [each for each in found if isinstance(each, Failed)]
+        failed += [Failed(each.host.name, "gone", self._sentence(each.host.name, self._gone(each))) for each in gone]
+        old = [
+            (last[1], self._clock() - last[0])
+            for each in failed
+            if not worker and (last := self._of(each.sender).last.get(command)) is not None
+        ]
+        if host is None and (doubt := self._doubt(seen)) is not None:
+            failed.append(Failed("hosts", "stale", doubt))
+        return HostsOutcome((*((each, 0.0) for each in replies), *old), tuple(failed))
+
+    def _of(self, name: str) -> _Known:
+        """Returns what is known of a host; not kept."""
+        return self._known.get(name) or _Known()
+
+    async def _ask(self, host: Host, command: str, seconds: float, worker: str) -> HostReplies | Failed:
+        known = self._known.setdefault(host.name, _Known())
+        path = f"{REPLIES_PATH}/{command}" + (f"?worker={quote(worker, safe='')}" if worker else "")
+        try:
+            body = await self._peers.get(host.url, path, seconds)
+            replies = await asyncio.to_thread(decoded, HostReplies, body)
+            self._check(host, replies)
+        except (AgentError, BadResult) as error:
+            code = error.code if isinstance(error, AgentError) else "bad_result"
+            known.silent_since = known.silent_since or self._wall_clock()
+            known.reason = str(error)
+            return Failed(host.name, code, self._sentence(host.name, known))
+        known.silent_since = known.reason = None
+        if not worker:
+            known.last[command] = self._clock(), replies
+        return replies
+
+    def _check(self, host: Host, replies: HostReplies) -> None:
+        """Checks that the host itself has answered. Raises BadResult where another master has got its address."""
+        if (replies.cluster, replies.group) != self._fleet:
+            raise BadResult(f"at {host.url} answers a master of another fleet")
+        if (replies.host, replies.incarnation) != (host.name, host.incarnation):
+            raise BadResult(f"at {host.url} answers {replies.host}, which is not the one that joined the group")
+
+    def _sentence(self, name: str, known: _Known) -> str:
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.silent_since))
+        old = min((self._clock() - at for at, _ in self._of(name).last.values()), default=None)
+        rows = "nothing is known of it" if old is None else f"its last answer is {old:.0f} s old"
+        return f"host {name} has not answered since {since} ({known.reason}); {rows}"
+
+    def _gone(self, gone: Gone) -> _Known:
+        return _Known(gone.since, "it has left the group of masters")
+
+    def _row(self, host: Host) -> HostRow:
+        known, state = self._of(host.name), "present"
+        if host.key == self.me.key:
+            state = "here"
+        elif host.is_leaving:
+            state = "leaving"
+        elif known.silent_since is not None:
+            state = "silent"
+        return HostRow(host.name, state, host.url, host.version, host.protocols, known.silent_since, known.reason)
+
+    def _gone_row(self, gone: Gone) -> HostRow:
+        host = gone.host
+        return HostRow(host.name, "gone", host.url, host.version, host.protocols, gone.since)
+
+    def _age(self, seen: Seen) -> float | None:
+        return None if seen.heartbeat_at is None else max(self._clock() - seen.heartbeat_at, 0.0)
+
+    def _doubt(self, seen: Seen) -> str | None:
+        """Returns why the roster may not be that of now."""
+        age = self._age(seen)
+        if age is None:
+            return f"which other hosts there are is not known yet ({seen.error or 'this one is joining their group'})"
+        if age > _STALE_SECONDS:
+            return (
+                f"which other hosts there are is known as of {age:.0f} s ago: the coordinator of their group is silent"
+            )
+        mine = next((each for each in seen.roster.refused if each.url == self.me.url), None)
+        if mine is not None and all(each.key != self.me.key for each in seen.roster.hosts):
+            return f"the other hosts do not count this one: {mine.reason}"
+        return seen.error

@@ -1,0 +1,36 @@
+"""What one host answers of its own agents to another master: their replies as they are, which the asking master
+reduces together with its own."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct, field
+
+
+class AgentReply(Struct, frozen=True):
+    """The reply of an agent."""
+
+    sender: str = field(name="from")
+    age_seconds: float
+    result: Raw
+
+
+class AgentFailure(Struct, frozen=True):
+    """An agent that did not answer."""
+
+    sender: str = field(name="from")
+    code: str
+    message: str
+
+
+class HostReplies(Struct, frozen=True):
+    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` show who has answered."""
+
+    cluster: str
+    group: str
+    host: str
+    incarnation: int
+    answers: tuple[AgentReply, ...] = ()
+    failed: tuple[AgentFailure, ...] = ()
+    stopped: tuple[str, ...] = ()
+    status: Raw = Raw(b"null")
+    """With `status`: what the host answers to it, and with `workers` its processes as their supervisor sees them."""

@@ -1,0 +1,126 @@
+"""The roster of a fleet: hosts that are there, that have gone and since when, and that are refused. Pure.
+
+Each master describes itself when it joins the group of masters; the leader of that group makes the roster of all
+descriptions and of the roster before, and the group's coordinator hands it to every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+PROTOCOLS = (1, 1)
+"""The oldest and the newest protocol between hosts that this release speaks."""
+
+
+class Host(Struct, frozen=True):
+    """A master's description of itself, fixed for a generation of the group."""
+
+    name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s/?#@]{1,300}\Z")]
+    incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
+    """Nanoseconds of the Unix time at which the master started."""
+    version: Annotated[str, Meta(max_length=40)] = ""
+    protocols: tuple[int, int] = PROTOCOLS
+    is_leaving: bool = False
+    """Whether the master is about to stop, in order."""
+    forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
+    """Keys of hosts that have gone for good."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}@{self.incarnation}"
+
+
+class Gone(Struct, frozen=True):
+    """A host that has left the group without a word."""
+
+    host: Host
+    since: float
+    """Unix seconds."""
+
+
+class Refused(Struct, frozen=True):
+    """A member of the group that counts for nothing, and why."""
+
+    name: str
+    url: str
+    reason: str
+
+
+class Roster(Struct, frozen=True):
+    """All hosts of a fleet, as of a generation of their group; each part sorted by name."""
+
+    leader: str = ""
+    """The host that made the roster."""
+    protocol: int = PROTOCOLS[1]
+    """The newest protocol that all hosts speak."""
+    hosts: tuple[Host, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+def decoded_host(description: bytes) -> Host | None:
+    """Returns the description of a member; None where it is none, as any client may join the group."""
+    try:
+        return msgspec.json.decode(description, type=Host)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def decoded_roster(note: bytes) -> Roster | None:
+    """Returns the roster in a leader's assignment; None where it is none."""
+    try:
+        return msgspec.json.decode(note, type=Roster)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def agreed(
+    leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
+) -> Roster:
+    """Makes the roster of a new generation; `now` in Unix seconds. One that has gone is kept for `forget_seconds`."""
+    described = list(descriptions)
+    hosts, refused = _accepted([each for each in described if each is not None])
+    if strangers := described.count(None):
+        refused.append(Refused("-", "-", f"{strangers} of the group's members describe no master"))
+    here, forgotten = {each.name for each in hosts}, {key for each in hosts for key in each.forgotten}
+    left = [Gone(each, now) for each in before.hosts if not each.is_leaving]
+    gone = [
+        each
+        for each in (*before.gone, *left)
+        if each.host.name not in here and each.host.key not in forgotten and now - each.since < forget_seconds
+    ]
+    return Roster(
+        leader,
+        min((each.protocols[1] for each in hosts), default=PROTOCOLS[1]),
+        tuple(hosts),
+        tuple(sorted(gone, key=lambda each: each.host.name)),
+        tuple(sorted(refused, key=lambda each: (each.name, each.url))),
+    )
+
+
+def _accepted(described: Sequence[Host]) -> tuple[list[Host], list[Refused]]:
+    """Of two with one name, or with one URL, the older goes on. One of the same name and URL is the same host, started
+    again while the session of its predecessor has not ended."""
+    accepted: list[Host] = []
+    refused = []
+    newest = {(each.name, each.url): each for each in sorted(described, key=lambda each: each.incarnation)}
+    for each in newest.values():
+        other = next((host for host in accepted if host.name == each.name or host.url == each.url), None)
+        if other is None:
+            accepted.append(each)
+            continue
+        what = f"the name {each.name}" if other.name == each.name else f"the address {each.url}"
+        reason = f"{what} belongs to {other.name} at {other.url}, which started before: change hosts.name or hosts.url"
+        refused.append(Refused(each.name, each.url, reason))
+    spoken = min((each.protocols[1] for each in accepted), default=PROTOCOLS[1])
+    for each in [host for host in accepted if host.protocols[0] > spoken]:
+        accepted.remove(each)
+        refused.append(
+            Refused(each.name, each.url, f"it speaks protocol {each.protocols[0]} at least, others {spoken} at most")
+        )
+    return sorted(accepted, key=lambda each: each.name), refused

@@ -1,0 +1,35 @@
+"""`/api/v1/hosts`: the hosts of a fleet; and what this one answers to the masters of the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from msgspec import json
+
+from kctl.hosts.hosts import Hosts
+from kctl.http.source import SnapshotSource
+from kctl_agent.replies.encode import encoded
+
+router = APIRouter(prefix="/api/v1/hosts")
+
+
+@router.get("", summary="The hosts of the fleet, and which are silent or gone")
+async def hosts(request: Request) -> dict[str, Any]:
+    found: Hosts | None = _source(request).hosts
+    assert found is not None  # else this route is not served
+    document: dict[str, Any] = encoded(found.answer())
+    return document
+
+
+@router.get("/replies/{command}", summary="Replies of this host's agents, for the master of another host to reduce")
+async def replies(
+    command: str, request: Request, worker: Annotated[str | None, Query(max_length=100)] = None
+) -> Response:
+    answer = await _source(request).for_other_host(command, worker)
+    return Response(json.encode(answer), media_type="application/json")
+
+
+def _source(request: Request) -> SnapshotSource:
+    source: SnapshotSource = request.app.state.source
+    return source

@@ -1,0 +1,35 @@
+"""`forget_host`: a host that has gone for good is missed no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kctl.errors import OperationRefused
+from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
+from kctl_agent.rpc.messages import printable_name
+from kctl_agent.rpc.params import param
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetHost(FleetOperation):
+    """Have all hosts of a fleet forget one that has gone for good.
+
+    Until then a host that went without a word is named as missing, for `hosts.forget_seconds`. One that comes back
+    is there again.
+
+    kctl forget-host node-3
+    """
+
+    rpc: ClassVar = "forget_host"
+    name: str = param("a host that `kctl hosts` shows as gone", is_argument=True)
+
+    def touches(self, _context: Context) -> frozenset[str]:
+        return frozenset()
+
+    async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
+        if context.hosts is None:
+            raise OperationRefused("this fleet runs on one host: hosts.url is not set")
+        if not context.hosts.forget(self.name):
+            raise OperationRefused(f"no host {printable_name(self.name)} has gone: see `kctl hosts`")
+        return f"{self.name} is forgotten", {}

@@ -1,0 +1,44 @@
+"""The other hosts of a fleet, as `[hosts]` sets them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+from kctl import __version__
+from kctl.config import Config
+from kctl.errors import ConfigError
+from kctl.hosts.hosts import Hosts
+from kctl.hosts.membership import HostsMember
+from kctl.hosts.peers import Peers, PeersAccess
+from kctl.hosts.roster import Host
+from kctl.http.tokens import read_tokens
+from kctl.kafka.client.access import of_fleet
+
+_PORT = re.compile(r":\d+\Z")
+
+
+def hosts_of(config: Config, port: int) -> Hosts | None:
+    """Makes what `[hosts]` sets; nothing runs yet. None where the fleet runs on one host. `port` is that of HTTP.
+
+    Raises:
+        ConfigError: the token or the certificates cannot be used.
+    """
+    settings, folder = config.hosts, config.path.parent
+    if not settings.url:
+        return None
+    token = None
+    if settings.token_file:
+        token = read_tokens(folder / settings.token_file, "hosts.token_file", may_act=False)[0].secret
+    name = settings.name or socket.gethostname()
+    url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
+    me = Host(name, url, time.time_ns(), __version__)
+    group = settings.group or f"{config.kafka.group}.kctl-masters"
+    member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
+    ca_file = str(folder / settings.ca_file) if settings.ca_file else None
+    try:
+        peers = Peers(PeersAccess(token, ca_file, settings.allow_plain))
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"hosts.ca_file {ca_file} cannot be used: {error.strerror or error}") from None
+    return Hosts(member, peers, me, (config.kafka.cluster, config.kafka.group))

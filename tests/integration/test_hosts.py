@@ -1,0 +1,333 @@
+"""A fleet on several hosts: masters with run_dirs, workers and ports of their own, one broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.hosts.membership import HostsMember
+from kctl.hosts.roster import Host
+from kctl.kafka.client.access import plain
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.conftest import eventually
+from tests.integration.conftest import TOPIC, Master
+
+pytestmark = pytest.mark.real
+
+MISSED_WITHIN = 8.0
+
+
+class Fleet:
+    """Hosts of one fleet, on 127.0.0.1, with certificates of one authority."""
+
+    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
+        self.folder, self.broker = folder, broker
+        self.masters: dict[str, Master] = {}
+        _make_authority(folder)
+        _make_certificate(folder, "server", folder)
+        self.token = folder / "read-token"
+        self.token.write_text("a-token-that-may-only-read\n")
+        self.token.chmod(0o600)
+        self.started: list[Master] = []
+
+    @property
+    def masters_group(self) -> str:
+        return f"{self.folder.name}.kctl-masters"
+
+    def start(self, name: str, workers: int = 1, **hosts: object) -> Master:
+        home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
+        home.mkdir(exist_ok=True)
+        sections: dict[str, dict[str, object]] = {
+            "kafka": {
+                "bootstrap_servers": self.broker.bootstrap_servers,
+                "group": self.folder.name,
+                "topics": [TOPIC],
+            },
+            "workers": {"count": workers, "engine": "own"},
+            "collect": {"interval_seconds": 0.2},
+            "http": {
+                "port": 0,
+                "tls_certificate": str(self.folder / "server.pem"),
+                "read_token_file": str(self.token),
+            },
+            "hosts": {
+                "url": "https://127.0.0.1",
+                "name": name,
+                "ca_file": str(self.folder / "ca.pem"),
+                "token_file": str(self.token),
+                "local_storage": True,
+                **hosts,
+            },
+        }
+        path = home / "kctl.toml"
+        path.write_text(
+            "".join(
+                f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+                for section, values in sections.items()
+            )
+        )
+        master = Master(path)
+        self.started.append(master)
+        self.masters[name] = master
+        eventually(master.is_announced, what=f"{name} is not announced")
+        return master
+
+    def states(self, name: str) -> dict[str, str]:
+        rows = self.masters[name].ask("hosts", of_master=True).result["rows"]
+        return {row["name"]: row["state"] for row in rows}
+
+    def await_all(self, *names: str) -> None:
+        """Until each of these knows all of them, and all their workers run."""
+        for name in names:
+            eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
+            eventually(partial(self.is_well, name), what=f"not all is well at {name}")
+
+    def knows(self, name: str, *others: str) -> bool:
+        return set(self.states(name)) >= set(others)
+
+    def knows_none(self, name: str, other: str) -> bool:
+        return other not in self.states(name)
+
+    def misses(self, name: str, other: str) -> bool:
+        return self.states(name)[other] == "gone"
+
+    def is_well(self, name: str) -> bool:
+        reply = self.masters[name].ask("status", of_master=True)
+        return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
+
+    def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
+        return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
+
+
+@pytest.fixture
+def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
+    made = Fleet(short_dir, broker)
+    yield made
+    for one in made.started:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGCONT)
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+@pytest.mark.shows("any master answers for all hosts")
+def test_any_host_answers_for_all(fleet: Fleet) -> None:
+    fleet.start("a", workers=2)
+    fleet.start("b", workers=1)
+    fleet.start("c", workers=1)
+    fleet.await_all("a", "b", "c")
+
+    everybody = ["a/worker-0", "a/worker-1", "b/worker-0", "c/worker-0"]
+    for name in ("a", "b", "c"):
+        status = fleet.masters[name].ask("status", of_master=True)
+        assert [row["name"] for row in status.result["rows"]] == everybody
+        assert fleet.names(name) == fleet.names(name, "ping") == everybody
+        offsets = fleet.masters[name].ask("offset_checker")
+        assert [row["partition"] for row in offsets.result["rows"]] == [0, 1, 2, 3]
+        assert offsets.complete
+    assert fleet.names("a", host="b") == ["b/worker-0"]
+    assert fleet.names("a", worker="c/worker-0") == ["c/worker-0"]
+    assert fleet.names("b", local=True) == ["worker-0"]
+
+
+@pytest.mark.shows("a host that is killed is named as missing within 8 s, its last rows with their age")
+def test_a_killed_host_is_missed_and_comes_back(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b", workers=2)
+    fleet.await_all("a", "b")
+    assert fleet.names("a") == ["a/worker-0", "b/worker-0", "b/worker-1"]
+
+    started = time.monotonic()
+    os.killpg(fleet.masters["b"].process.pid, signal.SIGKILL)
+    fleet.masters["b"].process.wait()
+    reply = fleet.masters["a"].ask("workers")
+    assert not reply.complete
+    assert "host b has not answered since" in " ".join(each.message for each in reply.failed)
+    assert reply.age_seconds is not None
+    old = [row for row in reply.result["rows"] if row["name"].startswith("b/")]
+    assert [row["name"] for row in old] == ["b/worker-0", "b/worker-1"]
+    assert fleet.states("a")["b"] == "silent"
+
+    eventually(lambda: fleet.states("a")["b"] == "gone", what="b is not missed")
+    assert time.monotonic() - started < MISSED_WITHIN
+    verdict = fleet.masters["a"].ask("status", of_master=True).result["verdict"]
+    assert verdict["level"] == "degraded"
+    assert "host b" in verdict["reason"]
+
+    fleet.start("b", workers=2)
+    fleet.await_all("a", "b")
+    assert fleet.states("a") == {"a": "here", "b": "present"}
+
+
+def test_a_host_that_stops_in_order_is_not_missed(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    fleet.await_all("a", "b")
+
+    assert fleet.masters["b"].stop() == 0
+
+    eventually(lambda: fleet.states("a") == {"a": "here"}, what="b is still there")
+    assert fleet.masters["a"].ask("workers").complete
+
+
+def test_a_frozen_host_is_silent_then_gone_then_well(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    fleet.await_all("a", "b")
+
+    os.kill(fleet.masters["b"].process.pid, signal.SIGSTOP)
+    assert not fleet.masters["a"].ask("workers", timeout_seconds=1.0).complete
+    assert fleet.states("a")["b"] == "silent"
+    eventually(lambda: fleet.states("a")["b"] == "gone", what="b is not missed")
+    os.kill(fleet.masters["b"].process.pid, signal.SIGCONT)
+
+    fleet.await_all("a", "b")
+
+
+def test_a_host_that_has_gone_is_forgotten_by_all(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    fleet.start("c")
+    fleet.await_all("a", "b", "c")
+    os.killpg(fleet.masters["c"].process.pid, signal.SIGKILL)
+    fleet.masters["c"].process.wait()
+    for name in ("a", "b"):
+        eventually(partial(fleet.misses, name, "c"), what="c is not missed")
+
+    done = fleet.masters["a"].ask("forget_host", name="c")
+    assert done.error is None, done
+    assert done.result["state"] == "done"
+
+    for name in ("a", "b"):
+        eventually(partial(fleet.knows_none, name, "c"), what=f"{name} still knows c")
+        assert fleet.masters[name].ask("workers").complete
+    refused = fleet.masters["a"].ask("forget_host", name="c")
+    assert refused.error is not None or refused.result["state"] == "failed"
+
+
+def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> None:
+    older = fleet.start("a")
+    newer = fleet.start("a", folder="again")
+    rows = eventually(lambda: _refused(older), what="the newer is not refused")
+
+    assert len(rows) == 1
+    assert rows[0]["url"] == newer.about["http_url"]
+    assert older.about["http_url"] in rows[0]["reason"]
+    assert "the other hosts do not count this one" in " ".join(
+        each.message for each in eventually(lambda: newer.ask("workers").failed, what="it does not say so")
+    )
+    assert older.ask("workers").complete
+
+
+@pytest.mark.shows("a stranger that joins the masters' group is sent no token")
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, scheme: str, tmp_path: Path) -> None:
+    fleet.start("a")
+    fleet.await_all("a")
+    with Listener(tmp_path, is_tls=scheme == "https") as stranger:
+        entry = Host("stranger", f"{scheme}://127.0.0.1:{stranger.port}", time.time_ns())
+        member = HostsMember(plain(fleet.broker.bootstrap_servers), fleet.masters_group, TOPIC, entry, 60.0)
+        member.start()
+        try:
+            eventually(lambda: "stranger" in fleet.states("a"), what="it is not on the roster")
+            reply = fleet.masters["a"].ask("workers")
+        finally:
+            member.close()
+    assert not reply.complete
+    assert "nothing was sent" in " ".join(each.message for each in reply.failed)
+    assert fleet.token.read_text().strip().encode() not in bytes(stranger.received)
+    assert b"GET" not in stranger.received
+
+
+def test_a_wrong_token_is_named(fleet: Fleet) -> None:
+    fleet.start("a")
+    wrong = fleet.folder / "wrong-token"
+    wrong.write_text("a-token-that-nobody-knows\n")
+    wrong.chmod(0o600)
+    fleet.start("b", token_file=str(wrong))
+    eventually(lambda: set(fleet.states("b")) == {"a", "b"}, what="b does not know a")
+
+    reply = fleet.masters["b"].ask("workers")
+
+    assert not reply.complete
+    assert "is hosts.token_file a token of its http.read_token_file?" in reply.failed[0].message
+
+
+class Listener(threading.Thread):
+    """Takes whatever comes, with a certificate that nobody trusts."""
+
+    def __init__(self, folder: Path, *, is_tls: bool) -> None:
+        super().__init__(daemon=True)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.received = bytearray()
+        self._context = None
+        if is_tls:
+            _make_authority(folder)
+            _make_certificate(folder, "server", folder)
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(folder / "server.pem")
+
+    def __enter__(self) -> Listener:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self.join(10)
+        self._socket.close()
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            try:
+                connection.settimeout(5)
+                if self._context is not None:
+                    connection = self._context.wrap_socket(connection, server_side=True)
+                self.received += connection.recv(65536)
+            except OSError:
+                pass
+            finally:
+                connection.close()
+
+
+def _refused(master: Master) -> list[dict[str, Any]]:
+    rows = master.ask("hosts", of_master=True).result["rows"]
+    return [row for row in rows if row["state"] == "refused"]
+
+
+def _make_authority(folder: Path) -> None:
+    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
+             "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
+
+
+def _make_certificate(folder: Path, name: str, authority: Path) -> None:
+    """NAME.pem holds key and certificate, for 127.0.0.1."""
+    key, request = folder / f"{name}.key", folder / f"{name}.csr"
+    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request),
+             "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
+    certificate = folder / f"{name}.crt"
+    _openssl("x509", "-req", "-in", str(request), "-CA", str(authority / "ca.pem"), "-CAkey",
+             str(authority / "ca.key"), "-days", "2", "-copy_extensions", "copy", "-out", str(certificate))  # fmt: skip
+    both = folder / f"{name}.pem"
+    both.touch(0o600)
+    both.write_text(key.read_text() + certificate.read_text())
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

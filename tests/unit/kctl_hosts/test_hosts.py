@@ -1,0 +1,223 @@
+"""What a master makes of the other hosts' answers, over a network and a roster that are given by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from kctl.hosts.hosts import Hosts
+from kctl.hosts.membership import Seen
+from kctl.hosts.replies import AgentReply, HostReplies
+from kctl.hosts.roster import Gone, Host, Refused, Roster
+from kctl.hosts.status import joined_status
+from kctl.master.reduction import COMMANDS
+from kctl.reduce import Answer, BrokerSnapshot
+from kctl.rows.verdict import Level, Verdict
+from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
+from kctl.rpc.fan_out import FanOut
+from kctl_agent.errors import AgentError, AgentUnreachable, BadParams
+from kctl_agent.replies.encode import encoded
+
+FLEET = ("main", "billing")
+A, B, C = (Host(name, f"https://{name}:9750", 1) for name in "abc")
+
+
+@dataclass
+class World:
+    """The roster, the network and the clocks."""
+
+    seen: Seen = field(default_factory=lambda: Seen(Roster("a", 1, (A, B, C)), 100.0))
+    now: float = 100.0
+    bodies: dict[str, bytes | AgentError] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    forgotten: list[Host] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        network: Any = self
+        self.hosts = Hosts(network, network, A, FLEET, lambda: self.now, lambda: 1_000_000.0 + self.now)
+
+    async def get(self, url: str, path: str, _seconds: float) -> bytes:
+        self.asked.append(f"{url}{path}")
+        body = self.bodies[url]
+        if isinstance(body, AgentError):
+            raise body
+        return body
+
+    def forget(self, host: Host) -> None:
+        self.forgotten.append(host)
+
+    def answers(
+        self, host: Host, *results: Any, by: Host | None = None, fleet: tuple[str, str] = FLEET, **more: Any
+    ) -> None:
+        by = by or host
+        agents = tuple(
+            AgentReply(f"worker-{number}", 0.5, Raw(msgspec.json.encode(encoded(result))))
+            for number, result in enumerate(results)
+        )
+        self.bodies[host.url] = msgspec.json.encode(HostReplies(*fleet, by.name, by.incarnation, agents, **more))
+
+    def ask(self, command: str = "workers", **options: Any) -> Any:
+        return asyncio.run(self.hosts.ask(command, 1.0, **options))
+
+    def states(self) -> dict[str, str]:
+        return {row.name: row.state for row in self.hosts.answer().rows}
+
+
+def well() -> World:
+    world = World()
+    for host in (B, C):
+        world.answers(host, WorkerRow("worker-0", "worker"))
+    return world
+
+
+def test_all_others_are_asked_and_never_oneself() -> None:
+    world = well()
+    outcome = world.ask()
+
+    assert world.asked == [f"https://{name}:9750/api/v1/hosts/replies/workers" for name in "bc"]
+    own = FanOut([Answer("worker-0", Raw(b"{}"), 0.1)], [], ("worker-1",))
+    joined = outcome.joined(own, "a")
+    assert [each.sender for each in joined.answers] == ["a/worker-0", "b/worker-0", "c/worker-0"]
+    assert (joined.failed, joined.stopped) == ([], ("a/worker-1",))
+    assert world.states() == {"a": "here", "b": "present", "c": "present"}
+
+
+def test_a_silent_host_is_named_since_when_and_its_last_answer_gets_older() -> None:
+    world = well()
+    world.ask()
+    world.bodies[B.url] = AgentUnreachable("connection refused")
+    world.now = 130.0
+    world.seen = Seen(world.seen.roster, 130.0)
+    world.ask()
+    world.now = 131.0
+
+    outcome = world.ask()
+
+    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "unreachable")]
+    assert outcome.failed[0].message == (
+        "host b has not answered since 1970-01-12T13:48:50Z (connection refused); its last answer is 31 s old"
+    )
+    ages = {each.sender: (each.age_seconds, each.kept_seconds) for each in outcome.joined(FanOut([], []), "a").answers}
+    assert ages == {"c/worker-0": (0.5, 0.0), "b/worker-0": (31.5, 31.0)}
+    assert world.states()["b"] == "silent"
+    world.answers(B)
+    assert world.ask().failed == ()
+    assert world.states()["b"] == "present"
+
+
+def test_a_host_that_has_gone_is_named_and_forgotten_when_it_is_wanted() -> None:
+    world = well()
+    world.ask()
+    world.seen = Seen(Roster("a", 1, (A, C), (Gone(B, 1_000_090.0),)), 100.0)
+
+    outcome = world.ask()
+
+    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "gone")]
+    assert [replies.host for replies, _ in outcome.replies] == ["c", "b"]
+    assert world.states()["b"] == "gone"
+    assert (world.hosts.forget("b"), world.hosts.forget("c"), world.forgotten) == (True, False, [B])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"fleet": ("main", "other")}, "at https://b:9750 answers a master of another fleet"),
+        ({"by": C}, "at https://b:9750 answers c, which is not the one that joined the group"),
+        ({"by": Host("b", B.url, 2)}, "at https://b:9750 answers b, which is not the one that joined the group"),
+    ],
+)
+def test_another_master_behind_an_address_is_not_taken_for_the_host(answer: dict[str, Any], message: str) -> None:
+    world = well()
+    world.answers(B, **answer)
+
+    outcome = world.ask()
+
+    assert [each.host for each, _ in outcome.replies] == ["c"]
+    assert message in outcome.failed[0].message
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[1]", b'{"cluster": 1}'])
+def test_what_is_no_answer_is_a_failure_of_that_host(body: bytes) -> None:
+    world = well()
+    world.bodies[B.url] = body
+
+    outcome = world.ask()
+
+    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "bad_result")]
+    assert [each.host for each, _ in outcome.replies] == ["c"]
+
+
+def test_one_host_or_one_worker_alone_is_asked() -> None:
+    world = well()
+
+    world.ask(host="c", worker="worker-0/x")
+
+    assert world.asked == ["https://c:9750/api/v1/hosts/replies/workers?worker=worker-0%2Fx"]
+    with pytest.raises(BadParams, match="there is no host d; there are a, b, c"):
+        world.hosts.check_known("d")
+
+
+@pytest.mark.parametrize(
+    ("seen", "doubt"),
+    [
+        (Seen(Roster()), "which other hosts there are is not known yet (this one is joining their group)"),
+        (Seen(Roster(), None, "GroupAuthorizationFailed"), "not known yet (GroupAuthorizationFailed)"),
+        (Seen(Roster("a", 1, (A,)), 80.0), "known as of 20 s ago: the coordinator of their group is silent"),
+        (
+            Seen(Roster("b", 1, (B,), (), (Refused("a", A.url, "the name a belongs to a at https://other:1"),)), 100.0),
+            "the other hosts do not count this one: the name a belongs to a at https://other:1",
+        ),
+    ],
+)
+def test_a_doubtful_roster_makes_an_answer_incomplete(seen: Seen, doubt: str) -> None:
+    world = well()
+    world.seen = seen
+
+    assert doubt in world.ask().failed[-1].message
+    assert doubt in str(world.hosts.answer().error)
+
+
+def test_offsets_of_a_silent_host_are_as_old_as_they_are() -> None:
+    reply = COMMANDS["offset_checker"].reply
+    raw = b'{"rows": [{"topic": "orders", "partition": 0, "committed": 5, "end": 9, "age_seconds": 0.2}]}'
+    kept = Answer("b/worker-0", msgspec.json.decode(raw, type=reply), 30.5, 30.0)
+
+    [row] = COMMANDS["offset_checker"].reduce([kept], BrokerSnapshot(())).rows
+
+    assert row.age_seconds == pytest.approx(30.2)
+
+
+def status(name: str, level: Level, reason: str) -> StatusAnswer:
+    row = WorkerStatus(name, "worker", "running", "running", 1, 1.0, {}, None, None, "/log")
+    return StatusAnswer((row,), Verdict(level, "workers", reason, 5.0), (WorkerRow(name, "worker", age_seconds=0.1),))
+
+
+def test_the_verdict_is_the_gravest_of_all_hosts_and_a_missing_host_is_part_of_it() -> None:
+    world = well()
+    for host, of_host in (
+        (B, status("worker-0", Level.FAILING, "no worker has worked")),
+        (C, status("w", Level.OK, "-")),
+    ):
+        world.answers(host, status=Raw(msgspec.json.encode(encoded(of_host))))
+    own = status("worker-0", Level.OK, "all runs")
+
+    joined = joined_status(own, "a", world.ask("status"), 9.0)
+    assert (
+        [row.name for row in joined.rows] == [row.name for row in joined.workers] == ["a/worker-0", "b/worker-0", "c/w"]
+    )
+    assert joined.verdict.sentence == "failing: b: no worker has worked"
+
+    world.answers(B, status=Raw(msgspec.json.encode(encoded(status("worker-0", Level.OK, "-")))))
+    assert joined_status(own, "a", world.ask("status"), 9.0).verdict.sentence == "ok: all runs; 3 hosts answer"
+
+    world.bodies[C.url] = AgentUnreachable("gone")
+    world.now += 20
+    missing = joined_status(own, "a", world.ask("status"), 9.0)
+    assert missing.verdict.level is Level.DEGRADED
+    assert "host c has not answered" in missing.verdict.sentence
+    assert [row.age_seconds for row in missing.workers] == [0.1, 0.1, pytest.approx(20.1)]

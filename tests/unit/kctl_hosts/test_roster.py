@@ -1,0 +1,127 @@
+"""Rules of the roster: who counts, who is missed, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster
+
+DAY = 86_400.0
+
+
+def host(name: str, incarnation: int = 1, url: str = "", **fields: object) -> Host:
+    return Host(name, url or f"https://{name}:9750", incarnation, **fields)  # type: ignore[arg-type]
+
+
+@dataclass
+class Group:
+    """Generations of the masters' group, one after another."""
+
+    roster: Roster = field(default_factory=Roster)
+    now: float = 1000.0
+
+    def of(self, *hosts: Host | None, after: float = 1.0) -> Roster:
+        self.now += after
+        self.roster = agreed("a", hosts, self.roster, self.now, DAY)
+        return self.roster
+
+
+def names(roster: Roster) -> list[str]:
+    return [each.name for each in roster.hosts]
+
+
+def test_a_host_that_leaves_without_a_word_is_missed_until_it_is_back() -> None:
+    group = Group()
+    group.of(host("a"), host("b"))
+
+    gone = group.of(host("a"))
+    assert (names(gone), [(each.host.name, each.since) for each in gone.gone]) == (["a"], [("b", 1002.0)])
+    assert group.of(host("a"), host("c")).gone == gone.gone
+    back = group.of(host("a"), host("b", 2), host("c"))
+    assert (names(back), back.gone) == (["a", "b", "c"], ())
+
+
+def test_a_host_that_announces_its_end_is_not_missed() -> None:
+    group = Group()
+    group.of(host("a"), host("b", is_leaving=True))
+
+    assert group.of(host("a")).gone == ()
+
+
+def test_a_host_is_missed_for_as_long_as_is_set() -> None:
+    group = Group()
+    group.of(host("a"), host("b"))
+    group.of(host("a"))
+
+    assert group.of(host("a"), after=DAY - 1).gone != ()
+    assert group.of(host("a"), after=1).gone == ()
+
+
+def test_a_host_that_is_forgotten_by_one_is_forgotten_by_all_but_its_successor_counts() -> None:
+    group = Group()
+    group.of(host("a"), host("b"))
+    group.of(host("a"))
+
+    forgetting = host("a", forgotten=("b@1",))
+    assert group.of(forgetting).gone == ()
+    group.of(forgetting, host("b", 2))
+    assert [each.host.incarnation for each in group.of(forgetting).gone] == [2]
+
+
+def test_the_successor_of_a_host_takes_its_place_before_its_session_has_ended() -> None:
+    roster = Group().of(host("a", 5), host("a", 6))
+
+    assert ([each.incarnation for each in roster.hosts], roster.refused) == ([6], ())
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "what"),
+    [
+        (host("b", 1, "https://one:1"), host("b", 2, "https://two:1"), "the name b belongs to b at https://one:1"),
+        (host("b", 1, "https://one:1"), host("c", 2, "https://one:1"), "the address https://one:1 belongs to b"),
+    ],
+)
+def test_of_two_with_one_name_or_address_the_older_goes_on(older: Host, newer: Host, what: str) -> None:
+    for order in ([older, newer], [newer, older]):
+        roster = Group().of(*order)
+        assert roster.hosts == (older,)
+        assert [(each.name, each.url) for each in roster.refused] == [(newer.name, newer.url)]
+        assert what in roster.refused[0].reason
+
+
+def test_all_speak_the_newest_protocol_that_the_oldest_release_knows() -> None:
+    roster = Group().of(host("a", protocols=(1, 2)), host("b", protocols=(1, 1)), host("c", protocols=(2, 3)))
+
+    assert (names(roster), roster.protocol) == (["a", "b"], 1)
+    assert [each.reason for each in roster.refused] == ["it speaks protocol 2 at least, others 1 at most"]
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        *(b"", b"\xff", b"[]", b"null", b'{"name": "a"}'),
+        b'{"name": "a\\u0000", "url": "https://a", "incarnation": 1}',
+        b'{"name": "../a", "url": "https://a", "incarnation": 1}',
+        b'{"name": "a", "url": "ftp://a", "incarnation": 1}',
+        b'{"name": "a", "url": "https://u:p@a", "incarnation": 1}',
+        b'{"name": "a", "url": "https://a/x", "incarnation": 1}',
+        b'{"name": "a", "url": "https://a", "incarnation": -1}',
+    ],
+)
+def test_what_describes_no_master_counts_for_nothing(description: bytes) -> None:
+    assert decoded_host(description) is None
+    roster = Group().of(decoded_host(description), host("a"))
+    assert names(roster) == ["a"]
+    assert [each.reason for each in roster.refused] == ["1 of the group's members describe no master"]
+
+
+def test_what_a_newer_release_adds_is_ignored_and_a_roster_comes_back_as_it_went() -> None:
+    newer = b'{"name": "a", "url": "https://a:1", "incarnation": 7, "protocols": [1, 9], "more": {}}'
+    assert decoded_host(newer) == Host("a", "https://a:1", 7, protocols=(1, 9))
+
+    roster = Group().of(host("a"), host("b"))
+    assert decoded_roster(msgspec.json.encode(roster)) == roster
+    assert decoded_roster(b"{") is None
