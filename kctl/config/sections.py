@@ -400,6 +400,9 @@ class HostsSection(Section):
     needs the right to READ it, and nobody else should have that."""
     token_file: str = ""
     """A file with the token that is shown to other masters: one of their `http.read_token_file`."""
+    operations_token_file: str = ""
+    """A file with the token that is shown to them with an operation: one of their `http.token_file`; empty: none can be
+    sent to another host."""
     ca_file: str = ""
     """A PEM file with the authority of the other masters' certificates, the only ones that are trusted; empty: those
     that the system trusts."""

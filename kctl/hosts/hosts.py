@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Raw, Struct, json
@@ -22,11 +23,14 @@ from kctl.reduce import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed, FanOut
-from kctl_agent.errors import AgentError, BadParams
+from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import printable_name
+from kctl_agent.rpc.wire import JsonObject
 
 REPLIES_PATH = "/api/v1/hosts/replies"
+_OPERATIONS_PATH = "/api/v1/operations"
+_OPERATION_SECONDS = 5.0
 _STALE_SECONDS = 2 * SESSION_SECONDS
 
 
@@ -107,6 +111,48 @@ class Hosts:
         rows = [*map(self._row, roster.hosts), *map(self._gone_row, roster.gone)]
         rows += [HostRow(each.name, "refused", each.url, reason=each.reason) for each in roster.refused]
         return HostsAnswer(self.me.name, roster.leader, roster.protocol, tuple(rows), age, self._doubt(seen))
+
+    @property
+    def leader(self) -> str | None:
+        """The host that leads what all hosts do; None while the roster is in doubt."""
+        seen = self._member.seen
+        return None if self.doubt is not None else seen.roster.leader
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the roster may not be that of now."""
+        return self._doubt(self._member.seen)
+
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in self._member.seen.roster.hosts]
+
+    async def submit(self, host: str, operation: JsonObject) -> JsonObject:
+        """Has another host begin an operation; returns it as it stands, or the error.
+
+        Raises:
+            AgentUnreachable: nothing was sent.
+            AgentError: it may have begun.
+        """
+        return await self._operate("POST", host, "", json.encode(operation))
+
+    async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
+        """Returns how far an operation of another host has come; with `cancel`, after asking for its end. Raises
+        AgentError."""
+        path = f"/{quote(id_, safe='')}"
+        return await (
+            self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
+        )
+
+    async def _operate(self, method: str, host: str, path: str, body: bytes = b"") -> JsonObject:
+        url = next((each.url for each in self._member.seen.roster.hosts if each.name == host), None)
+        if url is None:
+            raise AgentUnreachable(f"host {host} is not there")
+        answer = await self._peers.operate(method, url, f"{_OPERATIONS_PATH}{path}", _OPERATION_SECONDS, body)
+        try:
+            return decoded(dict[str, Any], answer)
+        except BadResult as error:
+            raise AgentTimeout(f"its answer cannot be read: {error}") from None
 
     def replies(self, outcome: FanOut[Raw], status: Struct | None) -> HostReplies:
         """Returns what this host answers to another one."""

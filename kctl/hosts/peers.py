@@ -23,6 +23,8 @@ class PeersAccess:
     `allow_plain`."""
 
     token: str | None = None
+    """The token for questions."""
+    operations_token: str | None = None
     ca: str | None = None
     """A file with certificates; None: those that the system trusts."""
     allow_plain: bool = False
@@ -40,35 +42,59 @@ class Peers:
         await self._pool.aclose()
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
-        """Returns the body that is answered with. Follows nothing to elsewhere, and uses no proxy.
+        """Returns the body of a good answer.
 
         Raises:
             AgentUnreachable, AgentTimeout, NotPermitted: with the reason.
         """
+        status, body = await self._exchanged("GET", url, path, seconds, self._access.token)
+        if status != 200:
+            kind = NotPermitted if status in (401, 403) else AgentUnreachable
+            raise kind(f"it answered with the HTTP status {status}{_why(status)}")
+        return body
+
+    async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
+        """Returns the body of an answer about an operation, whatever its status.
+
+        Raises:
+            AgentUnreachable, NotPermitted: nothing was sent.
+            AgentTimeout: no answer came, or not a whole one.
+        """
+        _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_token, body)
+        return answer
+
+    async def _exchanged(
+        self, method: str, url: str, path: str, seconds: float, token: str | None, body: bytes = b""
+    ) -> tuple[int, bytes]:
+        """Sends a request; follows nothing to elsewhere, and uses no proxy. Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Host", url.partition("://")[2]), ("Accept", "application/json")]
-        if self._access.token is not None:
-            headers.append(("Authorization", f"Bearer {self._access.token}"))
+        if token is not None:
+            headers.append(("Authorization", f"Bearer {token}"))
+        if method == "POST":
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         try:
-            async with asyncio.timeout(seconds):
-                return await self._read(f"{url}{path}", headers)
+            async with (
+                asyncio.timeout(seconds),
+                self._pool.stream(method, f"{url}{path}", headers=headers, content=body or None) as response,
+            ):
+                return response.status, await _body(response)
+        except httpcore.ConnectError as error:
+            raise AgentUnreachable(_reason(error)) from None
         except TimeoutError:
             raise AgentTimeout("no answer in time") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise AgentUnreachable(_reason(error)) from None
+            raise AgentTimeout(_reason(error)) from None
 
-    async def _read(self, url: str, headers: list[tuple[str, str]]) -> bytes:
-        body = bytearray()
-        async with self._pool.stream("GET", url, headers=headers) as response:
-            async for part in response.aiter_stream():
-                body += part
-                if len(body) > _MAX_BYTES:
-                    raise AgentUnreachable(f"its answer is larger than {_MAX_BYTES >> 20} MiB")
-            if response.status != 200:
-                kind = NotPermitted if response.status in (401, 403) else AgentUnreachable
-                raise kind(f"it answered with the HTTP status {response.status}{_why(response.status)}")
-        return bytes(body)
+
+async def _body(response: httpcore.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_stream():
+        body += part
+        if len(body) > _MAX_BYTES:
+            raise AgentTimeout(f"its answer is larger than {_MAX_BYTES >> 20} MiB")
+    return bytes(body)
 
 
 def _why(status: int) -> str:

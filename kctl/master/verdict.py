@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.hosts import MISSING_HOSTS
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status
@@ -283,7 +282,7 @@ def _hosts(snapshot: FleetSnapshot) -> Iterator[_Found]:
     """Yields findings of other hosts, whose workers this one does not know."""
     if snapshot.hosts is None:
         return
-    if (missing := [row.name for row in snapshot.hosts.rows if row.state in MISSING_HOSTS]) != []:
+    if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:
         share = _share(len(missing), len(snapshot.hosts.rows), "host")
         yield _Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
     elif snapshot.hosts.error is not None:

@@ -23,6 +23,7 @@ class PauseReading(ScopedOperation):
     """
 
     rpc: ClassVar = "pause"
+    for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = BATCH_SECONDS
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -32,6 +32,7 @@ class ReloadConfig(FleetOperation):
     """
 
     rpc: ClassVar = "reload"
+    for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = LONG_SECONDS
 
     def touches(self, context: Context) -> frozenset[str]:

@@ -31,6 +31,7 @@ class RestartProcesses(FleetOperation):
 
     rpc: ClassVar = "restart"
     is_long: ClassVar = True
+    for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = LONG_SECONDS
     name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
     all: bool = param("all but what was stopped; the engine only if its settings have changed", default=False)

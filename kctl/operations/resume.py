@@ -17,6 +17,7 @@ class ResumeReading(ScopedOperation):
     """
 
     rpc: ClassVar = "resume"
+    for_all_hosts: ClassVar = True
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """This pause, those of a topic and its partitions, or all."""

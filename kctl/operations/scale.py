@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,6 +14,7 @@ from kctl.master.restart import SupervisionState
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.params import param
+from kctl_agent.rpc.wire import JsonObject
 
 if TYPE_CHECKING:
     from kctl.master.process_supervisor import ProcessSupervisor
@@ -32,9 +34,21 @@ class ScaleFleet(FleetOperation):
 
     rpc: ClassVar = "scale"
     is_long: ClassVar = True
+    for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = LONG_SECONDS
     workers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
     sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
+
+    @classmethod
+    def shared(cls, params: JsonObject, hosts: Sequence[str]) -> dict[str, JsonObject]:
+        """Returns an equal share for each host; the first ones have one more where it does not come out even."""
+        return {
+            host: {
+                name: count // len(hosts) + (number < count % len(hosts)) if name in _KINDS else count
+                for name, count in params.items()
+            }
+            for number, host in enumerate(hosts)
+        }
 
     def touches(self, context: Context) -> frozenset[str]:
         return frozenset({*context.supervisor.names, "scale"})

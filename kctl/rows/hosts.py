@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-MISSING_HOSTS = ("silent", "gone", "refused")
-"""States of hosts whose workers are not among those of all hosts."""
-
 
 class HostRow(Struct, frozen=True):
     """A host: `here` (it answers this), `present`, `silent` (a member of the group that does not answer), `gone`,
@@ -20,6 +17,11 @@ class HostRow(Struct, frozen=True):
     since: float | None = None
     """Unix seconds from when it has been silent or gone, as far as this master knows."""
     reason: str | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether its workers are not among those of all hosts."""
+        return self.state in ("silent", "gone", "refused")
 
 
 class HostsAnswer(Struct, frozen=True):

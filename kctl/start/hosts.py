@@ -28,9 +28,12 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
     settings, folder = config.hosts, config.path.parent
     if not settings.url:
         return None
-    token = None
-    if settings.token_file:
-        token = read_tokens(folder / settings.token_file, "hosts.token_file", may_act=False)[0].secret
+
+    def token(setting: str, name: str) -> str | None:
+        return read_tokens(folder / name, setting, may_act=False)[0].secret if name else None
+
+    to_read = token("hosts.token_file", settings.token_file)
+    to_act = token("hosts.operations_token_file", settings.operations_token_file)
     name = settings.name or socket.gethostname()
     url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
     me = Host(name, url, time.time_ns(), __version__)
@@ -38,7 +41,7 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
     member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
     ca_file = str(folder / settings.ca_file) if settings.ca_file else None
     try:
-        peers = Peers(PeersAccess(token, ca_file, settings.allow_plain))
+        peers = Peers(PeersAccess(to_read, to_act, ca_file, settings.allow_plain))
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"hosts.ca_file {ca_file} cannot be used: {error.strerror or error}") from None
     return Hosts(member, peers, me, (config.kafka.cluster, config.kafka.group))

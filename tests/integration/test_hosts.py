@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 import ssl
@@ -40,6 +41,9 @@ class Fleet:
         self.token = folder / "read-token"
         self.token.write_text("a-token-that-may-only-read\n")
         self.token.chmod(0o600)
+        self.operations_token = folder / "operations-token"
+        self.operations_token.write_text("hosts: a-token-that-may-act-too\n")
+        self.operations_token.chmod(0o600)
         self.started: list[Master] = []
 
     @property
@@ -61,12 +65,14 @@ class Fleet:
                 "port": 0,
                 "tls_certificate": str(self.folder / "server.pem"),
                 "read_token_file": str(self.token),
+                "token_file": str(self.operations_token),
             },
             "hosts": {
                 "url": "https://127.0.0.1",
                 "name": name,
                 "ca_file": str(self.folder / "ca.pem"),
                 "token_file": str(self.token),
+                "operations_token_file": str(self.operations_token),
                 "local_storage": True,
                 **hosts,
             },
@@ -106,6 +112,37 @@ class Fleet:
     def is_well(self, name: str) -> bool:
         reply = self.masters[name].ask("status", of_master=True)
         return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
+
+    def pid(self, name: str) -> int:
+        [row] = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
+        return int(row["pid"])
+
+    def operate(self, at: str, operation: str, **params: Any) -> dict[str, Any]:
+        """The operation when it has ended."""
+        master = self.masters[at]
+        reply = master.ask(operation, timeout_seconds=60.0, **params)
+        assert reply.error is None, reply.error
+        begun = reply.result
+
+        def ended() -> dict[str, Any] | None:
+            found = master.ask("operation", of_master=True, id=begun["id"]).result
+            return None if found["state"] == "running" else found
+
+        return eventually(ended, what=f"{operation} has not ended") or {}
+
+    def refused(self, at: str, operation: str, **params: Any) -> str:
+        error = self.masters[at].ask(operation, **params).error
+        assert error is not None
+        return error.message
+
+    def failure(self, at: str, operation: str, **params: Any) -> str:
+        ended = self.operate(at, operation, **params)
+        assert ended["state"] == "failed", ended
+        return str(ended["text"])
+
+    def audit(self, name: str) -> list[dict[str, Any]]:
+        lines = (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
     def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
         return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
@@ -229,6 +266,51 @@ def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> 
         each.message for each in eventually(lambda: newer.ask("workers").failed, what="it does not say so")
     )
     assert older.ask("workers").complete
+
+
+@pytest.mark.shows("an operation is carried out by the host that is meant, or by all of them, and audited by both")
+def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) -> None:
+    for name in ("a", "b", "c"):
+        fleet.start(name)
+    fleet.await_all("a", "b", "c")
+    pids = {name: fleet.pid(name) for name in ("a", "b", "c")}
+
+    restarted = fleet.operate("a", "restart", name="worker-0", host="b")
+    assert (restarted["state"], restarted["text"]) == ("done", "b: restarted: worker-0")
+    assert fleet.pid("b") != pids["b"]
+    assert (fleet.pid("a"), fleet.pid("c")) == (pids["a"], pids["c"])
+
+    for name in ("a", "b", "c"):
+        paused = fleet.operate(name, "pause", topic=TOPIC, host="all")
+        assert paused["state"] == "done", paused
+        assert list(paused["result"]["hosts"]) == ["a", "b", "c"]
+        for other in ("a", "b", "c"):
+            rows = fleet.masters[other].ask("status", of_master=True, local=True).result["rows"]
+            assert [scope["topic"] for row in rows for scope in row["paused"]] == [TOPIC]
+        assert fleet.operate(name, "resume", topic=TOPIC, host="all")["state"] == "done"
+
+    scaled = fleet.operate("c", "scale", workers=4, host="all")
+    assert scaled["state"] == "done", scaled
+    assert [len(each["running"]) for each in scaled["result"]["hosts"].values()] == [2, 1, 1]
+    by = {each["operation"]: each["by"] for each in fleet.audit("b")}
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert by["restart"] == f"http token hosts, for {user} on a"
+
+
+def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b", operations_token_file="")
+    fleet.await_all("a", "b")
+
+    assert "there is no host d; there are a, b" in fleet.refused("a", "pause", all=True, host="d")
+    assert "seek is for one host at a time" in fleet.refused("a", "seek", topic=TOPIC, to="latest", host="all")
+    assert "b: there is no worker or sinker worker-9" in fleet.failure("a", "restart", name="worker-9", host="b")
+    assert "a token is needed" in fleet.failure("b", "restart", name="worker-0", host="a")
+    os.killpg(fleet.masters["b"].process.pid, signal.SIGKILL)
+    fleet.masters["b"].process.wait()
+    assert "b: " in fleet.failure("a", "restart", name="worker-0", host="b")
+    eventually(partial(fleet.misses, "a", "b"), what="b is not missed")
+    assert "not all hosts are there: b" in fleet.failure("a", "pause", all=True, host="all")
 
 
 @pytest.mark.shows("a stranger that joins the masters' group is sent no token")

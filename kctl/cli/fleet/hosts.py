@@ -26,13 +26,13 @@ _COLUMNS = columns("name state since url version protocols reason")
 
 
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    from kctl.rows.hosts import MISSING_HOSTS, HostsAnswer
+    from kctl.rows.hosts import HostsAnswer
 
     reply = ask(fleets.find(options.config, env), "hosts", wire_method("hosts"), {}, options.timeout)
     answer = answered("hosts", HostsAnswer, reply.raw)
     text = "\n".join(_lines(answer)) if options.output == "table" else as_text(whole(reply), options.output)
     sys.stdout.write(f"{text}\n")
-    if missing := [f"{row.name} ({row.state})" for row in answer.rows if row.state in MISSING_HOSTS]:
+    if missing := [f"{row.name} ({row.state})" for row in answer.rows if row.is_missing]:
         raise IncompleteAnswer(f"not all hosts are there: {', '.join(missing)}")
     if answer.error is not None:
         raise IncompleteAnswer(answer.error)

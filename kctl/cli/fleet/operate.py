@@ -39,7 +39,7 @@ def command(name: str) -> Command:
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None:
     kind = operation(name)
-    params = _params(kind, options)
+    params = _with_host(_params(kind, options), options.host)
     try:
         check_bounds(kind.rpc, kind, params)
     except BadParams as error:
@@ -62,6 +62,8 @@ def _options(kind: type[FleetOperation]) -> Iterator[Option]:
         yield YES
     if kind.is_long:
         yield _WAIT
+    at = "this host of the fleet, or `all` one after another" if kind.for_all_hosts else "this host of the fleet"
+    yield Option(("--host",), f"have it carried out by {at}", metavar="NAME")
     yield Option(("--deadline",), f"give up after so long; default: {kind.limit_seconds:g}", "seconds", "SECONDS")
     yield from (CONFIG, OUTPUT)
 
@@ -92,6 +94,20 @@ def _params(kind: type[FleetOperation], options: argparse.Namespace) -> dict[str
     if (pairs := _pairs(kind)) is not None:
         given |= _counts(pairs.names[0].split("|"), getattr(options, pairs.key))
     return {name: value for name, value in given.items() if value is not None and value is not False}
+
+
+def _with_host(params: dict[str, Any], host: str | None) -> dict[str, Any]:
+    """The parameters with the host that is meant: it may stand before the names of processes, as `kctl status` shows
+    them. Raises UsageError: that would be several."""
+    for key in ("name", "worker"):
+        names = [each.rpartition("/") for each in params.get(key, "").split(",")]
+        hosts = {each for each, _, _ in names if each}
+        if hosts and (len(hosts | ({host} if host else set())) > 1 or not all(each for each, _, _ in names)):
+            raise UsageError("name processes of one host at a time")
+        if hosts:
+            host = hosts.pop()
+            params[key] = ",".join(name for _, _, name in names)
+    return params if host is None else {**params, "host": host}
 
 
 def _counts(known: Sequence[str], words: Sequence[str]) -> dict[str, int]:

@@ -45,7 +45,7 @@ def seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argpa
     fleet = find_fleet()
     if not options.dry_run and not options.yes:
         plan = submit(fleet, "seek", {**params, "dry_run": True}, options.deadline)
-        params = {"topic": options.topic, "to": _confirmed(plan)}
+        params = {name: value for name, value in params.items() if name != "partition"} | {"to": _confirmed(plan)}
     _show_seek(follow(fleet, submit(fleet, "seek", params, options.deadline)), options.output)
 
 

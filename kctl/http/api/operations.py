@@ -39,6 +39,9 @@ class _Given(BaseModel):
 
     operation: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
     params: dict[str, Any] = Field(default_factory=dict)
+    caller: Annotated[
+        str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Who has asked for it, for the audit.")
+    ] = ""
     wait_seconds: Annotated[
         float, Field(ge=0, le=60, allow_inf_nan=False, description="Answer after so long at the latest.")
     ] = 10.0
@@ -52,7 +55,9 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
     one, and nothing changes any more. 504: it may still happen."""
-    submitted = await _operations(request).submit(given.operation, given.params, _caller(request), given.wait_seconds)
+    submitted = await _operations(request).submit(
+        given.operation, given.params, _caller(request, given.caller), given.wait_seconds
+    )
     return _answer(submitted)
 
 
@@ -87,8 +92,8 @@ async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the AP
     return _answer(_operations(request).find(id))
 
 
-def _caller(request: Request) -> Caller:
-    return Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""))
+def _caller(request: Request, sent_for: str = "") -> Caller:
+    return Caller(uid=None, via="http", token=request.scope.get(CALLER_KEY, ""), sent_for=sent_for)
 
 
 def _operations(request: Request) -> OperationLog:

@@ -36,11 +36,13 @@ class Caller:
     via: Literal["socket", "http", "signal"] = "socket"
     token: str = ""
     """The name of the token, where it has one."""
+    sent_for: str = ""
+    """The caller at another host's master, which has sent it here."""
 
     @property
     def name(self) -> str:
         if self.uid is None:
-            return f"{self.via} token {self.token}".rstrip()
+            return f"{self.via} token {self.token}".rstrip() + (f", for {self.sent_for}" if self.sent_for else "")
         try:
             return pwd.getpwuid(self.uid).pw_name
         except KeyError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -33,7 +34,11 @@ BATCH_SECONDS = 120.0
 """For the end of the running batches."""
 LONG_SECONDS = 600.0
 
-_DEADLINE: Final = Param("deadline_seconds", "number", "give up after so long")
+ALL_HOSTS: Final = "all"
+_FOR_EVERY: Final = (
+    Param("deadline_seconds", "number", "give up after so long"),
+    Param("host", "string", "have this host carry it out, or `all` one after another"),
+)
 Done: TypeAlias = tuple[str, JsonObject]
 """What has happened, in one sentence and as an object."""
 
@@ -53,21 +58,28 @@ class FleetOperation:
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
     changes: ClassVar[bool] = True
+    for_all_hosts: ClassVar[bool] = False
+    """Whether all hosts may be asked to carry it out, one after another."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
     """Given up then, unless the caller sets a deadline."""
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """One with these parameters; `deadline_seconds`, which every operation takes, is left out. Raises BadParams:
-        they do not fit, or make no sense; the message names the one."""
-        check_params(cls.rpc, (*listed(cls), _DEADLINE), params)
+        """One with these parameters, without `deadline_seconds` and `host`, which every operation takes. Raises
+        BadParams: they do not fit, or make no sense; the message names the one."""
+        check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
         check_bounds(cls.rpc, cls, params)
-        found = cls(**{name: value for name, value in params.items() if name != "deadline_seconds"})
+        found = cls(**{name: value for name, value in params.items() if name not in ("deadline_seconds", "host")})
         if (problem := found.problem()) is not None:
             raise BadParams(problem)
         return found
+
+    @classmethod
+    def shared(cls, params: JsonObject, hosts: Sequence[str]) -> dict[str, JsonObject]:
+        """Returns what each host is to do of what all are, in order."""
+        return dict.fromkeys(hosts, params)
 
     def deadline_seconds(self, context: Context) -> float:  # noqa: ARG002 - for those that depend on the settings
         return self.limit_seconds

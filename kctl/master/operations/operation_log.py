@@ -16,7 +16,8 @@ from kctl import audit
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
 from kctl.master.operations.base import Caller, Operation, OperationState, Report, contradiction
 from kctl.master.operations.context import Context
-from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation
+from kctl.master.operations.on_hosts import OnHosts, check_host
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
@@ -105,7 +106,10 @@ class OperationLog:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
         given = kind.given(params)
-        touches = given.touches(self._context)
+        host = self._other_host(kind, params)
+        touches = frozenset[str]() if host is None else frozenset({f"host {host}"})
+        if host is None or self._leads(host):
+            touches |= given.touches(self._context)
         running = [self._operations[id_] for id_ in self._tasks]
         other = contradiction(running, touches)
         if other is not None:
@@ -127,13 +131,39 @@ class OperationLog:
         self._operations[operation.id] = operation
         self._forget_old()
         self._tasks[operation.id] = asyncio.create_task(
-            self._carry(given, operation, caller), name=f"operation {operation.id}"
+            self._carry(given, host, operation, caller), name=f"operation {operation.id}"
         )
         for listener in self.listeners:
             listener(operation)
         return operation
 
-    async def _carry(self, given: FleetOperation, operation: Operation, caller: Caller) -> None:
+    def _other_host(self, kind: type[FleetOperation], params: JsonObject) -> str | None:
+        """Returns the host that is to carry it out, where it is not this one. Raises BadParams."""
+        host: str | None = params.get("host")
+        if host is None:
+            return None
+        hosts = self._context.hosts
+        check_host(hosts, host, kind)
+        return None if hosts is not None and host == hosts.me.name else host
+
+    def _leads(self, host: str) -> bool:
+        hosts = self._context.hosts
+        return host == ALL_HOSTS and hosts is not None and hosts.leader == hosts.me.name
+
+    async def _carried_out(
+        self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller, report: Report
+    ) -> Done:
+        hosts = self._context.hosts
+        if host is None or hosts is None:
+            return await given.carry_out(self._context, caller, report)
+
+        async def here(params: JsonObject) -> Done:
+            return await type(given).given(params).carry_out(self._context, caller, report)
+
+        params = {name: value for name, value in operation.params.items() if name != "host"}
+        return await OnHosts(hosts, type(given), caller.name, here, report).carry_out(host, params)
+
+    async def _carry(self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller) -> None:
         def write(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
 
@@ -144,7 +174,7 @@ class OperationLog:
         expiry = asyncio.get_running_loop().call_later(operation.deadline_seconds, expire)
         report = Report(write, time.monotonic() + operation.deadline_seconds)
         try:
-            text, result = await given.carry_out(self._context, caller, report)
+            text, result = await self._carried_out(given, host, operation, caller, report)
             self._end(operation.id, "done", text, result)
         except asyncio.CancelledError:
             self._end(operation.id, "failed", self._why(operation.id, ""))

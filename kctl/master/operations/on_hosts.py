@@ -1,0 +1,139 @@
+"""Operations that the master of another host carries out, or the masters of all hosts one after another.
+
+What all hosts do is led by the leader of their roster, so that two of them cannot contradict each other; a leader that
+is none any more begins nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kctl.errors import KctlError, OperationFailed, OperationRefused, OperationUnknown
+from kctl.hosts.hosts import Hosts
+from kctl.master.operations.base import Report
+from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation
+from kctl_agent.errors import AgentError, AgentUnreachable, BadParams, NotPermitted
+from kctl_agent.rpc.wire import JsonObject
+
+_POLL_SECONDS = 0.2
+_SILENT_SECONDS = 10.0
+"""A host that does not answer for so long has an operation of which nobody knows what becomes of it."""
+_CANCEL_SECONDS = 5.0
+
+
+def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> None:
+    """Refuses an operation for a host that is not there. Raises BadParams."""
+    if hosts is None:
+        raise BadParams(f"{kind.rpc}: parameter host: this fleet runs on one host, hosts.url is not set")
+    if host != ALL_HOSTS:
+        hosts.check_known(host)
+    elif not kind.for_all_hosts:
+        raise BadParams(f"{kind.rpc} is for one host at a time: name it")
+
+
+@dataclass(frozen=True, slots=True)
+class OnHosts:
+    """An operation of this master that others carry out. Belongs to the master's event loop."""
+
+    hosts: Hosts
+    kind: type[FleetOperation]
+    caller: str
+    here: Callable[[JsonObject], Awaitable[Done]]
+    """Carries it out on this host, with parameters."""
+    report: Report
+
+    async def carry_out(self, host: str, params: JsonObject) -> Done:
+        """Returns when a host, or all, has done it. Cancelled, it is cancelled there.
+
+        Raises:
+            OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
+            OperationUnknown: it may still happen.
+        """
+        if host != ALL_HOSTS:
+            return await self._on_one(host, params)
+        leader = self.hosts.leader
+        if leader is None:
+            raise OperationRefused(f"{self.kind.rpc} for all hosts: {self.hosts.doubt}")
+        if leader != self.hosts.me.name:
+            return await self._on_one(leader, {**params, "host": ALL_HOSTS})
+        return await self._on_all(params)
+
+    async def _on_all(self, params: JsonObject) -> Done:
+        missing = [row.name for row in self.hosts.answer().rows if row.is_missing]
+        if missing:
+            raise OperationRefused(f"not all hosts are there: {', '.join(missing)}; name those that are to do it")
+        done: dict[str, Any] = {}
+        texts: list[str] = []
+        for host, share in self.kind.shared(params, self.hosts.names).items():
+            so_far = f"done on {', '.join(done) or 'none'}; {host}"
+            if self.hosts.leader != self.hosts.me.name:
+                raise OperationFailed(f"{so_far} and the following were left out: this host leads the others no more")
+            try:
+                text, done[host] = await self._on_one(host, share)
+            except (KctlError, AgentError) as error:
+                kind = OperationUnknown if isinstance(error, OperationUnknown) else OperationFailed
+                raise kind(f"{so_far} has not done it: {error}") from error
+            texts.append(text)
+        return "; ".join(texts), {"hosts": done}
+
+    async def _on_one(self, host: str, params: JsonObject) -> Done:
+        if host == self.hosts.me.name:
+            text, result = await self.here(params)
+            return f"{host}: {text}", result
+        operation = await self._submitted(host, params)
+        try:
+            operation = await self._followed(host, operation)
+        except asyncio.CancelledError:
+            operation = await self._cancelled(host, operation)
+        text = f"{host}: {operation['text']}"
+        if operation["state"] == "failed":
+            raise OperationFailed(text)
+        if operation["state"] != "done":
+            raise OperationUnknown(text)
+        return text, operation["result"]
+
+    async def _submitted(self, host: str, params: JsonObject) -> JsonObject:
+        until = self.report.until
+        limit = {} if until == math.inf else {"deadline_seconds": max(until - time.monotonic(), 0.1)}
+        caller = f"{self.caller} on {self.hosts.me.name}"
+        given = {"operation": self.kind.rpc, "params": {**params, **limit}, "caller": caller, "wait_seconds": 0}
+        try:
+            operation = await self.hosts.submit(host, given)
+        except (AgentUnreachable, NotPermitted) as error:
+            raise OperationRefused(f"{host}: {error}") from error
+        except AgentError as error:
+            raise OperationUnknown(f"{host}: {error}; it may have begun") from error
+        if "state" not in operation:
+            raise OperationRefused(f"{host}: {operation.get('error', {}).get('message', 'it gave no reason')}")
+        return operation
+
+    async def _followed(self, host: str, operation: JsonObject) -> JsonObject:
+        answered_at = time.monotonic()
+        while operation["state"] == "running":
+            self.report(f"{host}: {operation['text']}")
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                operation = await self.hosts.operation(host, operation["id"])
+                answered_at = time.monotonic()
+            except AgentError as error:
+                if time.monotonic() - answered_at > _SILENT_SECONDS:
+                    raise OperationUnknown(f"{host} has it under way and does not answer: {error}") from error
+        return operation
+
+    async def _cancelled(self, host: str, operation: JsonObject) -> JsonObject:
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        try:
+            await self.hosts.operation(host, operation["id"], cancel=True)
+            while operation["state"] == "running" and time.monotonic() < deadline:
+                await asyncio.sleep(_POLL_SECONDS)
+                operation = await self.hosts.operation(host, operation["id"])
+        except AgentError as error:
+            raise OperationUnknown(f"{host} was not reached to cancel it: {error}") from error
+        if operation["state"] == "running":
+            raise OperationUnknown(f"{host} has begun it: {operation['text']}")
+        return operation
