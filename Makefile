@@ -13,8 +13,8 @@ PYTEST := $(BIN)/pytest -m "not long and not alone"
 SIDE_BY_SIDE := -n 3 --dist loadfile
 # much of an integration test is waiting, and a process that has none left takes some of another's;
 SHARED_OUT := -n 4 --dist worksteal
-# of acceptance each process takes the next (tests/acceptance/conftest.py).
-SPREAD := -n 4 --dist loadscope
+# of acceptance, which waits for JVMs a third of its time, each process takes the next (tests/acceptance/conftest.py).
+SPREAD := -n 5 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
@@ -70,7 +70,7 @@ test: setup check ## everything the project can prove about itself, the fast par
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
-	KCTL_TEST_ENGINE=own $(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
+	KCTL_TEST_ENGINE=own $(PYTEST) $(SPREAD) -n 4 $(ARGS) tests/acceptance
 
 bench: setup ## the results of benchmarks/README.md, as JSON lines
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -14,9 +14,9 @@ from kctl.config import KafkaSection
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.reduce import GroupStats, PartitionRow
+from kctl.reduce import PartitionRow
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.servers import kafka_tools, topics
+from tests.servers import topics
 
 pytestmark = [
     pytest.mark.real,
@@ -74,36 +74,6 @@ async def refreshed(cluster: BrokerCache, is_so: Callable[[], bool], seconds: fl
         while not is_so():
             await cluster.refresh(5)
             await asyncio.sleep(0.05)
-
-
-def test_the_offsets_are_those_of_kafkas_own_tool_and_follow_new_partitions(own_broker: KafkaBroker) -> None:
-    produce(own_broker, 10)
-    kafka_tools.reset_offsets(own_broker.bootstrap_servers, "readers", "orders", 4)
-    cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 5)
-
-    async def scenario() -> None:
-        await cluster.check()
-        await refreshed(cluster, lambda: "committed" in cluster.last_success)
-        reported = {row.partition: row for row in kafka_tools.describe_group(own_broker.bootstrap_servers, "readers")}
-        ours = partitions(cluster)
-        assert [(row.partition, row.start) for row in ours] == [(0, 0), (1, 0), (2, 0)]
-        assert [(row.committed, row.end) for row in ours] == [
-            (reported[n].current_offset, reported[n].log_end_offset) for n in range(3)
-        ]
-        assert ours[0].committed == 4
-        await refreshed(cluster, lambda: "group" in cluster.last_success)
-        brokers = cluster.snapshot()
-        assert brokers is not None
-        assert brokers.group == GroupStats("empty", 0)
-
-        topics.add_partitions(own_broker.bootstrap_servers, "orders", 5)
-        topics.delete_records(own_broker.bootstrap_servers, "orders", {0: 3})
-        await refreshed(cluster, lambda: len(partitions(cluster)) == 5 and partitions(cluster)[0].start == 3)
-
-        topics.delete_topic(own_broker.bootstrap_servers, "orders")
-        await refreshed(cluster, lambda: partitions(cluster) == ())
-
-    drive(cluster, scenario)
 
 
 def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: KafkaBroker) -> None:

@@ -222,29 +222,6 @@ def test_a_shadow_group_goes_on_with_the_next_coordinator_when_its_own_was_kille
     assert eventually(committed, 60, "nothing is committed any more") == {("trades", 0): 2}
 
 
-def test_a_master_knows_what_the_living_brokers_lead_while_one_is_dead(wounded: Wounded, cluster: KafkaCluster) -> None:
-    everything = {("single", number): 0 for number in range(2 * BROKERS)}
-    living = {key: 0 for key in everything if key[1] not in wounded.lost}
-    before, directly_after = wounded.readings
-    assert (before.start, before.end, committed_of(before), before.errors) == (everything, everything, everything, {})
-    assert directly_after.end == living
-    assert directly_after.partitions == {"single": len(everything)}
-
-    reader = reader_of_single(cluster)
-
-    def once_all_is_known() -> ClusterReading | None:
-        reading = reader.read()
-        return reading if not reading.errors and reading.groups else None
-
-    later = eventually(once_all_is_known, what="no poll without an error")
-    assert later is not None
-    reader.close()
-    assert (later.end, committed_of(later)) == (living, everything)
-    assert later.unanswered == {("single", number): "LEADER_NOT_AVAILABLE" for number in wounded.lost}
-    assert later.partitions == {"single": len(everything)}
-    assert (later.groups["processes"].state, later.members) == ("Empty", {"processes": 0})
-
-
 def test_a_master_that_starts_right_after_a_failover_takes_no_group_for_dead_and_nothing_for_uncommitted(
     wounded: Wounded,
 ) -> None:

@@ -192,28 +192,6 @@ def test_a_settle_that_is_tried_again_much_later_is_known_to_be_done(storage: Re
     assert total(storage) == (0, 0, 1, 2)
 
 
-@pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forward"])
-def test_a_clock_that_is_set_by_an_hour_leaves_nothing_stuck_and_nothing_twice(
-    server: RedisServer, storage: RedisStorage, hours: int
-) -> None:
-    fill(storage, 9)
-    (delayed,) = storage.claim("a", 3, 60.0)
-    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=60.0)
-    (leased,) = storage.claim("alive", 3, 60.0)
-    clock = storage._session.prefix + "clock"
-    with client_of(server) as client:
-        # that the server's clock was set back is, for the storage, that it saw a later time before
-        client.hincrby(clock, "machine", -hours * 3_600_000)
-
-        assert storage.renew(leased, 60.0)
-        assert offsets(storage.claim("b", 100, 60.0)) == [6, 7, 8]
-        assert storage.claim("c", 100, 60.0) == []
-
-        client.hincrby(clock, "now", 61_000)
-
-    assert sorted(offsets(storage.claim("c", 100, 60.0))) == list(range(9))
-
-
 def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 3)
     with client_of(server) as client:

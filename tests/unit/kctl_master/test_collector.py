@@ -11,7 +11,6 @@ import pytest
 
 from kctl.config import load
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.master import collector as module
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -22,7 +21,6 @@ from kctl.master.restart import RestartPolicy
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.rpc.fan_out import AgentPool
-from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from tests.servers.scripted_agent import Answers, ScriptedAgent
@@ -76,28 +74,6 @@ async def fleet(anyio_backend: str, short_dir: Path) -> AsyncIterator[Fleet]:
         yield fleet
         fleet.pool.close()
         await fleet.cluster.close()
-
-
-async def test_what_rarely_changes_is_asked_again_when_it_is_old_or_other_processes_are_there(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await fleet.collector.collect()
-    assert fleet.asked()["metadata_topics"] == 1
-
-    second = await fleet.collector.collect()
-    assert fleet.asked() == Counter(["block_size", "offset_checker", "ping", "workers"])
-    reported = [snapshot.metadata_topics for snapshot in (first, second)]
-    assert reported[0].result == reported[1].result == TopicsReply((PartitionMetadata("t", 0, 1, (1,), (1,), None),))
-    assert (reported[1].asked, reported[1].answered) == (("guest",), ("guest",))
-    assert (reported[1].age_seconds or 0) > (reported[0].age_seconds or 0), "it has its age"
-
-    fleet.pid = 8
-    await fleet.collector.collect()
-    assert fleet.asked()["metadata_topics"] == 1, "another process may know better"
-
-    monkeypatch.setattr(module, "_CACHED_SECONDS", 0.0)
-    await fleet.collector.collect()
-    assert fleet.asked()["metadata_topics"] == 1, "it was old"
 
 
 async def test_the_leader_is_asked_again_when_a_generation_or_an_assignment_has_changed(fleet: Fleet) -> None:

@@ -19,7 +19,6 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.handler import Handler
-from kctl_agent.sinker.in_flight import Part
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.sinker import Sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
@@ -98,21 +97,6 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
 
     assert own.calls == [[0, 1, 2], [1]]
     assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
-
-
-def test_what_fails_together_is_tried_message_by_message_and_only_the_bad_one_dies(bench: Callable[..., Bench]) -> None:
-    def chokes(messages: list[Message]) -> list[bool]:
-        if any(message.offset == 1 for message in messages):
-            raise ValueError("no price")
-        return well(messages)
-
-    own = bench(chokes, stop_after=4)
-    fill(own.storage, 3)
-    own.run()
-
-    assert own.calls == [[0, 1, 2], [0], [1], [2]]
-    assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
-    assert total(own.storage) == (0, 0, 0, 1)
 
 
 def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: Callable[..., Bench]) -> None:
@@ -226,32 +210,6 @@ def test_what_cannot_be_settled_at_once_is_settled_later_and_handled_once(
     assert total(own.storage) == (0, 0, 0, 0)
     assert (found := own.snapshot().worker.sinker) is not None
     assert found.handled == 6
-
-
-def test_a_call_that_does_not_return_is_settled_as_failed_and_the_rest_given_back(
-    bench: Callable[..., Bench], eventually: Callable[..., object]
-) -> None:
-    """What the guard does before it ends the process."""
-    may_return = threading.Event()
-
-    def hangs(messages: list[Message]) -> list[bool]:
-        may_return.wait()
-        return well(messages)
-
-    own = bench(hangs, stop_after=1, batch_size=6, max_tries=1)
-    fill(own.storage, 3)
-    thread = threading.Thread(target=own.run)
-    thread.start()
-    eventually(lambda: own.calls)
-    (claimed,) = own.sinker._in_flight
-
-    reason = own.sinker.settle_in_flight([Part(claimed, 0, 3)])
-
-    assert reason.startswith("the handler h:h did not return within 60 s on t-0 offsets 0..2 (3 messages)")
-    assert total(own.storage) == (0, 0, 3, 0), "they failed together: none of them is blamed"
-    may_return.set()
-    own.sinker._in_flight.append(claimed)  # the process would be gone by now
-    thread.join()
 
 
 @contextmanager

@@ -210,44 +210,6 @@ def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_r
     worker.until(lambda: worker.outage() is None)
 
 
-def test_a_worker_whose_engine_ends_stays_a_member_and_reads_on_in_the_next_one(
-    turning: Callable[..., Turning],
-) -> None:
-    worker = turning()
-    worker.until_it_reads()
-    worker.reaches({ORDERS_0: 10})
-
-    worker.pipeline.has_driver = False
-    worker.until(lambda: worker.stats.state == "assigned" and worker.outage() is not None)
-    assert worker.outage() == ("engine", "the engine is starting")
-    joins = worker.broker.asked.count("JoinGroup")
-    worker.pipeline.has_driver = True
-    worker.until_it_reads()
-
-    [run] = worker.pipeline.runs.values()
-    assert (run.sources[ORDERS_0].start, worker.events(), worker.outage()) == (10, ["engine_lost"], None)
-    assert worker.broker.asked.count("JoinGroup") == joins
-
-
-def test_a_full_storage_throttles_the_worker_until_it_has_room(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = turning()
-    worker.until_it_reads()
-    full = {1.0: "1000 of 1000 messages", 0.8: "1000 of 1000 messages"}
-    monkeypatch.setattr(worker.stats, "why_full", full.get)
-
-    worker.until(lambda: worker.stats.state == "throttled" and not worker.pipeline.groups)
-    full[1.0] = ""
-    worker.loop.turn()
-    assert worker.stats._snapshot().worker.last_error == "1000 of 1000 messages", "not before it has room to spare"
-    full.clear()
-    worker.until_it_reads()
-
-    assert worker.events() == ["throttled"]
-    assert worker.stats._snapshot().worker.last_error is None
-
-
 def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_paused_too(
     turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
