@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks._collected import collector_over
 from kctl.http import HttpServer, SnapshotSource, bind, create_app
 from kctl.master.freshness import STALE_SECONDS
+from kctl.master.history import History
 from kctl.master.verdict import Verdicts
 from kctl.start.interpreter import tune_interpreter
 
@@ -75,7 +76,9 @@ async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -
     processors = os.sched_getaffinity(0)
     collector, feed = collector_over(partitions, folder)
     verdicts = Verdicts(collector.latest, STALE_SECONDS)
-    source = SnapshotSource(latest=collector.latest, verdicts=verdicts, feed=feed, sparkline=collector.sparkline)
+    history = History()
+    collector.prepare.append(history.add)
+    source = SnapshotSource(latest=collector.latest, verdicts=verdicts, feed=feed, history=history)
     server = HttpServer(create_app(source), bind("127.0.0.1", 0))
     tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
     host, port = server.url.removeprefix("http://").split(":")

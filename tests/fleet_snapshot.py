@@ -14,6 +14,7 @@ import httpx
 from kctl.http import AccessRights, HttpServer, SnapshotSource, Token, bind, create_app
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
+from kctl.master.history import History
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce import Freshness, GroupStats, PartitionRow
@@ -101,11 +102,18 @@ def healthy() -> FleetSnapshot:
     return judged(replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok))
 
 
+def history_of(*snapshots: FleetSnapshot) -> History:
+    history = History()
+    for each in snapshots:
+        history.add(each)
+    return history
+
+
 def source_of(latest: FleetSnapshot | None, **more: Any) -> SnapshotSource:
     given: dict[str, Any] = {
         "latest": lambda: latest,
         "render_metrics": lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False),
-        "sparkline": lambda topic, number: [None, number],
+        "history": history_of(*([] if latest is None else [latest])),
         "feed": EventFeed(),
         "clock": lambda: NOW,
     }

@@ -40,6 +40,7 @@ from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.workers import Scope
+from tests.fleet_snapshot import history_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 __all__ = ["OUTPUTS", "outputs", "recorded"]
@@ -156,7 +157,7 @@ async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
             latest=lambda: snapshots[0],
             verdicts=verdicts,
             render_metrics=exposition.render,
-            sparkline=lambda _topic, partition: [None, partition],
+            history=history_of(snapshots[0]),
             feed=feed,
             ask=service.ask,
             clock=lambda: snapshots[0].taken_at + 1.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Annotated, Any
 
 from kctl.cli.command import CommandGroup, option
@@ -16,9 +15,8 @@ from kctl.cli.signature import command
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
 from kctl.config import Config, contexts, load
-from kctl.config.sections import SECTIONS
+from kctl.config.effects import shown_settings
 from kctl.config.storage import storage_settings
-from kctl.config.values import as_json, shown
 from kctl.errors import ConfigError
 
 
@@ -28,13 +26,7 @@ def _show(config: FileOption = None, set_: SetOption = None, output: OutputOptio
     That is: default, file, the name of a variable, or flag.
     """
     loaded = load(config_file(config), os.environ, overrides(set_))
-    values = {
-        section: {
-            setting.name: as_json(shown(setting, getattr(getattr(loaded, section), setting.name)))
-            for setting in fields(kind)
-        }
-        for section, kind in SECTIONS.items()
-    }
+    values = shown_settings(loaded)
     if output == "table":
         echo("\n".join(_table(loaded, values)))
     else:

@@ -1,4 +1,4 @@
-"""The difference between two configurations, and when it takes effect."""
+"""The settings of a configuration as they may be shown, and the difference between two with when it takes effect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from kctl.config.declared import mark
 from kctl.config.forms import Effect, Section
 from kctl.config.sections import SECTIONS, Config
-from kctl.config.values import shown
+from kctl.config.values import as_json, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +37,13 @@ def changes(before: Config, after: Config) -> list[SettingChange]:
                 name, when = f"{section}.{setting.name}", effect(kind, setting)
                 found.append(SettingChange(name, shown(setting, was), shown(setting, becomes), when))
     return found
+
+
+def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
+    """Returns every setting by section, as JSON has it, without secrets."""
+    return {
+        section: {
+            each.name: as_json(shown(each, getattr(getattr(config, section), each.name))) for each in fields(kind)
+        }
+        for section, kind in SECTIONS.items()
+    }

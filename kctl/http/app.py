@@ -18,7 +18,7 @@ from kctl.http.api.api import Api
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.guard import Guard, RequestLimits
-from kctl.http.pages import docs, home
+from kctl.http.pages import asset, docs, home
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.http.server import App
 from kctl.http.source import SnapshotSource
@@ -59,7 +59,9 @@ def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
     )
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     app.state.source, app.state.api = source, Api(source, streams, life)
+    app.state.serves = lambda: "fleet groups" if source.groups is not None and source.groups.latest() else "fleet"
     app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
+    app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)
     app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
     app.get("/healthz", summary="The master is alive")(healthz)
     app.get("/readyz", summary="The fleet does its work: 503 while its verdict is failing or unknown")(readyz)

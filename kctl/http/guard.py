@@ -41,8 +41,9 @@ CALLER_KEY: Final = "kctl.caller"
 OTHER_KEY: Final = "kctl.other"
 """The key under which it finds that another user asks, without a token; no text of an error is for that one."""
 
-_OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/operations/types")
-"""Paths that need a token that may act, to read too: messages, and what a form to act is made of."""
+_OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/logs/", "/api/v1/settings", "/api/v1/operations/types")
+"""Paths that need a token that may act, to read too: messages, logs that quote them, settings, and what a form to act
+is made of."""
 _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -1,18 +1,22 @@
-"""`/` and `/docs`: pages for people, with everything in them, and a policy that lets run what is in them alone."""
+"""`/`, its assets and `/docs`: pages for people, with a policy that lets nothing run that is not served from here."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
+
+_TYPES = {".js": "text/javascript", "css": "text/css"}
+"""By the last three characters of a name; other files of the page are not served by themselves."""
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -23,21 +27,61 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px s
 """
 
 
-async def home() -> Response:
-    return _page(_fleet_page())
+_POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src {styles}; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+async def home(request: Request) -> Response:
+    """`app.state.serves` returns what of the page is shown: `fleet`, `groups` or both."""
+    whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
+    policy = _POLICY.format(scripts="'self'", styles="'self'")
+    page = whole.replace("{serves}", request.app.state.serves())
+    return HTMLResponse(page, headers={"content-security-policy": policy, "cache-control": "no-cache"})
+
+
+async def asset(request: Request, digest: str, name: str) -> Response:
+    """A script or a style of the page; another content has another address, so it is kept for as long as one likes."""
+    found = _files().get(name)
+    if found is None or digest != _digest() or name[-3:] not in _TYPES:
+        raise HTTPException(404, "there is no such file of the page")
+    is_gzipped = "gzip" in request.headers.get("accept-encoding", "")
+    headers = {"cache-control": "private, max-age=31536000, immutable", "vary": "accept-encoding"}
+    if is_gzipped:
+        headers["content-encoding"] = "gzip"
+    return Response(found.gzipped if is_gzipped else found.body, media_type=_TYPES[name[-3:]], headers=headers)
 
 
 async def docs(request: Request) -> Response:
-    return _page(_reference(request.app.openapi()))
+    page = _reference(request.app.openapi())
+    return HTMLResponse(page, headers={"content-security-policy": _policy(page), "cache-control": "no-cache"})
+
+
+class _File(NamedTuple):
+    body: bytes
+    gzipped: bytes
 
 
 @cache
-def _fleet_page() -> str:
-    return resources.files("kctl.http").joinpath("page.html").read_text(encoding="utf-8")
+def _files() -> Mapping[str, _File]:
+    """The files of the page by their path below `kctl/http/page`."""
+    folder = resources.files("kctl.http").joinpath("page")
+    vendor = folder.joinpath("vendor")
+    named = {
+        **{each.name: each for each in folder.iterdir()},
+        **{f"vendor/{each.name}": each for each in vendor.iterdir()},
+    }
+    bodies = {
+        name: each.read_bytes() for name, each in sorted(named.items()) if name[-3:] in _TYPES or name == "index.html"
+    }
+    return {name: _File(body, gzip.compress(body, mtime=0)) for name, body in bodies.items()}
 
 
-def _page(html: str) -> Response:
-    return HTMLResponse(html, headers={"content-security-policy": _policy(html), "cache-control": "no-cache"})
+@cache
+def _digest() -> str:
+    whole = b"\0".join(part for name, file in _files().items() for part in (name.encode(), file.body))
+    return hashlib.sha256(whole).hexdigest()[:16]
 
 
 @cache
@@ -48,10 +92,7 @@ def _policy(html: str) -> str:
         for tag in ("script", "style")
     )
     none = "'none'"
-    return (
-        f"default-src 'none'; script-src {scripts or none}; style-src {styles or none}; img-src data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    return _POLICY.format(scripts=scripts or none, styles=styles or none)
 
 
 def _sha256(text: str) -> str:

@@ -12,6 +12,7 @@ from kctl.hosts.hosts import Hosts
 from kctl.hosts.replies import HostReplies
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
+from kctl.master.history import History
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
@@ -43,8 +44,8 @@ class SnapshotSource:
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None
     """The same at once, or None where it must be made first."""
-    sparkline: Callable[[str, int], list[int | None]] = lambda _topic, _partition: []
-    """The lag of a partition in the last 15 minutes, in steps of 15 s, oldest first."""
+    history: History = field(default_factory=History)
+    """The last day of the fleet."""
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
     """What the fleet answers to a request now; may raise an AgentError."""
@@ -58,6 +59,8 @@ class SnapshotSource:
     """Where operations are requested; None: none are served."""
     dead_letters: Workbench | None = None
     """The messages that were given up; None: none are served."""
+    settings: Callable[[], JsonObject] = dict
+    """The settings in force by section, without secrets."""
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""
 

@@ -144,10 +144,6 @@ class Collector:
             took = 0.0 if snapshot.since else loop.time() - started
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
-    def sparkline(self, topic: str, partition: int) -> list[int | None]:
-        """Returns the lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
-        return self._assessor.sparkline(topic, partition)
-
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs work on a thread, for with thousands of partitions it takes longer than a loop should be held. Of few,
         as the last snapshot has them, it is done here: to hand it over would cost more than to do it."""

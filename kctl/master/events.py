@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from kctl_agent.replies.workers import Event
 
 KEPT = 500
+_NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
@@ -17,6 +18,7 @@ class EventFeed:
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
+        self._marks: deque[Event] = deque(maxlen=KEPT)
         self._totals: Counter[str] = Counter()
         self._last = 0
         self._collections = 0
@@ -35,6 +37,8 @@ class EventFeed:
         for event in events:
             self._last += 1
             self._events.append((self._last, event))
+            if event.kind not in _NO_MARKS:
+                self._marks.append(event)
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
@@ -46,6 +50,11 @@ class EventFeed:
     def since(self, number: int) -> list[tuple[int, Event]]:
         """Returns the kept events after that number, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
+
+    def marks(self, since: float, until: float) -> list[Event]:
+        """Returns what changed a fleet's course from `since` to `until`, Unix seconds: rebalances, restarts,
+        operations, resets. The last ones are kept, for longer than they are among all events."""
+        return [event for event in self._marks if since <= event.at <= until]
 
     @property
     def collections(self) -> int:

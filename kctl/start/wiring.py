@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kctl.audit import fleet_log
 from kctl.config import Config, HttpSection
+from kctl.config.effects import shown_settings
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
@@ -27,6 +28,7 @@ from kctl.master.collector import Collector
 from kctl.master.control import ControlServer, MasterService, Router
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
+from kctl.master.history import History
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
 from kctl.master.operations.base import operation_events
@@ -101,7 +103,8 @@ def wired(
         hosts=None if hosts is None else hosts.answer,
     )
     exposition = Exposition(collector.latest)
-    collector.prepare.append(exposition.prepare)
+    history = History(config.collect.interval_seconds)
+    collector.prepare += [exposition.prepare, history.add]
     context = Context(
         config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions
     )
@@ -115,7 +118,8 @@ def wired(
         latest=collector.latest,
         render_metrics=exposition.render,
         ready_metrics=exposition.ready,
-        sparkline=collector.sparkline,
+        history=history,
+        settings=lambda: shown_settings(context.config),
         feed=feed,
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
         operations=operations,

@@ -1,4 +1,4 @@
-"""The assessor of a fleet's partitions: rows as its master has them, with owners, and with their lag of a while."""
+"""The assessor of a fleet's partitions: rows as its master has them, with owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kctl.status.history import ABSENT
 from kctl.status.observations import Ints, Reals
 from kctl.status.owners import Owner, Owners
 from kctl.status.rules import StatusRules
-from kctl.status.sparkline import Sparkline
 from kctl.status.words import Assessment
 
 
@@ -25,7 +24,6 @@ class Assessor:
         self._allowed_lag = rules.allowed_lag
         self._columns = ColumnAssessor(rules)
         self._places: dict[tuple[str, int], int] = {}
-        self._sparklines: dict[tuple[str, int], Sparkline] = {}
 
     def assess(
         self, rows: Sequence[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
@@ -35,16 +33,8 @@ class Assessor:
         if keys != [*self._places]:
             self._columns.choose(np.array([self._places.get(key, -1) for key in keys], np.intp))
             self._places = {key: place for place, key in enumerate(keys)}
-            self._sparklines = {key: self._sparklines.get(key) or Sparkline() for key in keys}
-        for sparkline, row in zip(self._sparklines.values(), rows, strict=True):
-            sparkline.add(row.lag, now)
         allowed = np.full(len(rows), self._allowed_lag, np.int64)
         return self._columns.assess(_reported(rows, now), _owners(map(owner_of, rows)), allowed, now, now_unix)
-
-    def sparkline(self, topic: str, partition: int) -> list[int | None]:
-        """Returns the lag of the last 15 minutes in steps of 15 s, oldest first; may be asked on any thread."""
-        known = self._sparklines.get((topic, partition))
-        return [] if known is None else known.lags()
 
 
 def of_group(rows: Sequence[PartitionRow], assessments: Assessments) -> Assessment:

@@ -17,7 +17,7 @@ from kctl.dead_letters.workbench import Workbench
 from kctl.http import AccessRights, HttpServer
 from kctl.master.events import EventFeed
 from kctl.master.operations.operation_log import OperationLog
-from kctl.master.snapshot import FleetSnapshot
+from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations
 from kctl.reduce.offset_checker import Partitions
@@ -25,7 +25,7 @@ from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
 from tests.browser import browser_of_a_module
 from tests.conftest import new_threads
-from tests.fleet_snapshot import NOW, UNIX, healthy, judged, partition, serving, snapshot, source_of
+from tests.fleet_snapshot import NOW, UNIX, healthy, history_of, judged, partition, serving, snapshot, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -45,8 +45,7 @@ class Site:
         self._access, self._dead_letters = access, dead_letters
         self.latest = snapshot(partitions)
         self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
-        self.history: list[int | None] = [None, 1, 5, 3]
-        self.asked = 0
+        self.history = history_of(*_past(partitions), self.latest)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -66,7 +65,7 @@ class Site:
             latest=lambda: self.latest,
             verdicts=self._verdicts,
             feed=self._feed,
-            sparkline=lambda *_: self.history,
+            history=self.history,
             dead_letters=self._dead_letters,
             operations=OperationLog(operations(), cast("Any", None), None),
         )
@@ -82,8 +81,17 @@ class Site:
     def collect(self, latest: FleetSnapshot, *events: Event) -> None:
         """A new snapshot, and what happened."""
         self.latest = replace(latest, sequence=self.latest.sequence + 1)
+        self.history.add(self.latest)
         self._loop.call_soon_threadsafe(self._feed.publish, events)
         self._loop.call_soon_threadsafe(self._feed.collected)
+
+
+def _past(partitions: int) -> Iterator[FleetSnapshot]:
+    """The half minute before the snapshot of a site."""
+    for ago, lag in ((30, 1), (15, 5)):
+        rows = Partitions(tuple(partition(number, lag) for number in range(partitions)))
+        before = replace(snapshot(partitions), offset_checker=Reduced(rows))
+        yield replace(before, taken_at=before.taken_at - ago, taken_at_unix=before.taken_at_unix - ago)
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +210,6 @@ def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened
     page.execute_cdp_cmd("Network.enable", {})
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     page.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    page.execute_script("state.busy = false; refresh()")
     try:
         eventually(lambda: text(page, "link").startswith("not connected"))
         assert [row[3] for row in rows(page, "partitions")] == ["6", "6", "6", "-"], (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip
+from kctl.http.api import history  # isort: skip
 from kctl.http.api import lists  # isort: skip
 from kctl.http.api import events  # isort: skip
+from kctl.http.api import processes  # isort: skip
 from kctl.http.api.listing import router
 
-__all__ = ["events", "lists", "partitions", "router", "status"]
+__all__ = ["events", "history", "lists", "partitions", "processes", "router", "status"]

@@ -90,7 +90,7 @@ def _completed(
 
 def _history(api: Api, row: JsonObject) -> list[int | None]:
     """None is kept of attached applications."""
-    return [] if row.get("attached") else api.source.sparkline(row["topic"], row["partition"])
+    return [] if row.get("attached") else api.source.history.sparkline(row["topic"], row["partition"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:

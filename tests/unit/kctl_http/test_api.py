@@ -97,7 +97,7 @@ async def test_an_attached_application_has_rows_and_series_beside_the_groups() -
 
     shown = [(each["partition"], each["worker"], each["status"], each.get("attached")) for each in first["rows"]]
     assert shown == [(0, "worker-0", "ok", None), (0, "report", "stalled", True)], "both on one page"
-    assert [each["history"] for each in first["rows"]] == [[None, 0], []]
+    assert [each["history"] for each in first["rows"]] == [[6], []]
     assert [each["partition"] for each in rest["rows"]] == [1, 2]
     assert (first["verdict"]["level"], first["verdict"]["about"]) == ("degraded", "attached/report")
     samples = [each for each in Exposition(lambda: latest).render()[0].decode().splitlines() if "attached/" in each]

@@ -1,4 +1,4 @@
-"""Hysteresis, time lag, growth, the window's memory, the sparkline, and all of them together for a group."""
+"""Hysteresis, time lag, growth, the window's memory, and all of them together for a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from kctl.status.hysteresis import Held, Hysteresis
 from kctl.status.judgements import NUMBERS, STATUSES, Judgements
 from kctl.status.owners import Owners
 from kctl.status.rules import allowed_lag, growth_per_second, judge
-from kctl.status.sparkline import STEP_SECONDS, STEPS, Sparkline
 from kctl.status.time_lag import Processed, lag_seconds
 from kctl.status.words import Status
 
@@ -287,19 +286,6 @@ def test_how_much_of_the_window_was_seen_goes_with_the_assessment() -> None:
     assert of_group(rows, each).window_complete == 1.0
 
 
-def test_the_sparkline_keeps_fifteen_minutes_and_shows_where_it_knows_nothing() -> None:
-    line = Sparkline()
-    assert line.lags() == []
-
-    for step in range(STEPS + 10):
-        line.add(step, step * STEP_SECONDS)
-        line.add(0, step * STEP_SECONDS + 1)
-    line.add(None, (STEPS + 10) * STEP_SECONDS)
-    line.add(7, (STEPS + 13) * STEP_SECONDS)
-
-    assert line.lags() == [*range(14, STEPS + 10), None, None, None, 7]
-
-
 def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
     assessor = Assessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
     rows = [row(0), row(1), row(2)]
@@ -317,7 +303,6 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
     assert each[2].lag_seconds == 18.0
     assert (group.status, group.lag_seconds, group.catchup_seconds) == (Status.STOPPED, 18.0, None)
     assert group.reason.startswith("1 of 3 partitions stopped: orders-2; nothing has been committed for 17 s while")
-    assert [assessor.sparkline("orders", 2)[-1], assessor.sparkline("orders", 9)] == [4, []]
 
 
 def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
@@ -329,7 +314,6 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
     assert found[0].status is Status.OK
 
     assert not assessor.assess([], lambda _: READER, 2.0, 1002.0)
-    assert assessor.sparkline("orders", 0) == []
 
 
 def test_nothing_is_known_of_a_group_without_partitions() -> None:

@@ -1,0 +1,75 @@
+"""`/api/v1/history`: the last day of the fleet, of a topic, a partition or a process, for charts."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from fastapi import HTTPException, Query, Request, Response
+
+from kctl.http.api.api import api_of
+from kctl.http.api.listing import IfNoneMatch, router
+from kctl.http.errors import Error
+from kctl.master.history import FLEET, KEPT_SECONDS, Subject, Window
+from kctl.master.rings import Reals
+from kctl_agent.errors import BadParams
+from kctl_agent.replies.encode import encoded
+from kctl_agent.rpc.wire import JsonObject
+
+_DIGITS = 3
+_NAME = Query(max_length=249)
+
+
+@router.get(
+    "/history",
+    summary="The last day as columns: lag, rates, batch seconds, memory, and what happened",
+    responses={404: {"model": Error, "description": "No such topic, partition or worker"}},
+)
+async def history(
+    request: Request,
+    topic: Annotated[str | None, _NAME] = None,
+    partition: Annotated[int | None, Query(ge=0, description="One of `topic`.")] = None,
+    worker: Annotated[str | None, Query(max_length=64, description="A worker, a sinker or an engine.")] = None,
+    seconds: Annotated[float, Query(ge=15, le=KEPT_SECONDS, description="For so long.")] = 900.0,
+    until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Of the fleet, unless a topic, a partition or a worker is named. In steps of 5 s for the last 15 minutes, 30 s for
+    the last two hours, 5 minutes for the last day; of each step the least and the most."""
+    api = api_of(request)
+    snapshot = api.latest()
+    if same := api.unchanged(snapshot, if_none_match):
+        return same
+    end = snapshot.taken_at_unix if until is None else until
+    window = api.source.history.read(_subject(topic, partition, worker), end - seconds, end)
+    if window is None:
+        raise HTTPException(404, "there is no such topic, partition or worker in the last snapshot")
+    marks = api.source.feed.marks(end - seconds, math.inf if until is None else end)
+    bounds = {"since": end - seconds, "until": end}
+    named = [{"worker": None, **encoded(each)} for each in marks]
+    return api.answer(snapshot, {**bounds, **_columns(window), "marks": named})
+
+
+def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
+    if worker is not None and topic is None and partition is None:
+        return "worker", worker
+    if worker is not None or (topic is None and partition is not None):
+        raise BadParams("give a worker, or a topic, or a topic and a partition")
+    if topic is None:
+        return FLEET
+    return ("topic", topic) if partition is None else ("partition", (topic, partition))
+
+
+def _columns(window: Window) -> JsonObject:
+    return {
+        "began_at": window.began_at,
+        "first_at": window.first_at,
+        "step_seconds": window.step_seconds,
+        "series": {
+            name: {"least": _listed(least), "most": _listed(window.most[name])} for name, least in window.least.items()
+        },
+    }
+
+
+def _listed(values: Reals) -> list[float | None]:
+    return [None if value != value else value for value in values.round(_DIGITS).tolist()]

@@ -1,0 +1,176 @@
+// Dead letters: grouped, found, read, put back, sent to a topic, deleted. What a message holds is only ever text.
+import {body, button, el, head, line, numbers, set, visible, whole} from "./dom.js";
+import {asked, call, guarded, onSign, read} from "./session.js";
+
+const PAGE_ROWS = 100, MOST_CHARACTERS = 100000, ROOT = "/api/v1/dead-letters";
+const dead = {filter: {}, search: null, count: 0, rows: [], next: null, chosen: new Set(), stop: null};
+const status = value => set("dead-status", value);
+const tried = work => guarded(work, "dead-status");
+const box = row => {
+  const found = document.createElement("input");
+  found.type = "checkbox";
+  found.checked = dead.chosen.has(row.id);
+  found.ariaLabel = "choose " + row.id;
+  found.addEventListener("change", () => { dead.chosen[found.checked ? "add" : "delete"](row.id); showButtons(); });
+  return found;
+};
+const GROUPS = [
+  {name: "count", number: true, show: row => whole(row.count)},
+  {name: "last 24 hours", show: row => line(row.hours, "died in each of the last 24 hours, at most " + whole(Math.max(0, ...row.hours)))},
+  {name: "last died", show: row => row.last_died},
+  {name: "line", show: row => visible(row.line)},
+  {name: "", show: row => button("Choose", () => chooseGroup(row))},
+  {name: "error class", show: row => visible(row.error_class)},
+];
+const LIST = [
+  {name: "", show: box},
+  {name: "", show: row => button("Show", () => tried(() => showOne(row.id)))},
+  {name: "topic", show: row => visible(row.topic)},
+  {name: "partition", number: true, show: row => String(row.partition)},
+  {name: "offset", number: true, show: row => String(row.offset)},
+  {name: "tries", number: true, show: row => String(row.tries)},
+  {name: "died", show: row => row.died},
+  {name: "key", show: row => visible(row.key)},
+  {name: "error", show: row => visible(row.error)},
+];
+
+const query = (filter, more) => "?" + new URLSearchParams({...filter, ...more});
+// What is changed is what is shown: filter, count and rows are taken over together, and of two searches the later.
+async function find(filter = dead.filter) {
+  const search = dead.search = Symbol();
+  const groups = await read(ROOT + "/groups" + query(filter, {hours: 24}));
+  const page = await read(ROOT + query(filter, {limit: PAGE_ROWS}));
+  if (search !== dead.search) return;
+  dead.filter = filter;
+  dead.count = groups.count;
+  dead.chosen.clear();
+  body(el("dead-groups"), GROUPS, groups.rows.slice(0, PAGE_ROWS), row => row.error_class + " " + row.line);
+  dead.rows = [];
+  list(page);
+  status(whole(dead.count) + " dead letters match");
+}
+async function more() {
+  const search = dead.search, page = await read(ROOT + query(dead.filter, {limit: PAGE_ROWS, after: dead.next}));
+  if (search === dead.search) list(page);
+}
+function list(page) {
+  dead.rows.push(...page.rows);
+  dead.next = page.next;
+  el("dead-more").hidden = page.next === null || dead.rows.length >= dead.count;
+  body(el("dead-list"), LIST, dead.rows, row => row.id);
+  showButtons();
+}
+function showButtons() {
+  for (const each of document.querySelectorAll("button[data-verb]")) {
+    const isAll = each.dataset.which === "all", count = isAll ? dead.count : dead.chosen.size;
+    each.textContent = VERBS[each.dataset.verb].label + (isAll ? "all " : "chosen ") + whole(count);
+    each.disabled = count === 0 || dead.stop !== null;
+  }
+  el("dead-stop").hidden = dead.stop === null;
+}
+const filled = () => Object.fromEntries([...new FormData(el("dead-filter"))].filter(([, value]) => value !== ""));
+function chooseGroup(row) {
+  el("dead-filter").elements.error_class.value = row.error_class;
+  el("dead-filter").elements.line.value = row.line;
+  tried(() => find({...filled(), error_class: row.error_class, line: row.line}));
+}
+async function showOne(id) {
+  const one = await read(ROOT + "/" + encodeURIComponent(id) + "?as=" + el("dead-as").value);
+  const bytesOf = (of, name) => {
+    const known = Object.keys(of).find(each => each === name || each.startsWith(name + "_"));
+    if (known === undefined || of[known] === null) return "null";
+    return known.endsWith("_json") ? JSON.stringify(of[known], null, 2) : (known.endsWith("_base64") ? "base64: " : "") + of[known];
+  };
+  const value = one.damaged ? "a damaged block, as base64: " + one.block_base64 : bytesOf(one, "value");
+  const cut = value.length > MOST_CHARACTERS ? "\n… " + whole(value.length - MOST_CHARACTERS) + " characters more; an export has them" : "";
+  numbers("dead-fields", [
+    ["topic", visible(one.topic)], ["partition", String(one.partition)], ["offset", String(one.offset)], ["tries", String(one.tries)], ["died", one.died],
+    ["key", visible(bytesOf(one, "key")).slice(0, 1000)],
+    ...(one.headers || []).slice(0, 100).map(each => [visible(each.key), visible(bytesOf(each, "value")).slice(0, 1000)]),
+  ]);
+  set("dead-value", visible(value.slice(0, MOST_CHARACTERS)) + cut);
+  set("dead-trace", visible(one.error) + (one.traceback ? "\n" + visible(one.traceback) : ""));
+  el("dead-one").hidden = false;
+  el("dead-one").dataset.id = id;
+  el("dead-one").focus();
+}
+const VERBS = {
+  requeue: {label: "Requeue ", will: "put back, to be handled once more", done: "put back"},
+  send: {label: "Send ", will: "sent to a topic, and are gone here once the brokers have them", done: "sent"},
+  delete: {label: "Delete ", will: "deleted for good", done: "deleted"},
+};
+async function change(verb, which) {
+  const filter = which === "all" ? {...dead.filter} : {ids: [...dead.chosen]}, count = which === "all" ? dead.count : dead.chosen.size;
+  for (const name of ["partition", "tries_from"]) if (name in filter) filter[name] = Number(filter[name]);
+  const {will, done} = VERBS[verb], toTopic = verb === "send", search = dead.search;
+  const by = which === "all" ? Object.entries(filter).map(([name, value]) => " " + name + " " + visible(value)).join(",") : "";
+  if (!await asked(whole(count) + " dead letters" + (by && " (" + by.trim() + ")") + " will be " + will + ". If another number matches by now, nothing happens.", toTopic)) return;
+  dead.stop = new AbortController();
+  showButtons();
+  let last = {done: 0};
+  try {
+    for await (const step of steps(await call(ROOT + "/" + verb, {filter, count, ...(toTopic ? {to: el("to").value} : {})}, dead.stop.signal))) {
+      last = {...last, ...step};
+      status(whole(last.done) + " of " + whole(count) + " " + done + (last.complete ? "" : " …"));
+    }
+    if (last.error) status("after " + whole(last.done) + ": " + last.error.message);
+  } catch (error) {
+    status((error.name === "AbortError" ? "stopped" : error.message) + (last.done ? " (after " + whole(last.done) + ")" : ""));
+  } finally { dead.stop = null; }
+  const outcome = el("dead-status").textContent;
+  el("dead-one").hidden = true;
+  if (search === dead.search) await find(); else showButtons();
+  status(outcome);
+}
+async function* steps(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = "";;) {
+    const {value, done} = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const each of lines) yield JSON.parse(each);
+  }
+}
+async function save() {
+  const link = document.createElement("a");
+  const blob = await (await call(ROOT + "/export" + query(dead.filter, {}))).blob();
+  const last = (await blob.slice(-10000).text()).trimEnd().split("\n").at(-1);
+  if (last.startsWith('{"error": {')) throw new Error("nothing is saved, the export broke off: " + JSON.parse(last).error.message);
+  link.href = URL.createObjectURL(blob);
+  link.download = "dead-letters.jsonl";
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function forget() {
+  dead.stop?.abort();
+  Object.assign(dead, {filter: {}, search: null, count: 0, rows: [], next: null});
+  dead.chosen.clear();
+  for (const field of el("dead-filter").querySelectorAll("input")) field.value = "";
+  el("dead-one").hidden = true;
+  for (const id of ["dead-list", "dead-groups"]) el(id).tBodies[0].replaceChildren();
+  for (const id of ["dead-value", "dead-trace", "dead-status"]) set(id, "");
+  el("dead-fields").replaceChildren();
+}
+export function start() {
+  head(el("dead-groups"), GROUPS);
+  head(el("dead-list"), LIST);
+  onSign(isIn => {
+    el("workbench").hidden = !isIn;
+    if (isIn) tried(() => find());
+    else forget();
+  });
+  el("dead-filter").addEventListener("submit", event => {
+    event.preventDefault();
+    tried(() => find(filled()));
+  });
+  el("dead-filter").addEventListener("reset", () => tried(() => find({})));
+  el("dead-more").addEventListener("click", () => tried(more));
+  el("dead-as").addEventListener("change", () => tried(() => showOne(el("dead-one").dataset.id)));
+  el("dead-close").addEventListener("click", () => { el("dead-one").hidden = true; });
+  el("dead-stop").addEventListener("click", () => dead.stop?.abort());
+  el("dead-export").addEventListener("click", () => tried(save));
+  for (const each of document.querySelectorAll("button[data-verb]"))
+    each.addEventListener("click", () => tried(() => change(each.dataset.verb, each.dataset.which)));
+}

@@ -1,0 +1,223 @@
+// The page: what it shows is the last snapshot, again and again, in the view that the address names.
+import * as charts from "./charts.js";
+import * as dead from "./dead_letters.js";
+import {badge, body, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, whole} from "./dom.js";
+import * as groups from "./groups.js";
+import * as operations from "./operations.js";
+import * as process from "./process.js";
+import * as session from "./session.js";
+import {get} from "./session.js";
+import {subject, view} from "./view.js";
+
+const MOST_ROWS = 500, MOST_LOADED = 2000, HISTORY_SECONDS = 15, MOST_EVENTS = 50, REST_MS = 500;
+const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
+const SERVES = document.body.dataset.serves.split(" ");
+const histories = new Map();
+const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: false};
+
+function sparkline(key, lag) {
+  const lags = (histories.get(key) || []).slice();
+  if (lags.length && lag !== null) lags[lags.length - 1] = lag;
+  const seen = lags.filter(value => value !== null);
+  return line(lags, seen.length ? "lag of the last 15 minutes: from " + whole(seen[0]) + " to " + whole(seen[seen.length - 1]) + ", at most " + whole(Math.max(...seen)) : "no history");
+}
+const keyOf = row => row.topic + "/" + row.partition + (row.attached ? "/" + row.worker : "");
+const PARTITIONS = [
+  {name: "topic", show: row => row.topic, by: row => row.topic, href: row => subject({topic: row.topic})},
+  {name: "partition", number: true, show: row => String(row.partition), by: row => row.partition,
+    href: row => subject({topic: row.topic, partition: row.partition})},
+  {name: "status", show: row => badge(row.status), by: row => row.status},
+  {name: "lag", number: true, show: row => whole(row.remaining_count), by: row => row.remaining_count},
+  {name: "time lag", number: true, show: row => seconds(row.lag_seconds), by: row => row.lag_seconds},
+  {name: "growth", number: true, show: row => rate(row.growth_per_second), by: row => row.growth_per_second},
+  {name: "last 15 minutes", show: row => sparkline(keyOf(row), row.remaining_count)},
+  {name: "committed", number: true, show: row => whole(row.current_offset), by: row => row.current_offset},
+  {name: "end", number: true, show: row => whole(row.kafka_max_offset), by: row => row.kafka_max_offset},
+  {name: "worker", show: row => text(row.worker), by: row => row.worker, href: row => subject({worker: row.worker})},
+  {name: "reason", show: row => row.reason},
+];
+const supervised = row => row.supervisor || {};
+const WORKERS = [
+  {name: "name", show: row => row.name, href: row => subject({worker: row.name})},
+  {name: "kind", show: row => text(row.kind)},
+  {name: "state", show: row => badge(row.state || supervised(row).state)},
+  {name: "memory", number: true, show: row => bytes(supervised(row).resident_bytes ?? row.rss_bytes)},
+  {name: "restarts", number: true, show: row => whole(supervised(row).restarts)},
+  {name: "last batch", number: true, show: row => seconds(row.last_batch_seconds)},
+  {name: "rows/s", number: true, show: row => whole(row.rows_per_second)},
+  {name: "last error", show: row => text(row.last_error || supervised(row).last_error)},
+];
+
+function isInView(row) {
+  const {topic, partition, worker} = view();
+  if (worker) return row.worker === worker;
+  return !topic || (row.topic === topic && (!partition || row.partition === Number(partition)));
+}
+function showPartitions() {
+  const wanted = el("filter").value.trim().toLowerCase(), trouble = el("trouble").checked;
+  const inView = state.rows.filter(isInView);
+  let rows = inView.filter(row =>
+    (!trouble || !["ok", "idle"].includes(row.status)) &&
+    (!wanted || (row.topic + "-" + row.partition + " " + (row.worker || "")).toLowerCase().includes(wanted)));
+  if (state.sort) rows = rows.slice().sort(compared(state.sort.by, state.sort.down));
+  const shown = rows.slice(0, MOST_ROWS), isWhole = inView.length === state.rows.length;
+  body(el("partitions"), PARTITIONS, shown, keyOf);
+  set("shown", shown.length + " of " + (isWhole ? state.matching : inView.length) + " partitions");
+}
+function headline(verdict) {
+  document.title = document.title.replace(/^.*? · /, verdict.level + " · ");
+  el("status").className = "badge " + verdict.level;
+  set("status", verdict.level);
+  set("reason", verdict.reason);
+  el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", each.reason)));
+}
+function showStatus(status) {
+  set("title", status.cluster + " / " + status.group);
+  document.title = "unknown · " + status.group + " · kctl";
+  state.mostAge = status.max_age_seconds;
+  headline(status.verdict);
+  numbers("summary", [
+    ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
+    ["caught up in", seconds(status.catchup_seconds)], ["members", whole(status.group_members)],
+    ["group", text(status.group_state)], ["generation", text(status.generation)], ["partitions", status.status],
+  ]);
+  const stored = status.storage || {};
+  numbers("storage", [
+    ["pending", whole(stored.pending)], ["processing", whole(stored.processing)], ["dead", whole(stored.dead)],
+    ["size", bytes(stored.bytes)], ["limit", stored.limit ? whole(stored.limit) : "-"],
+  ]);
+  const has = Boolean(stored.limit) && stored.pending !== null && stored.processing !== null;
+  el("room").hidden = !has;
+  if (has) {
+    el("fill").value = Math.min((stored.pending + stored.processing) / stored.limit, 1);
+    set("fill-text", Math.round(el("fill").value * 100) + " %");
+  }
+}
+async function partitionRows(query) {
+  const all = await get("lag?limit=" + MOST_LOADED + query);
+  if (all.next === null) return all;
+  // Too many to load once a second: those in trouble first, then the others as far as they fit.
+  const trouble = await get("lag?limit=" + MOST_LOADED + TROUBLE + query), known = new Set(trouble.rows.map(keyOf));
+  all.rows = trouble.rows.concat(all.rows.filter(row => !known.has(keyOf(row)))).slice(0, MOST_LOADED);
+  return all;
+}
+async function load() {
+  const {topic, partition, worker} = view(), now = performance.now(), withHistory = now - state.historyAt > HISTORY_SECONDS * 1000;
+  const filter = Object.entries({topic, partition, worker}).filter(([, value]) => value).map(([name, value]) => "&" + name + "=" + encodeURIComponent(value)).join("");
+  const [status, lag, workers] = await Promise.all([
+    get("status"), partitionRows(filter + (withHistory ? "&history=1" : "")), get("workers?limit=1000"), charts.refresh(), showGroups(),
+  ]);
+  if (withHistory) {
+    histories.clear();
+    for (const row of lag.rows) histories.set(keyOf(row), row.history);
+    state.historyAt = now;
+  }
+  Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), age: lag.age_seconds});
+  showStatus(status);
+  showPartitions();
+  body(el("workers"), WORKERS, workers.rows, row => row.name);
+  process.show(workers.rows);
+  set("missing", lacks(lag));
+  link(state.linked, "");
+}
+const showGroups = isNew => SERVES.includes("groups") ? groups.refresh(isNew) : null;
+async function refresh() {
+  if (state.busy) { state.again = true; return; }
+  state.busy = true;
+  try { await load(); } catch (error) { link(false, error.message); } finally {
+    setTimeout(() => {
+      state.busy = false;
+      if (state.again) { state.again = false; refresh(); }
+    }, REST_MS);
+  }
+}
+function lacks(answer) {
+  const silent = answer.failed.filter(each => answer.asked.includes(each.from)).map(each => each.from);
+  const others = answer.failed.filter(each => !answer.asked.includes(each.from)).map(each => each.message);
+  const stopped = answer.stopped.length ? ["stopped by request: " + answer.stopped.join(", ")] : [];
+  return [...(silent.length ? ["no answer from " + silent.join(", ")] : []), ...others, ...stopped].join(" · ");
+}
+function link(isLive, why) {
+  el("link").className = "badge " + (isLive ? "live" : "lost");
+  set("link", isLive ? "live" : "not connected" + (why ? ": " + why : ""));
+}
+function showAge() {
+  if (state.age === null) return;
+  const age = state.age + (performance.now() - state.fetchedAt) / 1000;
+  set("age", "snapshot " + seconds(age) + " old");
+  document.querySelector("main").classList.toggle("old", age > state.mostAge);
+  if (age <= state.mostAge) return;
+  // What is old is never shown as well, and a stream in which nothing comes is not live.
+  const since = new Date(Date.now() - age * 1000).toISOString().replace(/[.].*/, "Z");
+  headline({level: "unknown", reason: "no data since " + since + ": the master does not answer this page", also: []});
+  if (el("link").classList.contains("live")) link(false, "");
+}
+function happened(event) {
+  const one = JSON.parse(event.data), words = one.worker && !one.text.includes(one.worker) ? one.worker + ": " + one.text : one.text;
+  const item = make("li", {}, ...[clock(one.at), one.kind, words].map(each => make("span", {textContent: each})));
+  item.dataset.id = event.lastEventId;
+  el("no-events")?.remove();
+  el("events").prepend(item);
+  while (el("events").children.length > MOST_EVENTS) el("events").lastElementChild.remove();
+}
+function listen() {
+  const source = new EventSource("/api/v1/events?recent=" + MOST_EVENTS);
+  source.addEventListener("happened", happened);
+  source.addEventListener("collected", () => { state.linked = true; refresh(); });
+  source.addEventListener("error", () => {
+    state.linked = false;
+    link(false, "");
+    // Refused for good (a token that is no longer right, too many streams): try again by and by.
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+  });
+}
+
+// Each section names the views in which it is shown.
+function route() {
+  const {topic, partition, worker, group} = view(), kind = worker ? "worker" : topic ? "topic" : group ? "group" : "fleet";
+  for (const each of document.querySelectorAll("[data-views]")) {
+    const serves = each.dataset.serves || "fleet";
+    each.classList.toggle("elsewhere", !each.dataset.views.split(" ").includes(kind) || !SERVES.includes(serves));
+  }
+  set("where", worker || group || (topic ? topic + (partition ? " / " + partition : "") : ""));
+  el("back").href = subject({});
+  charts.showRange();
+  process.route();
+  if (!SERVES.includes("fleet")) { showGroups(true); return; }
+  showPartitions();
+  process.show(state.workers);
+  if (kind !== "group") charts.refresh(true);
+  showGroups(true);
+  state.historyAt = -1e9;
+  refresh();
+}
+function start() {
+  head(el("workers"), WORKERS);
+  head(el("partitions"), PARTITIONS, ({by}, down) => { state.sort = {by, down}; showPartitions(); });
+  for (const each of [session, operations, dead, process, groups, charts]) each.start();
+  el("filter").addEventListener("input", showPartitions);
+  el("trouble").addEventListener("change", showPartitions);
+  el("choice").addEventListener("submit", event => event.preventDefault());
+  document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); el("partitions").focus(); });
+  document.addEventListener("keydown", event => {
+    if (event.key === "/" && !event.ctrlKey && !event.metaKey && document.activeElement.tagName !== "INPUT") {
+      event.preventDefault();
+      el("filter").focus();
+    } else if (event.key === "Escape" && document.activeElement === el("filter")) {
+      el("filter").value = "";
+      showPartitions();
+    }
+  });
+  addEventListener("hashchange", route);
+  if (SERVES.includes("fleet")) {
+    for (const each of ["online", "offline"]) addEventListener(each, refresh);
+    setInterval(showAge, 500);
+    listen();
+  } else {
+    set("title", "Groups of all clusters");
+    document.title = "kctl exporter";
+    setInterval(showGroups, 2000);
+  }
+  route();
+}
+start();

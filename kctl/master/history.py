@@ -1,0 +1,232 @@
+"""The last day of a fleet in the master's memory: lag, rates, batches and memory, with the least and most of each step.
+
+A master that is started again begins anew. What is older stands in coarser steps, never at the cost of an extreme: each
+ring takes every snapshot. Memory is bounded: of a fleet with too many partitions these keep the lag of 15 minutes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.master.rings import Reals, Ring, StepRates
+from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.workers import NOT_GROUP_MEMBERS
+
+KEPT_SECONDS = 86_400
+_STEP_SECONDS = 5.0
+_SLOW_SECONDS = 2.5
+"""Where snapshots are rarer, the finest step is that of the sparkline: a step without a snapshot is a gap."""
+_SPARK_SECONDS, _SPARKS = 15.0, 60
+_FINE_SLOTS = 181
+_COARSE = ((30.0, 241), (300.0, 289))
+"""Length and number of steps of the rings behind the finest one: 15 minutes, two hours, a day, each with a step that
+has only begun."""
+_MOST_SERIES = 5000
+"""Series in all rings: 711 steps of two float32 each, so 28 MB. Whatever is more has its lag in steps of 15 s alone."""
+
+_OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
+_OF_FLEET = (*_OF_PARTITION, "handled_per_second", "batch_seconds", "memory_bytes")
+_OF_WORKER = (*_OF_FLEET[:2], *_OF_FLEET[3:], "partitions")
+
+Subject: TypeAlias = tuple[str, Hashable]
+"""`fleet` and None, `topic` and its name, `partition` and topic and number, `worker` and its name."""
+FLEET: Subject = "fleet", None
+Columns: TypeAlias = Mapping[str, Reals]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the history of one subject; step N begins at `first_at + N * step_seconds`."""
+
+    began_at: float
+    """Unix seconds, as all times: nothing before it is known."""
+    first_at: float
+    step_seconds: float
+    least: Mapping[str, Reals]
+    most: Mapping[str, Reals]
+    """By metric, NaN where nothing is known."""
+
+
+@dataclass(slots=True)
+class _Table:
+    """The rings of all subjects of one kind."""
+
+    metrics: tuple[str, ...]
+    places: dict[Hashable, int] = field(default_factory=dict)
+    rings: list[Ring] = field(default_factory=list)
+    began_at: float = 0.0
+
+    def choose(self, keys: Sequence[Hashable], steps: Sequence[tuple[float, int]], now: float) -> None:
+        """From now on these are its subjects; those that were there before keep what is known of them."""
+        is_new = [(ring.step_seconds, ring.slots) for ring in self.rings] != list(steps)
+        if is_new:
+            self.rings, self.places, self.began_at = [Ring(*step) for step in steps], {}, now
+        elif [*self.places] == list(keys):
+            return
+        before = np.array([self.places.get(key, -1) for key in keys], np.intp)
+        for ring in self.rings:
+            ring.choose(before, len(self.kept))
+        self.places = {key: place for place, key in enumerate(keys)}
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return self.metrics if len(self.rings) > 1 else self.metrics[:1]
+
+    def add(self, values: Columns, now: float) -> None:
+        rows = np.stack([values[name] for name in self.kept])
+        for ring in self.rings:
+            ring.add(now, rows)
+
+
+class History:
+    """One thread adds; any may read."""
+
+    def __init__(self, interval_seconds: float = 1.0) -> None:
+        """`interval_seconds` is that of snapshots."""
+        step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS
+        self._steps = ((step, _FINE_SLOTS), *_COARSE)
+        self._lock = threading.Lock()
+        self._tables = {
+            "fleet": _Table(_OF_FLEET),
+            "worker": _Table(_OF_WORKER),
+            "topic": _Table(_OF_PARTITION),
+            "partition": _Table(_OF_PARTITION),
+        }
+        self._offsets, self._counts = StepRates(step), StepRates(step)
+        self._batches: dict[str, int | None] = {}
+
+    def add(self, snapshot: FleetSnapshot) -> None:
+        """Takes in a snapshot. Where the clock was set back, what was later than it is now is forgotten."""
+        values = self._values(snapshot)
+        left = _MOST_SERIES
+        with self._lock:
+            for kind, table in self._tables.items():
+                keys, columns = values[kind]
+                series = len(keys) * len(table.metrics)
+                steps = self._steps if series <= left else ((_SPARK_SECONDS, _SPARKS),)
+                left -= series if series <= left else 0
+                table.choose(keys, steps, snapshot.taken_at_unix)
+                table.add(columns, snapshot.taken_at_unix)
+
+    def read(self, subject: Subject, since: float, until: float) -> Window | None:
+        """Returns what is known from `since` to `until`, Unix seconds, in the finest steps that go back so far; None
+        where the subject is not known."""
+        kind, key = subject
+        with self._lock:
+            table = self._tables[kind]
+            if key not in table.places:
+                return None
+            ring = next((each for each in table.rings if each.reaches(since)), table.rings[-1])
+            first, least, most = ring.window(table.places[key], since, until)
+        names = table.kept
+        columns = dict(zip(names, least, strict=True)), dict(zip(names, most, strict=True))
+        return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
+
+    def sparkline(self, topic: str, partition: int) -> list[int | None]:
+        """Returns the greatest lag of each 15 s of the last 15 minutes, oldest first, as far as any is known."""
+        with self._lock:
+            table = self._tables["partition"]
+            place = table.places.get((topic, partition))
+            if place is None:
+                return []
+            most = table.rings[0].last_most(place, round(_SPARK_SECONDS / table.rings[0].step_seconds), _SPARKS)
+        known = np.flatnonzero(~np.isnan(most))
+        return [None if lag != lag else round(lag) for lag in most[known[0] :].tolist()] if len(known) else []
+
+    def _values(self, snapshot: FleetSnapshot) -> Mapping[str, tuple[Sequence[Hashable], Columns]]:
+        now, now_unix = snapshot.taken_at, snapshot.taken_at_unix
+        rows = snapshot.partitions
+        keys = [row[:2] for row in rows]
+        offsets = np.array([[row.end for row in rows], [row.committed for row in rows]], np.float64)
+        produced, stored = self._offsets.add(keys, offsets, now, now_unix)
+        lag_seconds = [each.lag_seconds for each in snapshot.assessments] or [None] * len(rows)
+        of_partitions = {
+            "lag": _reals([row.lag for row in rows]),
+            "lag_seconds": _reals(lag_seconds),
+            "produced_per_second": produced,
+            "stored_per_second": stored,
+        }
+        begins = [place for place, key in enumerate(keys) if place == 0 or keys[place - 1][0] != key[0]]
+        workers, of_workers = self._of_workers(snapshot, of_partitions)
+        return {
+            "fleet": ([None], {**_of_fleet(of_partitions), **_of_processes(snapshot, of_workers)}),
+            "worker": (workers, of_workers),
+            "topic": ([keys[place][0] for place in begins], _summed(of_partitions, begins)),
+            "partition": (keys, of_partitions),
+        }
+
+    def _of_workers(self, snapshot: FleetSnapshot, of_partitions: Columns) -> tuple[list[str], dict[str, Reals]]:
+        rows = snapshot.workers.result.rows
+        names, handled_counts = [row.name for row in rows], [row.sinker.handled if row.sinker else None for row in rows]
+        counts = _reals([row.rows_total for row in rows]), _reals(handled_counts)
+        stored, handled = self._counts.add(names, np.stack(counts), snapshot.taken_at, snapshot.taken_at_unix)
+        has_ended = [self._batches.get(row.name, row.batches_total) != row.batches_total for row in rows]
+        self._batches = {row.name: row.batches_total for row in rows}
+        is_member = np.array([row.kind not in NOT_GROUP_MEMBERS for row in rows], np.bool_)
+        places = {name: place for place, name in enumerate(names)}
+        owner = np.array([places.get(row.worker or "", len(names)) for row in snapshot.partitions], np.intp)
+        held = np.bincount(owner, minlength=len(names) + 1)[: len(names)].astype(np.float64)
+        lag, lag_seconds = (_per_owner(of_partitions[name], owner, len(names)) for name in ("lag", "lag_seconds"))
+        return names, {
+            "lag": lag[0],
+            "lag_seconds": lag_seconds[1],
+            "stored_per_second": np.where(is_member, stored, np.nan),
+            "handled_per_second": handled,
+            "batch_seconds": np.where(has_ended, _reals([row.last_batch_seconds for row in rows]), np.nan),
+            "memory_bytes": _reals([snapshot.resident_bytes.get(row.name, row.rss_bytes) for row in rows]),
+            "partitions": np.where(is_member, held, np.nan),
+        }
+
+
+def _of_fleet(of_partitions: Columns) -> dict[str, Reals]:
+    if not len(of_partitions["lag"]):
+        return dict.fromkeys(of_partitions, np.full(1, np.nan))
+    return _summed(of_partitions, [0])
+
+
+def _of_processes(snapshot: FleetSnapshot, of_workers: Columns) -> dict[str, Reals]:
+    is_member = np.array([row.kind not in NOT_GROUP_MEMBERS for row in snapshot.workers.result.rows], np.bool_)
+    memory = _reals([*snapshot.resident_bytes.values()])
+    return {
+        "handled_per_second": np.array([_sum(of_workers["handled_per_second"])]),
+        "batch_seconds": np.array([np.fmax.reduce(of_workers["batch_seconds"][is_member], initial=np.nan)]),
+        "memory_bytes": np.array([_sum(memory)]),
+    }
+
+
+def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
+    """Returns sums over consecutive partitions, of what is known, as lag is summed elsewhere; of the time lag the
+    most."""
+    found, starts = {}, np.array(begins, np.intp)
+    for name, column in values.items():
+        if name == "lag_seconds":
+            found[name] = np.fmax.reduceat(column, starts)
+        else:
+            is_known = np.logical_or.reduceat(~np.isnan(column), starts)
+            found[name] = np.where(is_known, np.add.reduceat(np.nan_to_num(column), starts), np.nan)
+    return found
+
+
+def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Reals, Reals]:
+    """Returns the sums and the greatest of what is known of each owner's partitions."""
+    is_known = ~np.isnan(column)
+    sums = np.bincount(owner[is_known], column[is_known], count + 1)[:count]
+    has_any = np.bincount(owner[is_known], minlength=count + 1)[:count] > 0
+    most = np.full(count + 1, np.nan)
+    np.fmax.at(most, owner, column)
+    return np.where(has_any, sums, np.nan), most[:count]
+
+
+def _sum(values: Reals) -> float:
+    is_known = ~np.isnan(values)
+    return float(values[is_known].sum()) if is_known.any() else np.nan
+
+
+def _reals(values: Sequence[float | None]) -> Reals:
+    return np.array(values, np.float64)

@@ -1,0 +1,173 @@
+"""Charts and the views of the page, in a real browser over a real server: drawn, followed, zoomed, kept by a link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from kctl.master.snapshot import Reduced
+from kctl.reduce.offset_checker import Partitions
+from kctl_agent.replies.workers import Event
+from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
+from tests.integration.test_page import Site, attribute, chromium, logged, nothing_left_behind, rows, text
+from tests.integration.test_page_accessible import findings
+
+__all__ = ["chromium", "nothing_left_behind"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+Eventually = Callable[..., Any]
+Opened = tuple[Site, webdriver.Chrome]
+EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
+
+
+@pytest.fixture
+def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opened]:
+    with Site(3) as site:
+        chromium.get(site.url)
+        eventually(lambda: charts(chromium) != [])
+        yield site, chromium
+        errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
+        chromium.get("about:blank")
+    # What a test reads of a canvas is advised against.
+    assert [each for each in errors if "404" not in each and "getImageData" not in each] == []
+
+
+def charts(page: webdriver.Chrome) -> list[str]:
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll('#charts .chart')].filter(f => f.querySelector('canvas')).map(f => f.id)"
+    )
+    return found
+
+
+def caption(page: webdriver.Chrome, chart: str) -> list[str]:
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll(`#chart-${arguments[0]} .value`)].map(each => each.textContent)", chart
+    )
+    return found
+
+
+def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
+    """How many pixels of a chart have a colour of the page."""
+    script = """
+        const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), style = getComputedStyle(document.body);
+        const wanted = style.getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16));
+        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        const isNear = at => wanted.every((part, place) => Math.abs(data[at + place] - part) < 40);
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 128 && isNear(at)) found += 1;
+        return found
+    """
+    found: int = page.execute_script(script, chart, color)
+    return found
+
+
+def address(page: webdriver.Chrome) -> str:
+    return page.current_url.partition("#")[2]
+
+
+def later(site: Site, seconds: float, lag: int) -> None:
+    sites = Partitions(tuple(partition(number, lag) for number in range(3)))
+    latest = replace(site.latest, offset_checker=Reduced(sites), taken_at=TAKEN_AT + seconds)
+    site.collect(replace(latest, taken_at_unix=UNIX - 2 + seconds), Event(UNIX - 5 + seconds, "rebalance", EVIL))
+
+
+def follows(site: Site, page: webdriver.Chrome, eventually: Eventually) -> None:
+    """A chart asks once a step, at a collection."""
+
+    def is_marked() -> bool:
+        site.collect(site.latest)
+        return drawn(page, "lag", "--mark") > 10
+
+    eventually(is_marked)
+
+
+@pytest.mark.shows("the page in Chromium: charts are drawn, follow, have marks, captions and a table; one cursor, zoom")
+def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
+    opened: Opened, eventually: Eventually
+) -> None:
+    site, page = opened
+    assert charts(page) == [f"chart-{name}" for name in ("lag", "lag-seconds", "rates", "batch", "memory")]
+    assert caption(page, "lag") == ["12, from 3 to 15"]
+    assert caption(page, "memory") == ["-"], "what is not known is no zero"
+    assert drawn(page, "lag", "--line-0") > 2
+    assert drawn(page, "lag", "--mark") == 0
+
+    later(site, 8, 20)
+    follows(site, page, eventually)
+    assert caption(page, "lag") == ["60, from 3 to 60"]
+    assert drawn(page, "lag", "--mark") > 10
+    page.execute_script("document.querySelectorAll('summary').forEach(each => each.click())")
+    assert EVIL.replace("\u202e", "\\u202e") in text(page, "marks")
+    table = "[...document.querySelectorAll('#chart-lag tbody td')].map(each => each.textContent)"
+    eventually(lambda: page.execute_script(f"return {table}")[1:3] == ["60", "60"])
+
+    plots = page.find_elements(By.CSS_SELECTOR, ".u-over")
+    ActionChains(page).move_to_element(plots[0]).perform()
+    moments = page.execute_script("return [...document.querySelectorAll('.when')].map(each => each.textContent)")
+    assert len(set(moments)) == 1, "one cursor over all"
+    assert len(moments[0]) == 8
+
+    ActionChains(page).move_to_element(plots[0]).click_and_hold().move_by_offset(90, 0).release().perform()
+    eventually(lambda: "until=" in address(page))
+    zoomed = address(page)
+    assert "range=900" not in zoomed
+    page.refresh()
+    eventually(lambda: charts(page) != [])
+    assert address(page) == zoomed
+    page.back()
+    eventually(lambda: text(page, "range-text") == "live")
+
+
+def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
+    opened: Opened, eventually: Eventually
+) -> None:
+    _, page = opened
+    page.find_element(By.CSS_SELECTOR, "[data-range='3600']").click()
+    eventually(lambda: address(page) == "range=3600")
+    assert attribute(page, "[data-range='3600']", "aria-pressed") == "true"
+    page.find_element(By.CSS_SELECTOR, "#partitions a").click()
+    eventually(lambda: address(page) == "topic=orders&range=3600")
+    eventually(lambda: charts(page) == ["chart-lag", "chart-lag-seconds", "chart-rates"])
+    assert not page.find_element(By.ID, "workers").is_displayed()
+    page.find_element(By.CSS_SELECTOR, "#partitions tbody tr:nth-child(2) td:nth-child(2) a").click()
+    eventually(lambda: text(page, "where") == "orders / 1")
+    eventually(lambda: [row[1] for row in rows(page, "partitions")] == ["1"])
+    page.find_element(By.ID, "back").click()
+    eventually(lambda: len(charts(page)) == 5)
+
+    page.get(page.current_url.partition("#")[0] + "#topic=unheard")
+    eventually(lambda: "there is no such topic" in text(page, "charts-status"))
+    assert charts(page) == []
+
+
+def test_a_process_has_a_view_of_its_own(opened: Opened, eventually: Eventually) -> None:
+    _, page = opened
+    page.find_element(By.CSS_SELECTOR, "#workers tbody tr:nth-child(2) a").click()
+    eventually(lambda: text(page, "process-title") == "worker-0, worker")
+    eventually(lambda: charts(page)[-1:] == ["chart-held"])
+    assert "running" in text(page, "process-facts")
+    assert {row[9] for row in rows(page, "partitions")} == {"worker-0"}
+    assert text(page, "process-unsigned").startswith("Its log, its stack and its settings are for holders")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_view(opened: Opened, eventually: Eventually, theme: str) -> None:
+    site, page = opened
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+    try:
+        later(site, 8, 20)
+        follows(site, page, eventually)
+        page.execute_script("document.querySelectorAll('summary').forEach(each => each.click())")
+        assert findings(page) == []
+        page.execute_script("location.hash = 'worker=worker-0'")
+        eventually(lambda: text(page, "process-title") == "worker-0, worker")
+        assert findings(page) == []
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

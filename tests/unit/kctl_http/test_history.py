@@ -1,0 +1,65 @@
+"""`/api/v1/history`: columns of one subject, with what happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kctl.master.events import EventFeed
+from kctl_agent.replies.workers import Event
+from tests.fleet_snapshot import UNIX, ask, history_of, snapshot, source_of
+
+pytestmark = pytest.mark.anyio
+PATH = "/api/v1/history"
+
+
+async def test_the_history_of_the_fleet_comes_in_columns_with_its_marks() -> None:
+    later = replace(snapshot(), taken_at=1005.0, taken_at_unix=UNIX + 3)
+    feed = EventFeed()
+    kinds = ("rebalance", "state", "operation", "rewound")
+    feed.publish(Event(UNIX, kind, f"a {kind}", worker="worker-0") for kind in kinds)
+    source = source_of(later, history=history_of(snapshot(), later), feed=feed)
+
+    body = (await ask(source, PATH)).json()
+
+    assert (body["began_at"], body["first_at"], body["step_seconds"]) == (UNIX - 2, UNIX - 900, 5.0)
+    assert body["series"]["lag"]["most"][-2:] == body["series"]["lag"]["least"][-2:] == [12.0, 12.0]
+    assert body["series"]["lag"]["most"][0] is None, "before the master was started"
+    assert [(each["kind"], each["worker"]) for each in body["marks"]] == [
+        ("rebalance", "worker-0"),
+        ("operation", "worker-0"),
+        ("rewound", "worker-0"),
+    ]
+    assert (await ask(source, f"{PATH}?until={UNIX - 1}")).json()["marks"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "metrics"),
+    [("topic=orders", 4), ("topic=orders&partition=1", 4), ("worker=worker-0&seconds=86400", 7), ("seconds=3600", 7)],
+)
+async def test_each_subject_has_its_metrics(query: str, metrics: int) -> None:
+    assert len((await ask(snapshot(), f"{PATH}?{query}")).json()["series"]) == metrics
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("topic=unheard", 404),
+        ("topic=orders&partition=77", 404),
+        ("worker=nobody", 404),
+        ("partition=1", 400),
+        ("worker=worker-0&topic=orders", 400),
+        ("seconds=nan", 400),
+        ("seconds=1e9", 400),
+        ("until=inf", 400),
+    ],
+)
+async def test_what_is_not_there_or_makes_no_sense_is_refused(query: str, status: int) -> None:
+    assert (await ask(snapshot(), f"{PATH}?{query}")).status_code == status
+
+
+async def test_a_client_that_has_it_already_gets_nothing() -> None:
+    tag = (await ask(snapshot(), PATH)).headers["etag"]
+
+    assert (await ask(snapshot(), PATH, headers={"if-none-match": tag})).status_code in (200, 304)

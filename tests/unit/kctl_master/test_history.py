@@ -1,0 +1,137 @@
+"""The history of a fleet: its subjects, what is summed, how much memory it takes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kctl.master.history import FLEET, History, Subject
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.reduce import PartitionRow
+from kctl.reduce.offset_checker import Partitions
+from kctl.rows.workers import WorkerRow, Workers
+from kctl.status import Assessment, Status
+from kctl_agent.replies.workers import SinkerStats
+from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot
+
+
+def row(topic: str, number: int, committed: int | None, end: int | None, worker: str = "worker-0") -> PartitionRow:
+    return PartitionRow(topic, number, 0, committed, None, end, None, worker, 1, 0.5)
+
+
+def taken(rows: list[PartitionRow], second: float, workers: tuple[WorkerRow, ...] = ()) -> FleetSnapshot:
+    found = tuple(Assessment(Status.OK, "", float(place)) for place in range(len(rows)))
+    return replace(
+        snapshot(),
+        taken_at=TAKEN_AT + second,
+        taken_at_unix=UNIX + second,
+        offset_checker=Reduced(Partitions(tuple(rows))),
+        assessments=found,
+        workers=Reduced(Workers(workers)),
+        resident_bytes={"worker-0": 300, "sinker-0": 100},
+    )
+
+
+def worker(stored: int, batches: int, kind: str = "worker", handled: int | None = None) -> WorkerRow:
+    stats = None if handled is None else SinkerStats(handled=handled)
+    return WorkerRow(f"{kind}-0", kind, rows_total=stored, batches_total=batches, last_batch_seconds=1.5, sinker=stats)
+
+
+def most(history: History, subject: Subject) -> dict[str, list[float]]:
+    """The most of each metric in each step, without steps in which nothing is known."""
+    window = history.read(subject, UNIX - 100, UNIX + 1000)
+    assert window is not None
+    return {name: values[~np.isnan(values)].tolist() for name, values in window.most.items()}
+
+
+@pytest.fixture
+def history() -> History:
+    """Of two topics and two processes, over two steps."""
+    history = History()
+    before = [row("a", 0, 100, 110), row("a", 1, 200, 230), row("b", 0, None, 50, "worker-1")]
+    after = [row("a", 0, 120, 120), row("a", 1, 200, 250), row("b", 0, 10, 60, "worker-1")]
+    history.add(taken(before, 0, (worker(10, 1), worker(5, 1, "sinker", 5))))
+    history.add(taken(after, 5, (worker(30, 2), worker(9, 2, "sinker", 15))))
+    return history
+
+
+@pytest.mark.shows("the history of a fleet, its topics, partitions and processes; rates, and what is unknown is a gap")
+def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: History) -> None:
+    of_one, of_topic, of_fleet = (most(history, each) for each in (("partition", ("a", 0)), ("topic", "a"), FLEET))
+
+    assert of_one == {
+        "lag": [10.0, 0.0],
+        "lag_seconds": [0.0, 0.0],
+        "produced_per_second": [2.0],
+        "stored_per_second": [4.0],
+    }
+    assert (of_topic["lag"], of_topic["produced_per_second"], of_topic["lag_seconds"]) == (
+        [40.0, 50.0],
+        [6.0],
+        [1.0] * 2,
+    )
+    assert (of_fleet["lag"], of_fleet["produced_per_second"]) == ([90.0, 100.0], [8.0])
+    assert of_fleet["stored_per_second"] == [4.0], "of the partitions that had committed something before"
+
+
+def test_processes_have_batches_memory_and_what_they_hold(history: History) -> None:
+    of_worker, of_sinker, of_fleet = (
+        most(history, each) for each in (("worker", "worker-0"), ("worker", "sinker-0"), FLEET)
+    )
+
+    assert (of_worker["stored_per_second"], of_worker["partitions"]) == ([4.0], [2.0, 2.0])
+    assert (of_worker["lag"], of_worker["memory_bytes"]) == ([40.0, 50.0], [300.0, 300.0])
+    assert of_worker["batch_seconds"] == of_fleet["batch_seconds"] == [1.5], "of a batch that has ended meanwhile"
+    assert (of_sinker["handled_per_second"], of_sinker["partitions"]) == ([2.0], [])
+    assert (of_fleet["handled_per_second"], of_fleet["memory_bytes"]) == ([2.0], [400.0, 400.0])
+
+
+def test_what_was_never_known_is_not_there_and_a_fleet_of_nothing_has_gaps(history: History) -> None:
+    assert [history.read(each, 0, UNIX) for each in (("topic", "c"), ("partition", ("a", 9)))] == [None, None]
+    empty = History()
+    empty.add(taken([], 0))
+
+    assert {name: values for name, values in most(empty, FLEET).items() if values} == {"memory_bytes": [400.0]}
+
+
+def test_a_history_that_begins_is_known_to_begin_and_goes_back_by_the_finest_steps(history: History) -> None:
+    windows = [history.read(FLEET, UNIX - ago, UNIX + 5) for ago in (600, 3600, 80_000)]
+
+    assert [each and each.step_seconds for each in windows] == [5.0, 30.0, 300.0]
+    assert {each and each.began_at for each in windows} == {UNIX}
+
+
+def test_the_sparkline_is_the_most_of_each_15_seconds_and_begins_where_something_is_known() -> None:
+    history = History()
+    for second, lag in ((0, 5), (4, 9), (20, 7), (50, 8)):
+        history.add(taken([row("a", 0, 0, lag), row("a", 1, None, None)], 10 + second))
+
+    assert history.sparkline("a", 0) == [9, 7, None, 8]
+    assert (history.sparkline("a", 1), history.sparkline("b", 0)) == ([], [])
+
+
+def growing(partitions: int) -> Iterator[FleetSnapshot]:
+    rows = [row("orders", number, 5, 10) for number in range(partitions)]
+    yield from (taken(rows, second, (worker(1, 1),)) for second in (0, 5))
+
+
+@pytest.mark.shows("the history of 1,000 partitions takes less than 30 MB, that of 10,000 less than 15 MB")
+@pytest.mark.parametrize(("partitions", "most_bytes", "metrics"), [(1000, 30e6, 4), (10_000, 15e6, 1)])
+def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> None:
+    snapshots = [*growing(partitions)]
+    tracemalloc.start()
+    try:
+        history = History()
+        for each in snapshots:
+            history.add(each)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert used < most_bytes
+    assert len(most(history, ("partition", ("orders", 7)))) == metrics
+    assert len(most(history, ("topic", "orders"))) == 4

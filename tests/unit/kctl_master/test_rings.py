@@ -1,0 +1,106 @@
+"""Rings of steps: what a step has had is never lost to its neighbours, whatever the clock does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.master.rings import Ring, StepRates
+
+NAN = math.nan
+VALUES = st.one_of(st.just(NAN), st.integers(0, 1000).map(float))
+MOMENTS = st.lists(st.tuples(st.integers(-40, 90), VALUES), max_size=40)
+
+
+def ring_of(*metrics: float, slots: int = 6) -> Ring:
+    ring = Ring(5.0, slots)
+    ring.choose(np.array([-1]), len(metrics) or 1)
+    return ring
+
+
+@pytest.mark.shows("the history of a fleet: extremes are kept where it is thinned, also when the clock is set back")
+@given(MOMENTS)
+def test_each_step_keeps_its_least_and_its_most_wherever_the_clock_goes(moments: list[tuple[int, float]]) -> None:
+    ring, model, at, last = ring_of(), dict[int, list[float]](), 1000, 200
+
+    for moved, value in moments:
+        at += moved
+        last = at // 5
+        model = {step: values for step, values in model.items() if last - 6 < step <= last}
+        model.setdefault(last, [])
+        model[last] += [] if value != value else [value]
+        ring.add(at, np.array([[value]]))
+
+    first, least, most = ring.window(0, 0.0, 1e9)
+    known = {first + n: (low, high) for n, (low, high) in enumerate(zip(least[0], most[0], strict=True)) if low == low}
+    assert known == {step: (min(values), max(values)) for step, values in model.items() if values}
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=300))
+def test_a_coarser_ring_has_the_extremes_of_a_finer_one(values: list[int]) -> None:
+    fine, coarse = Ring(5.0, 400), Ring(60.0, 40)
+    for ring in (fine, coarse):
+        ring.choose(np.array([-1]), 1)
+        for number, value in enumerate(values):
+            ring.add(number * 5.0, np.array([[float(value)]]))
+
+    (_, least, most), (_, low, high) = fine.window(0, 0.0, 1e9), coarse.window(0, 0.0, 1e9)
+    assert (least.min(), most.max()) == (low.min(), high.max()) == (min(values), max(values))
+
+
+def test_what_is_not_known_is_a_gap_and_never_zero() -> None:
+    ring = ring_of()
+    ring.add(100.0, np.array([[7.0]]))
+    ring.add(116.0, np.array([[NAN]]))
+    ring.add(121.0, np.array([[8.0]]))
+
+    first, least, most = ring.window(0, 100.0, 130.0)
+
+    assert (first, least[0].tolist()[0], least[0].tolist()[-1], len(least[0])) == (20, 7.0, 8.0, 5)
+    assert np.isnan(most[0][1:4]).all()
+    assert ring.window(0, 500.0, 600.0)[1].size == 0, "of a time to come"
+
+
+def test_subjects_that_move_keep_their_past_and_new_ones_have_none() -> None:
+    ring = Ring(5.0, 4)
+    ring.choose(np.array([-1, -1]), 1)
+    ring.add(0.0, np.array([[1.0, 2.0]]))
+
+    ring.choose(np.array([1, -1, 0]), 1)
+
+    assert [ring.window(place, 0.0, 4.0)[2][0].tolist() for place in (0, 2)] == [[2.0], [1.0]]
+    assert np.isnan(ring.window(1, 0.0, 4.0)[2]).all()
+
+
+def test_a_sparkline_is_the_most_of_a_few_steps_at_a_time() -> None:
+    ring = ring_of(slots=12)
+    for step in range(13):
+        ring.add(step * 5.0, np.array([[float(step)]]))
+
+    assert ring.last_most(0, 3, 4).tolist()[1:] == [8.0, 11.0, 12.0]
+    assert ring.last_most(0, 3, 4).tolist()[0] == 5.0, "of a group that is older than the ring in part"
+
+
+def test_rates_are_between_steps_and_what_has_fallen_has_none() -> None:
+    rates = StepRates(5.0)
+    counters = [([10.0, 100.0], 0.0), ([20.0, 100.0], 2.0), ([60.0, 90.0], 5.0), ([60.0, 100.0], 10.0)]
+
+    found = [rates.add(["a", "b"], np.array([values]), now, 1000.0 + now)[0].tolist() for values, now in counters]
+
+    assert np.isnan(found[0] + found[1]).all(), "there is nothing to compare with, and the same step"
+    assert (found[2][0], found[3]) == (10.0, [0.0, 2.0])
+    assert math.isnan(found[2][1])
+
+
+def test_a_counter_that_is_new_or_unknown_has_no_rate() -> None:
+    rates = StepRates(5.0)
+    rates.add(["a"], np.array([[NAN]]), 0.0, 0.0)
+
+    found = rates.add(["new", "a"], np.array([[5.0, 5.0]]), 5.0, 5.0)
+
+    assert np.isnan(found).all()
+    assert rates.add(["a", "new"], np.array([[15.0, 5.0]]), 10.0, 10.0).tolist() == [[2.0, 0.0]]
