@@ -12,7 +12,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-__all__ = ["browser", "browser_of_a_module", "require_browser"]
+from tests.conftest import BROWSERS
+
+__all__ = ["browser", "browser_of_a_session", "require_browser"]
 
 
 def require_browser() -> None:
@@ -46,11 +48,13 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 @contextmanager
-def browser_of_a_module() -> Iterator[webdriver.Chrome]:
-    """It starts and ends processes as it likes, whatever test runs; none outlives it."""
+def browser_of_a_session() -> Iterator[webdriver.Chrome]:
+    """One for all tests of a process; nothing of it outlives it."""
     require_browser()
     before = set(psutil.Process().children(recursive=True))
     with browser() as driver:
+        BROWSERS.add(driver.service.process.pid)
         yield driver
+    BROWSERS.clear()
     _, alive = psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=60)
-    assert alive == []
+    assert [each for each in alive if each.name().startswith("chrom")] == []

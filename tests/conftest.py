@@ -29,6 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
+BROWSERS: set[int] = set()
+"""Drivers of browsers that live longer than a test; they start and end processes as they like."""
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
 """How the names of variables begin that reach the tests."""
 
@@ -99,4 +101,6 @@ def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
 
 
 def _children() -> set[int]:
-    return {p.pid for p in psutil.Process().children(recursive=True)}
+    found = {each.pid: each for each in psutil.Process().children(recursive=True)}
+    of_browsers = [each.pid for driver in BROWSERS & set(found) for each in found[driver].children(recursive=True)]
+    return set(found) - set(of_browsers) - BROWSERS

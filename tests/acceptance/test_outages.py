@@ -24,7 +24,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import quorum_leader
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Fleet
-from tests.browser import browser_of_a_module
+from tests.browser import browser_of_a_session
 from tests.clusters import running_cluster
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE
@@ -412,7 +412,7 @@ def nothing_left_behind() -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
-    with browser_of_a_module() as driver:
+    with browser_of_a_session() as driver:
         yield driver
 
 

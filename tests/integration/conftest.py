@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from selenium import webdriver
 
 from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
+from tests.browser import browser_of_a_session
 from tests.conftest import eventually
 from tests.servers import topics
 
@@ -46,6 +48,12 @@ def collected_here() -> Iterator[None]:
     """What kafka-python left unclosed is collected while that is expected, not in somebody else's test."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[webdriver.Chrome]:
+    with browser_of_a_session() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="session")

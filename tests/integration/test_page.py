@@ -23,8 +23,6 @@ from kctl.operations import operations
 from kctl.reduce.offset_checker import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
-from tests.browser import browser_of_a_module
-from tests.conftest import new_threads
 from tests.fleet_snapshot import NOW, UNIX, healthy, history_of, judged, partition, serving, snapshot, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -94,23 +92,10 @@ def _past(partitions: int) -> Iterator[FleetSnapshot]:
         yield replace(before, taken_at=before.taken_at - ago, taken_at_unix=before.taken_at_unix - ago)
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """The browser of this module starts and ends processes as it likes; that none outlives it is seen to below."""
-    threads = set(threading.enumerate())
-    yield
-    assert new_threads(threads) == []
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    with browser_of_a_module() as driver:
-        yield driver
-
-
 @pytest.fixture
 def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple[Site, webdriver.Chrome]]:
     with Site(4) as site:
+        logged(chromium)
         chromium.get(site.url)
         eventually(lambda: text(chromium, "link") == "live" and rows(chromium, "partitions"))
         yield site, chromium

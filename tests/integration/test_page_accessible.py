@@ -13,10 +13,10 @@ from selenium.webdriver.common.by import By
 
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
-from tests.integration.test_page import chromium, nothing_left_behind, rows
+from tests.integration.test_page import rows
 from tests.integration.test_page_dead_letters import page, press, sent, sign_in, status, storage
 
-__all__ = ["chromium", "nothing_left_behind", "page", "sent", "storage"]
+__all__ = ["page", "sent", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

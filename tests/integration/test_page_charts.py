@@ -15,10 +15,8 @@ from kctl.master.snapshot import Reduced
 from kctl.reduce.offset_checker import Partitions
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
-from tests.integration.test_page import Site, attribute, chromium, logged, nothing_left_behind, rows, text
+from tests.integration.test_page import Site, attribute, logged, rows, text
 from tests.integration.test_page_accessible import findings
-
-__all__ = ["chromium", "nothing_left_behind"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -30,6 +28,7 @@ EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
 @pytest.fixture
 def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opened]:
     with Site(3) as site:
+        logged(chromium)
         chromium.get(site.url)
         eventually(lambda: charts(chromium) != [])
         yield site, chromium
@@ -164,7 +163,7 @@ def test_axe_finds_nothing_serious_in_any_view(opened: Opened, eventually: Event
     try:
         later(site, 8, 20)
         follows(site, page, eventually)
-        page.execute_script("document.querySelectorAll('summary').forEach(each => each.click())")
+        page.execute_script("document.querySelector('summary').click()")
         assert findings(page) == []
         page.execute_script("location.hash = 'worker=worker-0'")
         eventually(lambda: text(page, "process-title") == "worker-0, worker")

@@ -17,9 +17,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN, TOKENS
-from tests.integration.test_page import Site, chromium, logged, nothing_left_behind, rows, text
-
-__all__ = ["chromium", "nothing_left_behind"]
+from tests.integration.test_page import Site, logged, rows, text
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -68,6 +66,7 @@ def page(
         lambda _: nullcontext(send),
     )
     with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as site:
+        logged(chromium)
         chromium.get(site.url)
         eventually(lambda: text(chromium, "link") == "live")
         yield chromium

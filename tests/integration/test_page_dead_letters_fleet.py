@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
 
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
-from tests.browser import browser, require_browser
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place
-from tests.integration.test_page import nothing_left_behind, text
+from tests.integration.test_page import text
 from tests.integration.test_page_dead_letters import TRACE, find, press, sign_in, status
 from tests.integration.test_sinkers_supervised import sinkers
 
-__all__ = ["nothing_left_behind", "place"]
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -29,12 +29,11 @@ Eventually = Callable[..., Any]
 
 @pytest.mark.shows("a dead letter is found, read and requeued on the page of a running fleet, and handled")
 def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
-    place: Path, master: Callable[..., Master], eventually: Eventually
+    place: Path, master: Callable[..., Master], chromium: webdriver.Chrome, eventually: Eventually
 ) -> None:
-    require_browser()
     (place / "token").write_text(TOKEN)
     (place / "token").chmod(0o600)
-    with closing(FileStorage(place / "data" / "storage.sqlite")) as storage, browser() as chromium:
+    with closing(FileStorage(place / "data" / "storage.sqlite")) as storage:
         storage.prepare()
         storage.dead_letter([Message("t", 0, offset, None, b"%04d" % offset, 0) for offset in (7, 8, 9)], TRACE)
         one = master(sinkers=sinkers("counts"), workers={"count": 0}, http={"token_file": "token"})
@@ -52,4 +51,5 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         eventually(lambda: ledger() == [(8, 0)])
         eventually(lambda: status(chromium) == "1 of 1 put back")
         assert [each.offset for each in storage.dead()] == [7, 9]
+        chromium.get("about:blank")
     assert one.stop() == 0

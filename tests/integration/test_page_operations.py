@@ -10,13 +10,10 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from tests.browser import browser, require_browser
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import TOPIC, Master
-from tests.integration.test_page import nothing_left_behind, rows, text
+from tests.integration.test_page import rows, text
 from tests.integration.test_page_dead_letters import press, sign_in
-
-__all__ = ["nothing_left_behind"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -35,11 +32,10 @@ def fleet(short_dir: Path, master: Callable[..., Master], eventually: Eventually
 
 
 @pytest.fixture
-def page(fleet: Master) -> Iterator[webdriver.Chrome]:
-    require_browser()
-    with browser() as chromium:
-        chromium.get(fleet.about["http_url"])
-        yield chromium
+def page(fleet: Master, chromium: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    chromium.get(fleet.about["http_url"])
+    yield chromium
+    chromium.get("about:blank")
 
 
 def choose(page: webdriver.Chrome, operation: str, **params: str | bool) -> None:
@@ -137,3 +133,26 @@ def test_no_row_moves_while_somebody_is_about_to_press_one(
 
     page.execute_script("document.activeElement.blur()")
     eventually(lambda: [row[2] for row in rows(page, "operations")] == ["resume", "pause"])
+
+
+@pytest.mark.shows("the page in Chromium: a process's log as it is written, its stack, settings without secrets")
+def test_a_process_shows_its_log_its_stack_and_the_settings(
+    page: webdriver.Chrome, fleet: Master, eventually: Eventually
+) -> None:
+    page.get(fleet.about["http_url"] + "#worker=worker-0")
+    sign_in(page)
+    eventually(page.find_element(By.ID, "process-log").is_displayed)
+    evil = "<img src=x onerror=\"document.title='owned'\">"
+    with Path(fleet.status()["worker-0"]["log"]).open("a") as log:
+        log.write(f"2026 a line that was added {evil}\n")
+    eventually(lambda: f"a line that was added {evil}" in text(page, "process-log"))
+    assert page.find_elements(By.TAG_NAME, "img") == []
+    press(page, "#stack")
+    eventually(lambda: "MainThread" in text(page, "process-stack"))
+    press(page, "#process-settings summary")
+    eventually(lambda: ["kafka.topics", f'["{TOPIC}"]'] in rows(page, "settings"))
+
+    press(page, "#sign-out")
+    eventually(lambda: not page.find_element(By.ID, "process-log").is_displayed())
+    kept = "return ['process-log', 'process-stack'].map(id => document.getElementById(id).textContent)"
+    assert (page.execute_script(kept), rows(page, "settings")) == (["", ""], [])

@@ -176,8 +176,8 @@ function listen() {
 function route() {
   const {topic, partition, worker, group} = view(), kind = worker ? "worker" : topic ? "topic" : group ? "group" : "fleet";
   for (const each of document.querySelectorAll("[data-views]")) {
-    const serves = each.dataset.serves || "fleet";
-    each.classList.toggle("elsewhere", !each.dataset.views.split(" ").includes(kind) || !SERVES.includes(serves));
+    const serves = (each.dataset.serves || "fleet").split(" ");
+    each.classList.toggle("elsewhere", !each.dataset.views.split(" ").includes(kind) || !serves.some(part => SERVES.includes(part)));
   }
   set("where", worker || group || (topic ? topic + (partition ? " / " + partition : "") : ""));
   el("back").href = subject({});
@@ -215,6 +215,7 @@ function start() {
     listen();
   } else {
     set("title", "Groups of all clusters");
+    set("back", "All groups");
     document.title = "kctl exporter";
     setInterval(showGroups, 2000);
   }
