@@ -12,7 +12,6 @@ from kctl.http.api.listing import IfNoneMatch, router
 from kctl.http.errors import Error
 from kctl.master.history import FLEET, KEPT_SECONDS, Subject, Window
 from kctl.master.rings import Reals
-from kctl_agent.errors import BadParams
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
@@ -51,13 +50,12 @@ async def history(
 
 
 def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
-    if worker is not None and topic is None and partition is None:
-        return "worker", worker
-    if worker is not None or (topic is None and partition is not None):
-        raise BadParams("give a worker, or a topic, or a topic and a partition")
-    if topic is None:
-        return FLEET
-    return ("topic", topic) if partition is None else ("partition", (topic, partition))
+    """What is named; of what goes not together no history is kept."""
+    if worker is not None:
+        return "worker", worker if topic is None and partition is None else None
+    if partition is not None:
+        return "partition", (topic, partition)
+    return FLEET if topic is None else ("topic", topic)
 
 
 def _columns(window: Window) -> JsonObject:
