@@ -202,7 +202,7 @@ class TableDead(OfTable, Dead[TableStorage]):
         batch = table.requeues.next()
         assert batch is not None
         found = read(table.storage).to_pylist()
-        wanted = [row for row in found if batch.above < (row["requeue"] or 0) <= batch.number]
+        wanted = [row for row in found if batch.state.stored < (row["requeue"] or 0) <= batch.state.requested]
         batch.folder.make()
         write(batch.folder, pa.Table.from_pylist([{name: row[name] for name in ROW.names} for row in wanted], ROW))
         batch.commit()

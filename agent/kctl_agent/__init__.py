@@ -34,11 +34,8 @@ def attach(
 
     `bootstrap_servers` is found out from the queries when it is not given. With `commit_group` the end offset of each
     finished batch is committed to that group, so that ordinary tools see its lag; not while the group has a member.
-    Close what is returned, or let the application's end do it.
-
-    Raises:
-        PathError: the socket cannot be made there, or somebody serves it already.
-    """
+    Close what is returned, or let the application's end do it. Raises PathError: the socket cannot be made there, or
+    somebody serves it already."""
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import
 
     attached = Attached(spark, name, run_dir, bootstrap_servers, commit_group)

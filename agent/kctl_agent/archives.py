@@ -10,15 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["fingerprint", "is_private", "options", "recording"]
-
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns the Java options that use the archive, where it was recorded.
-
-    Newer Javas move it to another address at each start, as an obstacle for an attacker who can already write to their
-    memory (JDK-8294323). They patch it for that: of the 150 MB of Spark's 118 are written to then, else 52; and 0.1 s.
-    """
+    """Returns the Java options that use the archive, where it was recorded. Newer Javas move it to another address at
+    each start, as an obstacle for an attacker who can already write to their memory (JDK-8294323). They patch it for
+    that: of the 150 MB of Spark's 118 are written to then, else 52; and 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -44,9 +40,7 @@ def is_private(path: Path) -> bool:
 def recording(path: Path, kept: int) -> Iterator[Path]:
     """Yields a file for a JVM to write its archive into, in a folder of its own that is removed afterwards. Once
     written it becomes `path`, and the `kept` newest archives there stay, those of other Javas and jars among them.
-
-    Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
-    """
+    Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh

@@ -1,32 +1,12 @@
 """Errors at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
 
-A message is one sentence: what happened, to what, what to do. It may travel in a reply, so it holds no traceback, no
-path (except `PathError`, which never leaves the process) and nothing a peer has sent beyond a bounded, sanitised
-name.
+A message is one sentence, fit for a reply: no traceback, no path (except `PathError`, which never leaves the process)
+and nothing a peer has sent beyond a bounded, sanitised name.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
-
-__all__ = [
-    "AgentError",
-    "AgentTimeout",
-    "AgentUnreachable",
-    "BadParams",
-    "BadPayload",
-    "BadRequest",
-    "BrokenFrame",
-    "Busy",
-    "CommandFailed",
-    "FrameTooLarge",
-    "NotPermitted",
-    "NotReady",
-    "PathError",
-    "StorageError",
-    "UnknownMethod",
-    "WireError",
-]
 
 
 class AgentError(Exception):
@@ -119,7 +99,7 @@ class AgentTimeout(AgentError):
 
 
 class NotPermitted(AgentError):
-    """The peer is neither the same user, nor root, nor of the configured group."""
+    """The peer is neither the same user nor root."""
 
     code = "not_permitted"
 

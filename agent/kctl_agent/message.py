@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Headers", "Message"]
-
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One Kafka message. `timestamp` is in milliseconds since 1970, as Kafka has it; None as key or value is Kafka's
-    null, which is not empty."""
+    """One Kafka message. `timestamp` is in milliseconds since 1970; key or value None is Kafka's null, not empty."""
 
     topic: str
     partition: int

@@ -1,9 +1,8 @@
-"""Sockets of agents: where one may lie, who owns it, who may call it.
+"""Sockets of agents: where one may lie, who owns it, who may call it. Linux only (/proc, SO_PEERCRED).
 
-The rules (design, section 5): `run_dir` is a real directory of ours that nobody else can enter; a socket path has at
-most 107 bytes (unix(7): sun_path, with its final NUL); a socket appears under its name only when it is ready; a file
-left behind is removed only when its recorded owner is gone; a peer is known by SO_PEERCRED. Linux only (/proc,
-SO_PEERCRED). Accepting and reading is for `kctl_agent.rpc.server`.
+`run_dir` is a real directory of ours that nobody else can enter; a socket path has at most 107 bytes (unix(7), with its
+final NUL); a socket appears under its name only when it is ready; a file left behind is removed only when its recorded
+owner is gone; a peer is known by SO_PEERCRED.
 """
 
 from __future__ import annotations
@@ -22,26 +21,6 @@ from typing import Final
 
 from kctl_agent.errors import PathError
 
-__all__ = [
-    "ENGINE_NAME",
-    "MASTER_NAME",
-    "MAX_SOCKET_PATH_BYTES",
-    "BoundSocket",
-    "ProcessIdentity",
-    "bind_socket",
-    "check_run_dir",
-    "is_alive",
-    "is_permitted",
-    "list_agents",
-    "peer_credentials",
-    "prepare_run_dir",
-    "process_identity",
-    "recorded_identity",
-    "remove_if_dead",
-    "socket_owner",
-    "socket_path",
-]
-
 MAX_SOCKET_PATH_BYTES: Final = 107
 MASTER_NAME: Final = "master"
 ENGINE_NAME: Final = "engine"
@@ -52,11 +31,8 @@ _SUFFIX: Final = ".sock"
 
 
 def prepare_run_dir(path: Path) -> None:
-    """Makes `path` a directory that only this user can enter, or checks that it is one.
-
-    Raises:
-        PathError: it cannot be made, or is a link, no directory, somebody else's, or open to others.
-    """
+    """Makes `path` a directory that only this user can enter, or checks that it is one. Raises PathError: it cannot be
+    made, or is a link, no directory, somebody else's, or open to others."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_run_dir(path)
@@ -83,11 +59,7 @@ def check_run_dir(path: Path) -> None:
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
-    """Returns where the agent `name` listens.
-
-    Raises:
-        PathError: the name is no plain file name, or the path is longer than the kernel allows.
-    """
+    """Returns where the agent `name` listens. Raises PathError: no plain file name, or one that is too long."""
     if not _NAME.fullmatch(name):
         raise PathError(f"{name!r} cannot name an agent: use letters, digits, '-', '_' and '.'")
     path = run_dir / (name + _SUFFIX)
@@ -100,11 +72,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Returns the names of the sockets in `run_dir`, sorted. A file proves nothing: a ping answered in time does.
-
-    Raises:
-        PathError: `run_dir` cannot be read.
-    """
+    """Returns the names of the sockets in `run_dir`, sorted: only a ping proves more. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -121,11 +89,7 @@ class ProcessIdentity:
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Returns the identity of the process with this pid (None: ourselves).
-
-    Raises:
-        ProcessLookupError: nobody has it, or only a zombie, which holds no socket any more.
-    """
+    """Returns the identity of a process (None: ours). Raises ProcessLookupError: there is none, or only a zombie."""
     pid = os.getpid() if pid is None else pid
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
@@ -154,9 +118,9 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
 _UCRED: Final = struct.Struct("iII")
 
 
-def is_permitted(uid: int, gid: int, allowed_gid: int | None) -> bool:
-    """Whether this peer is served: the same user, root, or the one group that was configured."""
-    return uid in (0, os.geteuid()) or (allowed_gid is not None and gid == allowed_gid)
+def is_permitted(uid: int) -> bool:
+    """Whether a peer is served: the same user, and root."""
+    return uid in (0, os.geteuid())
 
 
 @dataclass(slots=True)
@@ -183,14 +147,9 @@ class BoundSocket:
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it.
-
-    The socket is bound under another name, made ready and renamed: once it is found it takes connections. What a dead
-    owner left is replaced; starters of one run_dir come one after another.
-
-    Raises:
-        PathError: the path cannot be used, or a living process already serves it.
-    """
+    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it. The
+    socket is bound under another name and renamed: once it is found it takes connections. What a dead owner left is
+    replaced. Raises PathError: the path cannot be used, or a living process already serves it."""
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -243,12 +202,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the socket and pid file of an agent whose recorded process has ended; returns whether it did. Never
-    waits: what somebody else is just changing is left for the next time.
-
-    Raises:
-        PathError: no agent can have that name.
-    """
+    """Removes the socket and pid file of an agent whose recorded process has ended; returns whether it did. Never waits
+    for what somebody else is just changing. Raises PathError: no agent can have that name."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):
@@ -299,8 +254,7 @@ def _record(path: Path, owner: ProcessIdentity) -> None:
 
 @contextmanager
 def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
-    """Locks `run_dir`: one process at a time reads and changes its names. Not blocking: it raises BlockingIOError
-    instead of waiting."""
+    """Locks `run_dir` while its names are read and changed. Not blocking: raises BlockingIOError instead of waiting."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOOPBACK", "is_own", "owner_of_peer", "owners_of"]
-
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED, _LISTEN = "01", "0A"
 """States in include/net/tcp_states.h. In others the kernel shows root where the process has closed its socket."""

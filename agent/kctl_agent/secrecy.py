@@ -1,5 +1,4 @@
-"""Secrets: which settings are ones, and files with passwords, tokens and keys, refused when every user of the machine
-can open them."""
+"""Secrets: which settings are ones, and files with them, refused when every user of the machine can open them."""
 
 from __future__ import annotations
 
@@ -8,22 +7,15 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["SECRET_NAMES", "check_private", "read_private"]
-
 SECRET_NAMES = "(?i)secret|passw|token|credential|access[.]?key|account[.]?key|keystore[.]key|jaas"  # noqa: S105 - names, no secret
-"""A regular expression for names of settings with secrets: Spark's own, and what Kafka and object stores have besides.
-As `spark.redaction.regex`, and for views of ours."""
+"""Names of settings with secrets: as `spark.redaction.regex`, and for views of ours."""
 
 _OTHERS = stat.S_IRWXO
 
 
 def read_private(path: Path) -> str:
-    """Reads a file with a secret. A group may have it: container platforms hand secrets out like that.
-
-    Raises:
-        OSError: it cannot be read, or it is open to all; `strerror` has which.
-        UnicodeDecodeError: it is no text.
-    """
+    """Reads a file with a secret. A group may have it: container platforms hand secrets out like that. Raises OSError:
+    it cannot be read, or it is open to all; `strerror` has which; UnicodeDecodeError: it is no text."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()

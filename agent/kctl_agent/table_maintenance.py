@@ -1,9 +1,8 @@
 """Maintenance of a lake's table and that of its dead letters, one run: removes what batches have left, compacts small
 files, and once a day removes files that are no longer needed.
 
-A process of its own, which the master starts at quiet times (`kctl.master.table_maintenance`): neither the memory of a
-worker nor its interpreter is touched, and the kernel runs it when nobody else wants the processor. Settings are one
-line of JSON on stdin, what was done is one line on stdout.
+A process of its own, of the lowest priority, which the master starts at quiet times (`kctl.master.table_maintenance`).
+Settings are one line of JSON on stdin, what was done is one line on stdout.
 """
 
 from __future__ import annotations
@@ -14,24 +13,22 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process import parent_watch
+from kctl_agent.process.bootstrap import leave
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.delta.batch_plans import sweep
+from kctl_agent.storage.lake.delta.checkpoint import yield_to_others
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
 
-__all__ = ["LEAST_FILES", "VACUUMED", "VACUUM_SECONDS", "looked_after", "main"]
-
 LEAST_FILES = 50
-"""Small files of a partition that are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`): each may
-write a file anew that is nearly as large as the target."""
+"""Small files of a partition that are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`)."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
 """The file that records the last removal of old files."""
@@ -39,7 +36,7 @@ VACUUMED = f"{FOLDER}/vacuumed"
 
 def main() -> int:
     """Runs the maintenance; returns the exit code."""
-    _yield_to_others()
+    yield_to_others()
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
     try:
@@ -51,8 +48,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
-    """Runs what is due; returns what was done, and what failed: nothing keeps the rest from being done. Raises
-    StorageUnusable."""
+    """Runs what is due; returns what was done, and what failed: nothing keeps the rest from being done."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
@@ -92,14 +88,5 @@ def _vacuumed(lake: TableStorage) -> list[str]:
     return [f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []
 
 
-def _yield_to_others() -> None:
-    """Takes the lowest priority and one thread of delta-rs, and is the first to be killed where memory is short."""
-    os.setpriority(os.PRIO_PROCESS, 0, 19)
-    os.environ["TOKIO_WORKER_THREADS"] = "1"
-    Path("/proc/self/oom_score_adj").write_text("1000")
-
-
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)  # a thread waits for the end of stdin
+    leave(main())

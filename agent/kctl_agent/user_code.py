@@ -1,9 +1,8 @@
-"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, calls a transform with no
-records where there is a Java for Spark, and reports what is wrong. For `kctl config check`: in a process of its own,
-for what is imported may do anything.
+"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, for `kctl config check`.
 
 Reads `{"kind": "handler" | "transform" | "batch_transform", "name": …, "import_dir": …}` from stdin and writes
-`{"error": …, "traceback": …}` to stdout, both null where it can be used. What the code itself prints goes to stderr.
+`{"error": …, "traceback": …}` to stdout, both null where it can be used; a transform is called with no records where
+there is a Java. What the code itself prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from pathlib import Path
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.process.tracebacks import plain, traceback_of
-
-__all__ = ["main"]
 
 
 def main() -> None:

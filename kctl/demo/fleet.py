@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.children import python_module, safe_environment
 from kctl.config import load
@@ -22,7 +22,9 @@ from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import Request, Role, reducer_method
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
-from kctl_agent.storage.lake.storage import LakeStorage
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.storage import LakeStorage
 
 GROUP = "demo"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient
 
 from kctl.demo.audit import Audit, Place, audit_places
 from kctl_agent.storage.base import Binding
-from kctl_agent.storage.lake.storage import LakeStorage
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.storage import LakeStorage
 
 
 def cluster_of(bootstrap_servers: str) -> str:

@@ -22,7 +22,7 @@ from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owners_of
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
-from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.session import serve_this_user
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.java_classes import compiled
@@ -140,8 +140,8 @@ def stranger_on(port: int, address: str = "127.0.0.1") -> Iterator[subprocess.Po
 
 @needs_root
 def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sparks(gateway: Any) -> None:
-    talk_to_no_other()
-    talk_to_no_other()
+    guard_connections()
+    guard_connections()
     port = gateway.gateway_parameters.port
     assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
     assert owners_of("127.0.0.1", port) == {os.geteuid()}
@@ -160,7 +160,7 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
 @needs_root
 @pytest.mark.parametrize("address", ["127.0.0.2", "::"])
 def test_a_listener_of_another_user_on_another_address_locks_nobody_out(gateway: Any, address: str) -> None:
-    talk_to_no_other()
+    guard_connections()
     port = gateway.gateway_parameters.port
 
     with stranger_on(port, address) as stranger:

@@ -17,13 +17,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import (
+    StorageUnusable,
+    StoredOffset,
+    TableRefused,
+)
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.numbered_rows import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.files import read_files
 from kctl_agent.storage.lake.delta.log import entry_name
-from kctl_agent.storage.lake.folder import Folder, LocalFolder, TableRefused
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused

@@ -1,11 +1,8 @@
 """`kctl_agent.attach`: makes somebody else's PySpark application a part of a fleet, without changing what it does.
 
-It listens to the progress of the application's queries (`StreamingQueryListener`) and answers the questions that a
-worker answers, for every Kafka source of every query. It commits nothing, unless a shadow group is named for which no
-consumer lives. It takes no operations but `stack_dump`.
-
-The listener runs on Spark's threads and only copies: a listener that is slow makes Spark drop events (sparkMeasure #7).
-Everything else happens on a thread of its own. Needs PySpark 3.4 or newer, and kafka-python for end offsets.
+It listens to the progress of the application's queries and answers what a worker answers, for every Kafka source. It
+commits nothing, unless a shadow group is named for which no consumer lives. The listener runs on Spark's threads and
+only copies: a slow one makes Spark drop events (sparkMeasure #7). Needs PySpark 3.4, and kafka-python for end offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from kctl_agent.attached.brokers import EndOffsets, last_progress, servers_of
@@ -28,8 +24,6 @@ from kctl_agent.rpc.commands import COMMANDS, with_describe
 from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.callbacks import authenticate
-
-__all__ = ["Attached"]
 
 _LOG: Final = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0
@@ -82,9 +76,7 @@ class Attached:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _listen(self) -> None:
@@ -128,8 +120,7 @@ class Attached:
                 _LOG.warning("kctl: %s", text)
 
     def _poll(self) -> None:
-        """Asks Spark for what its events leave out: which queries run (their listeners may have been dropped), and the
-        ends."""
+        """Asks Spark for what its events leave out: the ends, and which queries run (it may drop listeners)."""
         active = {str(query.id): query for query in self._spark.streams.active}
         if self._queries.is_deaf(active):
             with contextlib.suppress(Exception):

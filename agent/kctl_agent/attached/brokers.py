@@ -9,8 +9,6 @@ from typing import Any, Final
 from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka.clients import opened
 
-__all__ = ["EndOffsets", "last_progress", "servers_of"]
-
 _TIMEOUT_MS: Final = 5000
 _STARTS_SECONDS: Final = 15.0
 """Seconds between questions for log starts: they move with retention only, and each question costs the application."""

@@ -1,7 +1,4 @@
-"""Log offsets of partitions, of as many as answer: kafka-python's admin client raises the first error of any of them.
-
-For workers and for attached applications; kafka-python is the caller's, and imported when it is used.
-"""
+"""Log offsets of the partitions that answer; kafka-python's admin client raises the first error of any of them."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from kctl_agent.process import deadline
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
-__all__ = ["QUESTION_SECONDS", "answered_offsets"]
-
 QUESTION_SECONDS = 20.0
 """The longest time of a question, with a request time-out of 5 s: a connection, a coordinator, the request itself."""
 
@@ -23,13 +18,8 @@ QUESTION_SECONDS = 20.0
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Returns offset and leader epoch of the partitions that are answered for; of the others the reason why not.
-
-    All are asked at once; only where that fails, leader by leader. Blocks.
-
-    Raises:
-        KafkaError: none is answered for.
-    """
+    """Returns offset and leader epoch of the partitions that are answered for; of the others the reason why not. All
+    are asked at once; only where that fails, leader by leader. Blocks. Raises KafkaError: none is answered for."""
     from kafka.errors import KafkaError
 
     try:

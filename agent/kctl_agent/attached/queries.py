@@ -1,7 +1,6 @@
 """Progress of an application's queries, and the snapshot that follows from it. No Spark, no broker in here.
 
-Spark's objects change their types between versions (a first `startOffset` is the text 'None'), so only the JSON of a
-progress is read, and anything in it may be missing.
+Only the JSON of a progress is read, and anything in it may be missing: Spark's objects change between versions.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from kctl_agent.replies.partitions import PartitionReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.snapshot import Snapshot
-
-__all__ = ["Queries", "offsets_of", "sources_of"]
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -104,8 +101,7 @@ class Queries:
                 del self._queries[id_]
 
     def is_deaf(self, active: Iterable[str]) -> bool:
-        """Whether Spark has finished batches that the listener was not called for: it drops slow listeners, and with a
-        stopped session all of them."""
+        """Whether Spark has finished batches that the listener was not called for: it drops slow ones."""
         with self._lock:
             known = [self._queries[id_] for id_ in active if id_ in self._queries]
             return any(
@@ -143,8 +139,7 @@ class Queries:
             self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
-        """A snapshot as a worker's: the lag counts from the position, which is all that the application itself
-        knows."""
+        """A snapshot as a worker's: the lag counts from the position, which is all that the application knows."""
         positions = self.positions()
         with self._lock:
             queries = sorted(self._queries.items())

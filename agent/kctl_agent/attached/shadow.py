@@ -1,7 +1,6 @@
 """A shadow group: a consumer group without members whose committed offsets show how far an application has read.
 
-Spark commits nothing and is nobody's member, so Burrow, kminion and `kafka-consumer-groups` are blind to it; with this
-they see its lag.
+Spark commits nothing, so Burrow, kminion and `kafka-consumer-groups` are blind to it; with this they see its lag.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kctl_agent.kafka.clients import forget_coordinators, opened
-
-__all__ = ["ShadowGroup"]
 
 _TIMEOUT_MS: Final = 5000
 _EMPTY: Final = frozenset({"Empty", "Dead", ""})
@@ -35,11 +32,7 @@ class ShadowGroup:
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
         """Commits the positions that have changed, and returns what the group holds now; None while the group has a
-        member, which commits by itself.
-
-        Raises:
-            KafkaError: the brokers do not answer, or do not permit it.
-        """
+        member, which commits by itself. Raises KafkaError: the brokers do not answer, or do not permit it."""
         from kafka.errors import KafkaError
 
         try:

@@ -1,5 +1,1 @@
 """The engine: one process, one JVM, in which the workers of a fleet have a Spark session each."""
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -22,8 +22,6 @@ from kctl_agent.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Engine", "OpenGateway"]
-
 log = logging.getLogger("kctl_agent.engine")
 
 TURN_SECONDS = 0.1

@@ -1,7 +1,6 @@
-"""The workers in the engine's JVM: a gateway and a session each, and what is freed when one is gone.
+"""The workers in the engine's JVM: a gateway and a session each, and what is freed when the kernel reports their end.
 
-All of a worker hangs on its process: the kernel reports its end (pidfd), however it ends. What it had in the JVM is
-freed then by a thread of its own, since queries may take seconds to stop.
+By a thread of its own, since queries may take seconds to stop.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -24,8 +23,6 @@ from kctl_agent.spark.own_gateway import OwnGateways
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["GatewayAccess", "Guests", "held_port"]
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +61,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> GatewayAccess:
-        """Gives this process a gateway; one that it had is closed. Raises OSError, OverflowError: there is no such
-        process; what Py4J raises where the JVM cannot."""
+        """Gives this process a gateway; one that it had is closed. Raises OSError, OverflowError: no such process."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -125,8 +121,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Returns a socket on a port of loopback that processes of this user may listen on beside it, and no others.
-    Without SO_REUSEADDR, by which others could."""
+    """Returns a socket on a port of loopback that processes of this user alone may listen on beside it."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

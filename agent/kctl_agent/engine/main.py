@@ -1,9 +1,7 @@
 """An engine's process: `python -m kctl_agent.engine`, settings on the first line of stdin.
 
-The agent's socket is up before Java is started; workers ask there for a gateway (command `gateway`).
-
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else, the end of its JVM among it.
-The reason is the last line of the log.
+The agent's socket is up before Java is started; workers ask there for a gateway (command `gateway`). Exit codes: 0
+stopped as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else, with the reason as the log's last line.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
-
-__all__ = ["main"]
 
 log = logging.getLogger("kctl_agent.engine")
 

@@ -10,8 +10,6 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 
-__all__ = ["EngineProcessStats"]
-
 
 class EngineProcessStats(ProcessStats):
     """State and contents of one engine. Every method may be called from any thread."""

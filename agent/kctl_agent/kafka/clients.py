@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["forget_coordinators", "opened"]
-
 
 def opened(kind: Any, **settings: Any) -> Any:
     """Returns a new client. Where no broker answers it raises, and would leave its I/O thread behind, which ends."""
@@ -20,9 +18,5 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Makes a `KafkaAdminClient` find every group's coordinator anew; to be called when a question to one failed.
-
-    Its cache keeps a coordinator for good, also one that is dead or answers that it is none, and it has no public way
-    to be emptied.
-    """
+    """Makes a `KafkaAdminClient` find coordinators anew, after a question failed: it keeps a dead one for good."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above

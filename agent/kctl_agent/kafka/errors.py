@@ -1,8 +1,7 @@
 """Exceptions of kafka-python in plain words for an operator; for workers, attached applications and `kctl`.
 
-kafka-python's texts hold class names, some twice, and raw `errno`s. An error that a broker answered keeps the broker's
-own name of it, as `NOT_COORDINATOR`: its log and Kafka's documentation use it. kafka-python itself is not
-imported: its classes are known by their names.
+An error that a broker answered keeps the broker's own name of it, as in its log. kafka-python's texts hold class names
+and raw `errno`s; it is not imported: its classes are known by their names.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 from typing import Final
-
-__all__ = ["describe", "is_of_kafka", "name_of", "reason", "without_class_names"]
 
 _RENAMED: Final = {
     "MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",

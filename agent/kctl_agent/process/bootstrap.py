@@ -1,8 +1,4 @@
-"""The start of a worker or a sinker: settings from the first line of stdin, its log, then its agent's socket, before
-anything that takes long or may hang.
-
-For processes of our own only, as `parent_watch`.
-"""
+"""The start of a process of ours: settings from stdin, its log, its agent's socket, before anything that may hang."""
 
 from __future__ import annotations
 
@@ -13,8 +9,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.paths import prepare_run_dir
@@ -22,20 +19,9 @@ from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import indented, traceback_of
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.commands import AgentCommand, with_describe
-from kctl_agent.rpc.operations import Inbox
+from kctl_agent.rpc.operations import Inbox, scope_of
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.storage.base import StorageMisconfigured
-
-__all__ = [
-    "EX_CONFIG",
-    "BootstrapError",
-    "ProcessSettings",
-    "begin",
-    "fitting",
-    "log_trace",
-    "missing_module",
-    "search_first",
-]
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +29,6 @@ EX_CONFIG = 78
 """Exit code of a process that cannot start as configured, and is not started again; its log ends with the reason."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
-
 
 _PRIVATE = 0o077
 """The umask: files are for this user alone, also those of Spark and the user's handler."""
@@ -55,19 +40,17 @@ class BootstrapError(AgentError):
     code = "bootstrap_failed"
 
 
-class ProcessSettings(Protocol):
-    """The settings that every process is started with."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """The settings that every process is started with, a JSON object on the first line of its stdin. The control plane
+    has checked ranges and names already; here only the shape is made certain (`fitting`)."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def run_dir(self) -> Path: ...
-    @property
-    def scratch_dir(self) -> Path: ...
-    @property
-    def log_level(self) -> str: ...
-    @property
-    def paused(self) -> tuple[Scope, ...]: ...
+    name: str
+    run_dir: Path
+    scratch_dir: Path
+    log_level: str
+    paused: tuple[Scope, ...] = ()
+    """Partitions and topics that must not be read until a resume."""
 
 
 _S = TypeVar("_S", bound=ProcessSettings)
@@ -79,8 +62,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1 with the reason logged.
-    Main thread only."""
+    """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1, logged."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
@@ -107,6 +89,13 @@ def begin(
         return 1
 
 
+def leave(code: int) -> NoReturn:
+    """Ends the process. Threads of Spark, kafka-python or the user's code must not keep it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
     """Logs the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
     An error that is one sentence by design, or an expected one, is traced at DEBUG only."""
@@ -129,6 +118,13 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
         return None
     place = "" if folder is None else f" in {folder} (the folder of the configuration)"
     return f"there is no module {module}{place}, and none is installed"
+
+
+def decoded(line: str) -> dict[str, Any]:
+    """Decodes the settings on stdin, those of every process too. Raises what `fitting` takes."""
+    given = json.loads(line)
+    folders = {name: Path(given[name]) for name in ("run_dir", "scratch_dir")}
+    return {**given, **folders, "paused": tuple(map(scope_of, given.get("paused", ())))}
 
 
 @contextmanager

@@ -1,15 +1,12 @@
 """A thread's deadline for all that it waits for, whatever hangs: absolute, and passed on to threads that work for it.
 
-A worker's main thread begins one with each turn, for a group takes a member that does not poll for dead. It is the
-thread's own: brokers, storage and JVM are asked by other threads too, and some of these may wait for long.
+A worker's main thread begins one with each turn, for a group takes a member that does not poll for dead.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-
-__all__ = ["NEVER", "allows", "begin", "go_on", "left"]
 
 _NEVER = float("inf")
 NEVER = (_NEVER, _NEVER)
@@ -35,7 +32,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Whether something may begin that takes so long at most. What takes longer than half of all the time may begin in
-    the first half."""
+    """Whether something may begin that takes so long at most; what takes half of all the time may in the first half."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

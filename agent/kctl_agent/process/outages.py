@@ -14,8 +14,6 @@ from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import StorageUnusable
 
-__all__ = ["RETRY_SECONDS", "Stopped", "disk_error", "outage", "until_it_works"]
-
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
 """Back-off between tries. What is outside may come back at any time, and ten seconds later all is to be well."""
 
@@ -59,10 +57,8 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Returns what `step` returns, as soon as what it needs is there; what is waited for is published meanwhile.
-
-    Raises Stopped: asked to stop, it is tried once; and what `step` raises that is no outage.
-    """
+    """Returns what `step` returns, as soon as what it needs is there; what is waited for is published meanwhile. Raises
+    Stopped: asked to stop, it is tried once; and what `step` raises that is no outage."""
     tries = 0
     while True:
         try:

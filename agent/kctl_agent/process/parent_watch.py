@@ -1,7 +1,4 @@
-"""The thread that ends a worker or sinker with its master, and the stack dump for one that hangs.
-
-For processes of our own only: unlike the rest of the socket half this changes the process it is called in.
-"""
+"""The thread that ends a process of ours with its master, and the stack dump for one that hangs."""
 
 from __future__ import annotations
 
@@ -14,21 +11,17 @@ import sys
 import threading
 from collections.abc import Callable
 
-__all__ = ["start"]
-
 _LOG = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 
 
 def start(stop: Callable[[], None]) -> None:
-    """Has `stop` called, from any thread or a signal handler, when the master is gone.
-
-    Two ways to notice: the end of stdin, whose other end the master holds, however it ends; and SIGTERM by
-    prctl(PR_SET_PDEATHSIG), for a process whose stdin somebody else has inherited too; it comes when the thread ends
-    that started the process, so a master starts processes from its main thread. SIGABRT writes the stacks of all
-    threads to stderr and ends the process: that is what the master sends to one that does not answer. Main thread only.
-    """
+    """Has `stop` called, from any thread or a signal handler, when the master is gone. Two ways to notice: the end of
+    stdin, whose other end the master holds, however it ends; and SIGTERM by prctl(PR_SET_PDEATHSIG), for a process
+    whose stdin somebody else has inherited too; it comes when the thread ends that started the process, so a master
+    starts processes from its main thread. SIGABRT writes the stacks of all threads to stderr and ends the process: that
+    is what the master sends to one that does not answer. Main thread only."""
     faulthandler.enable(all_threads=True)
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = os.getppid()

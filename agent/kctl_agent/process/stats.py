@@ -1,7 +1,6 @@
 """The snapshot of a worker, a sinker or an engine: state, last error, events; what a storage holds.
 
-A thread publishes an immutable snapshot every half second and soon after each change, so that the answers stay young
-while the main thread is busy or waits.
+A thread publishes one every half second and after each change, also while the main thread is busy or waits.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore, StorageStats
 from kctl_agent.storage.limits import TableCounts, TableStats, why_full
-
-__all__ = ["ProcessStats", "StoringStats", "counted"]
 
 _PUBLISH_SECONDS = 0.5
 _COUNT_SECONDS = 1.0
@@ -93,9 +90,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part of the process cannot do its work, in one line: for an outage of something outside, which
-        it waits for, or for a reason of its own. Until `works` it is the last error, as soon as it has lasted or if it
-        is grave."""
+        """Records that a part cannot do its work, in one line: for an outage of something outside, or a reason of its
+        own. Until `works` it is the last error, as soon as it has lasted or if it is grave."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -159,8 +155,7 @@ class ProcessStats(ABC):
         self._wake.set()
 
     def _run(self) -> None:
-        """Publishes until the end. A bug, of ours or of a storage, must not end the thread: what was published last
-        would pass for now."""
+        """Publishes until the end. A bug must not end the thread: what was published last would pass for now."""
         was_well = True
         while not self._closed:
             try:

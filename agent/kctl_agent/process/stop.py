@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import select
 
-__all__ = ["StopRequest"]
-
 
 class StopRequest:
     """A flag that may be set from a signal handler and from any thread: no lock is taken, which a `threading.Event`

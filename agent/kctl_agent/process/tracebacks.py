@@ -1,8 +1,4 @@
-"""Tracebacks of the user's code as bounded text, for logs and dead letters.
-
-Frames of this package are left out on request; no values of variables are in the text, only lines of code and the
-exceptions' own messages.
-"""
+"""Tracebacks of the user's code as bounded text, for logs and dead letters: lines of code, no values of variables."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import sys
 import traceback
 
 from kctl_agent.storage.causes import innermost
-
-__all__ = ["MAX_CHARACTERS", "first_line", "indented", "place_of", "plain", "stack_of", "traceback_of"]
 
 MAX_CHARACTERS = 6000
 """Most characters of a traceback. What is too long loses its middle: the beginning shows where from, the end what."""
@@ -50,8 +44,7 @@ def first_line(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Returns where the user's code raised an error, as ` (shop.py:7)`: the innermost line that is neither ours nor of
-    a package; "" where there is none."""
+    """Returns where the user's code raised an error, as ` (shop.py:7)`; "" where no line is the user's."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     return f" ({place})" if (place := innermost(frames)) else ""
 

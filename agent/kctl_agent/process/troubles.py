@@ -1,5 +1,4 @@
-"""Troubles of a process, by the part that has met them: outages of something outside, which are waited for, and its own
-errors.
+"""Troubles of a process, by the part that has met them: outages, which are waited for, and its own errors.
 
 No clock: times are the caller's monotonic seconds, and Unix seconds for people. For one thread at a time.
 """
@@ -11,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kctl_agent.replies.workers import Outside, WaitingFor
-
-__all__ = ["GRACE_SECONDS", "Troubles"]
 
 GRACE_SECONDS = 10.0
 """A trouble is no error before: the next turn may heal a moving coordinator, a commit in a rebalance, an election."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.fields import FieldMetric, age, optional, value
-
-__all__ = ["StorageReply", "TableReply"]
+from kctl_agent.replies.fields import age, optional, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,76 +12,58 @@ class TableReply:
     """A table that batches are stored in as rows, as it was last counted."""
 
     version: int | None = value(
-        metric=FieldMetric(
-            "kctl_table_version",
-            "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
-            "one, at most every ten seconds; the size is `kctl_storage_bytes`.",
-        )
+        "kctl_table_version",
+        "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
+        "one, at most every ten seconds; the size is `kctl_storage_bytes`.",
     )
     rows: int | None = value(
-        metric=FieldMetric(
-            "kctl_table_rows", "Rows in the table; absent where the log does not have them of every file."
-        )
+        "kctl_table_rows", "Rows in the table; absent where the log does not have them of every file."
     )
-    files: int | None = value(metric=FieldMetric("kctl_table_files", "Files of the newest version."))
+    files: int | None = value("kctl_table_files", "Files of the newest version.")
     small_files: int | None = value(
-        metric=FieldMetric(
-            "kctl_table_small_files",
-            "Of these, how many are smaller than half of `storage.target_file_bytes`.",
-        )
+        "kctl_table_small_files", "Of these, how many are smaller than half of `storage.target_file_bytes`."
     )
     last_commit_seconds: float | None = age(
-        metric=FieldMetric("kctl_table_last_commit_age_seconds", "Since anybody has committed to the table.")
+        "kctl_table_last_commit_age_seconds", "Since anybody has committed to the table."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages of a storage by state, and bytes. Of several storages sums, None where one of them does not know;
-    `free_bytes` is that of the one with least."""
+    """Messages of a storage by state, and bytes; of several sums (None: one does not know), least `free_bytes`."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share one; None of several."""
     pending: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_messages",
-            "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
-            ("state", "pending"),
-        )
+        "kctl_storage_messages",
+        "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
+        ("state", "pending"),
     )
     delayed: int | None = value(
-        metric=FieldMetric("kctl_storage_delayed_messages", "Pending messages that failed and wait for their next try.")
+        "kctl_storage_delayed_messages", "Pending messages that failed and wait for their next try."
     )
-    processing: int | None = value(metric=FieldMetric("kctl_storage_messages", "", ("state", "processing")))
-    dead: int | None = value(metric=FieldMetric("kctl_storage_messages", "", ("state", "dead")))
-    bytes: int | None = value(metric=FieldMetric("kctl_storage_bytes", "The size of what the storage holds."))
+    processing: int | None = value("kctl_storage_messages", "", ("state", "processing"))
+    dead: int | None = value("kctl_storage_messages", "", ("state", "dead"))
+    bytes: int | None = value("kctl_storage_bytes", "The size of what the storage holds.")
     limit: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_limit_messages",
-            "With so many messages in the storage the workers take no new batch; absent without a limit.",
-            is_limit=True,
-        )
+        "kctl_storage_limit_messages",
+        "With so many messages in the storage the workers take no new batch; absent without a limit.",
+        is_limit=True,
     )
     limit_bytes: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_limit_bytes",
-            "With so many bytes in the storage the workers take no new batch; absent without a limit.",
-            is_limit=True,
-        )
+        "kctl_storage_limit_bytes",
+        "With so many bytes in the storage the workers take no new batch; absent without a limit.",
+        is_limit=True,
     )
     dead_limit: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_dead_limit_messages",
-            "With so many dead letters the workers take no new batch; absent without a limit.",
-            is_limit=True,
-        )
+        "kctl_storage_dead_limit_messages",
+        "With so many dead letters the workers take no new batch; absent without a limit.",
+        is_limit=True,
     )
     free_bytes: int | None = value(
-        metric=FieldMetric(
-            "kctl_storage_free_bytes",
-            "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
-            "Redis without one.",
-        )
+        "kctl_storage_free_bytes",
+        "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
+        "Redis without one.",
     )
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""

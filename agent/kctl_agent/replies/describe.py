@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Method", "MethodsReply", "Param", "ParamType"]
-
 ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"]
 
 

@@ -8,8 +8,6 @@ from functools import cache, partial
 from keyword import iskeyword
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-__all__ = ["aged", "encoded", "fields_of", "renamed"]
-
 R = TypeVar("R")
 _Encoder: TypeAlias = Callable[[Any, float], Any]
 _PLAIN: Final = frozenset({type(None), str, int, float, bool})

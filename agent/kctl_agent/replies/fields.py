@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, NamedTuple
 
-__all__ = ["FieldMetric", "age", "counter", "optional", "value"]
-
 
 class FieldMetric(NamedTuple):
     """The metric of a field; a counter's name ends with `_total`."""
@@ -22,20 +20,22 @@ class FieldMetric(NamedTuple):
     """Whether the field is a limit: 0 is none, and has no sample."""
 
 
-def value(**shown: Any) -> Any:
-    """A field of a reply that is seen elsewhere too: `metric`, and `column`, a heading of `kctl rpc workers -o wide`,
-    with `digits` behind the point."""
+def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
+    """A field of a reply that is seen elsewhere too: as a `FieldMetric` (name, sentence, label), and as `column`, a
+    heading of `kctl rpc workers -o wide`, with `digits` behind the point."""
+    if metric:
+        shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)
 
 
-def age(**shown: Any) -> Any:
+def age(*metric: Any) -> Any:
     """A field of seconds that pass while a reply is kept: for how long something has been so."""
-    return field(default=None, metadata={"is_age": True, **shown})
+    return value(*metric, is_age=True)
 
 
-def counter(**shown: Any) -> Any:
+def counter(*metric: Any) -> Any:
     """A field that only grows while its process lives."""
-    return field(default=None, metadata={"is_counter": True, **shown})
+    return value(*metric, is_counter=True)
 
 
 def optional() -> Any:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from kctl_agent.replies.topic_partition import TopicPartition
 
-__all__ = ["MemberReply"]
-
 
 @dataclass(frozen=True, slots=True)
 class MemberReply:

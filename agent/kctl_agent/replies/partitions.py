@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from kctl_agent.replies.fields import age
 
-__all__ = ["PartitionReply", "PartitionsReply", "lag_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionReply:
@@ -37,9 +35,8 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag as the master counts it (`kctl.rows`): from the committed offset to the end offset, never
-    negative. Where nothing was ever committed, from the log start (`earliest`) or the position (`latest`); None when
-    one of them is unknown."""
+    """Returns the lag as the master counts it: from the committed offset to the end, never negative; where nothing was
+    ever committed, from the log start (`earliest`) or the position (`latest`). None: one of them is unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

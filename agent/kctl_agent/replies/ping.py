@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from kctl_agent.replies.workers import WaitingFor
 
-__all__ = ["PingReply"]
-
 
 @dataclass(frozen=True, slots=True)
 class PingReply:

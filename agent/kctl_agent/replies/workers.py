@@ -7,19 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from kctl_agent.replies.encode import renamed
-from kctl_agent.replies.fields import FieldMetric, age, counter, optional, value
-
-__all__ = [
-    "CommitStats",
-    "EngineStats",
-    "Event",
-    "Outside",
-    "Scope",
-    "SinkerStats",
-    "UnreadPartition",
-    "WaitingFor",
-    "WorkerReply",
-]
+from kctl_agent.replies.fields import age, counter, optional, value
 
 Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
 """What a process depends on, and cannot bring back."""
@@ -83,61 +71,43 @@ class SinkerStats:
     """Counters of one sinker: what became of messages since its process started, and how its handler does."""
 
     handled: int | None = counter(
-        metric=FieldMetric(
-            "kctl_sinker_messages_total",
-            "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
-            "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
-            ("outcome", "handled"),
-        )
+        "kctl_sinker_messages_total",
+        "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
+        "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
+        ("outcome", "handled"),
     )
-    retried: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "retried")))
-    dead: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "dead")))
-    lost: int | None = counter(metric=FieldMetric("kctl_sinker_messages_total", "", ("outcome", "lost")))
+    retried: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "retried"))
+    dead: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "dead"))
+    lost: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "lost"))
     in_flight: int | None = value(
-        metric=FieldMetric(
-            "kctl_sinker_in_flight_messages", "Messages that the sinker has claimed and not settled yet."
-        )
+        "kctl_sinker_in_flight_messages", "Messages that the sinker has claimed and not settled yet."
     )
     handler_errors: int | None = counter(
-        metric=FieldMetric(
-            "kctl_sinker_handler_errors_total",
-            "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
-        )
+        "kctl_sinker_handler_errors_total",
+        "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
     )
     handler_p50_seconds: float | None = value(
-        metric=FieldMetric(
-            "kctl_sinker_handler_duration_seconds",
-            "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
-            ("percentile", "p50"),
-        )
+        "kctl_sinker_handler_duration_seconds",
+        "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
+        ("percentile", "p50"),
     )
-    handler_p99_seconds: float | None = value(
-        metric=FieldMetric("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
-    )
+    handler_p99_seconds: float | None = value("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Contents of an engine's JVM just now."""
 
-    workers: int | None = value(
-        metric=FieldMetric("kctl_engine_workers", "So many workers have a gateway into the engine's JVM.")
-    )
+    workers: int | None = value("kctl_engine_workers", "So many workers have a gateway into the engine's JVM.")
     queries: int | None = value(
-        metric=FieldMetric(
-            "kctl_engine_queries",
-            "Streaming queries that are active in the engine's JVM, also those of workers that have just ended.",
-        )
+        "kctl_engine_queries",
+        "Streaming queries that are active in the engine's JVM, also those of workers that have just ended.",
     )
     heap_used_bytes: int | None = value(
-        metric=FieldMetric(
-            "kctl_engine_heap_used_bytes",
-            "The heap that the engine's JVM uses, garbage that was not collected yet included.",
-        )
+        "kctl_engine_heap_used_bytes",
+        "The heap that the engine's JVM uses, garbage that was not collected yet included.",
     )
-    heap_max_bytes: int | None = value(
-        metric=FieldMetric("kctl_engine_heap_max_bytes", "The most heap that the engine's JVM may use.")
-    )
+    heap_max_bytes: int | None = value("kctl_engine_heap_max_bytes", "The most heap that the engine's JVM may use.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +115,13 @@ class CommitStats:
     """Commits of a worker to its table, since it started."""
 
     failed: int | None = counter(
-        metric=FieldMetric(
-            "kctl_table_commit_failures_total",
-            "Commits of the worker to its table that failed, since it started; its batch is run again.",
-        )
+        "kctl_table_commit_failures_total",
+        "Commits of the worker to its table that failed, since it started; its batch is run again.",
     )
     retried: int | None = counter(
-        metric=FieldMetric(
-            "kctl_table_commit_retries_total",
-            "Commits of the worker that others got ahead of, so that they were decided anew on what these left; usual"
-            " where many workers fill one table.",
-        )
+        "kctl_table_commit_retries_total",
+        "Commits of the worker that others got ahead of, so that they were decided anew on what these left; usual"
+        " where many workers fill one table.",
     )
 
 
@@ -175,30 +141,22 @@ class WorkerReply:
     query_id: str | None = None
     batch_id: int | None = value(column="batch")
     last_batch_seconds: float | None = value(
+        "kctl_batch_duration_seconds",
+        "How long the worker's last finished batch took.",
         column="last-batch-seconds",
         digits=2,
-        metric=FieldMetric("kctl_batch_duration_seconds", "How long the worker's last finished batch took."),
     )
     last_batch_rows: int | None = None
     rows_per_second: float | None = value(column="rows/s", digits=0)
     batch_running_seconds: float | None = age(
-        metric=FieldMetric(
-            "kctl_batch_running_seconds",
-            "For how long the batch in progress has been running; absent between batches.",
-        )
+        "kctl_batch_running_seconds", "For how long the batch in progress has been running; absent between batches."
     )
-    rows_total: int | None = counter(
-        metric=FieldMetric("kctl_batch_rows_total", "Messages that the worker has stored since it started.")
-    )
-    batches_total: int | None = counter(
-        metric=FieldMetric("kctl_batches_total", "Batches that the worker has finished since it started.")
-    )
+    rows_total: int | None = counter("kctl_batch_rows_total", "Messages that the worker has stored since it started.")
+    batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since it started.")
     queries_failed: int | None = counter(
-        metric=FieldMetric(
-            "kctl_worker_query_failures_total",
-            "Queries of the worker that ended by themselves with an error, since it started; it begins another each "
-            "time, and its last error is the reason.",
-        )
+        "kctl_worker_query_failures_total",
+        "Queries of the worker that ended by themselves with an error, since it started; it begins another each "
+        "time, and its last error is the reason.",
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None

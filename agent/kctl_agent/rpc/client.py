@@ -10,19 +10,12 @@ from kctl_agent.errors import BadPayload, CommandFailed
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode
 
-__all__ = ["ask"]
-
 _READ_BYTES = 1 << 16
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """The result of command `rpc`, from the agent behind this socket. Any thread.
-
-    Raises:
-        OSError: nobody answers there in that time.
-        CommandFailed: it refuses; the message is the agent's.
-        WireError: what it sends is no reply.
-    """
+    """The result of command `rpc`, from the agent behind this socket. Any thread. Raises OSError: nobody answers there
+    in that time; CommandFailed: it refuses; the message is the agent's; WireError: what it sends is no reply."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )

@@ -1,8 +1,7 @@
 """One peer of the agent: bytes in, replies out in the order of the requests, and how it ends.
 
-Non-blocking and without a thread: the server's loop calls `on_event` when epoll reports it, and drops the connection
-when that returns False or when `deadline` has passed. What is held for a peer is bounded: one receive, one batch of
-replies and the reply that overfilled it; while a reply does not leave, nothing more is read.
+Non-blocking, without a thread: the server's loop calls `on_event`, and drops the connection when that returns False or
+`deadline` has passed. Held for a peer are one receive, one batch of replies and the reply that overfilled it at most.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from kctl_agent.errors import AgentError, WireError
 from kctl_agent.rpc.dispatch import FaultCounters
 from kctl_agent.rpc.messages import reply_error
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
-
-__all__ = ["IN", "OUT", "AcceptedConnection", "AgentService"]
 
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
@@ -44,17 +41,7 @@ class AgentService:
 class AcceptedConnection:
     """One accepted socket. `deadline` (monotonic) is when it is to be dropped if nothing happens before."""
 
-    __slots__ = (
-        "_decoder",
-        "_is_ending",
-        "_out",
-        "_peer_is_done",
-        "_service",
-        "_waiting",
-        "deadline",
-        "fd",
-        "socket",
-    )
+    __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 
     def __init__(self, accepted: socket.socket, service: AgentService, now: float) -> None:
         accepted.setblocking(False)
@@ -69,11 +56,7 @@ class AcceptedConnection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Do what epoll reports as possible; False when this connection is over.
-
-        Raises:
-            OSError: the peer is gone, which is its right.
-        """
+        """Do what epoll reports as possible; False when this connection is over. Raises OSError: the peer is gone."""
         if mask & OUT:
             return self._flush(now)
         if self._out:  # not writable while a reply waits: a hang-up

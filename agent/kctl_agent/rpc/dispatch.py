@@ -1,7 +1,7 @@
 """From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread.
 
-This is the boundary at which whatever a command raises becomes a reply: its kind goes into the log with a count, and
-only sentences written for callers leave the process.
+Whatever a command raises becomes a reply here: its kind goes into the log with a count, and only sentences written for
+callers leave the process.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from kctl_agent.rpc.messages import check_request, printable_name, readable_id, 
 from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, encode, frame_of, json_text, quote
-
-__all__ = ["Dispatcher", "FaultCounters", "place_of"]
 
 _PUBLIC: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
 """Errors whose sentences are meant for a caller. Others, such as PathError, may hold a path and stay here."""

@@ -1,7 +1,6 @@
-"""What a frame means: `Request`, replies, and the names of methods on the wire.
+"""What a frame means: `Request`, replies, and the names of methods on the wire. Pure.
 
-Pure: objects in, objects out. Bytes are `wire`, sockets are `server` and `kctl.rpc`. Fields that are not known are
-ignored, so that a newer peer is understood; a known field with a wrong value is refused by its name.
+Fields that are not known are ignored, so that a newer peer is understood; a known one with a wrong value is refused.
 """
 
 from __future__ import annotations
@@ -12,23 +11,6 @@ from typing import Any, ClassVar, Final, Protocol
 
 from kctl_agent.errors import BadRequest
 from kctl_agent.rpc.wire import JsonObject
-
-__all__ = [
-    "MAX_ID_LENGTH",
-    "PROTOCOL_VERSION",
-    "PublicError",
-    "Request",
-    "Role",
-    "check_request",
-    "is_plain_number",
-    "number_of",
-    "printable_name",
-    "readable_id",
-    "reducer_method",
-    "reply_error",
-    "reply_ok",
-    "wire_method",
-]
 
 PROTOCOL_VERSION: Final = 1
 MAX_ID_LENGTH: Final = 128
@@ -68,11 +50,7 @@ class Request:
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Request:
-        """Read a request; `role`, `rpc` and `method` are enough.
-
-        Raises:
-            BadRequest: a field is missing or wrong; the message names it.
-        """
+        """Read a request; `role`, `rpc` and `method` are enough. Raises BadRequest, which names the wrong field."""
         check_request(frame)
         get = frame.get
         return cls(
@@ -92,10 +70,7 @@ class Request:
 
 def check_request(frame: JsonObject) -> None:
     """Refuse a frame that is not a request; what passes can be read by its keys. (The hot path: no object is made.)
-
-    Raises:
-        BadRequest: a field is missing or wrong; the message names it.
-    """
+    Raises BadRequest: a field is missing or wrong; the message names it."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
@@ -128,14 +103,7 @@ def reply_ok(
     **completeness: Any,
 ) -> JsonObject:
     """A good reply as it goes on the wire; `completeness` is the master's complete, asked, answered, failed."""
-    frame = {
-        "v": PROTOCOL_VERSION,
-        "id": id,
-        "ok": True,
-        "result": result,
-        "from": sender,
-        "age_seconds": age_seconds,
-    }
+    frame = {"v": PROTOCOL_VERSION, "id": id, "ok": True, "result": result, "from": sender, "age_seconds": age_seconds}
     if completeness:
         frame |= completeness
     return frame

@@ -1,8 +1,7 @@
 """Operations on a running worker or sinker: taken on the agent's thread, carried out by the thread that owns the work.
 
-The agent answers an operation at once with "accepted"; its outcome is asked for by its id (command `operation`). So the
-socket thread never touches a consumer, a Spark session or a storage, and an operation that takes long delays nobody.
-One that waits is dropped when its deadline has passed or when it is cancelled; one that has begun goes on to its end.
+The agent answers "accepted" at once; the outcome is asked for by the operation's id. So the socket thread never touches
+a consumer, a Spark session or a storage. One that waits is dropped at its deadline or when it is cancelled.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from kctl_agent.errors import BadParams
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import is_plain_number
 from kctl_agent.rpc.wire import JsonObject
-
-__all__ = ["AcceptedOperation", "Inbox", "OperationState", "Outcome", "is_paused", "outcome_of", "scope_of"]
 
 _KEPT_OUTCOMES: Final = 100
 
@@ -83,8 +80,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Between the agent's thread, which accepts, and the owner's, which takes and reports. Every method is safe on any
-    thread and waits for nothing."""
+    """Between the agent's thread, which accepts, and the owner's, which takes and reports. Safe on any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -92,8 +88,7 @@ class Inbox:
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
-        """`time.monotonic()` at which the owning thread last came for operations; None before its first turn. One that
-        hangs comes no more, while the agent goes on answering."""
+        """`time.monotonic()` at which the owning thread last came for operations; None before its first turn."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:
@@ -140,8 +135,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """The outcome after that: `running` of one that has begun, `unknown` of one that was never accepted here, and
-        never will be."""
+        """The outcome after that: `running` of one that has begun, `unknown` of one that was never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":

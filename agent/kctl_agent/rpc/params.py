@@ -1,7 +1,4 @@
-"""Parameters declared once, as the fields of a frozen dataclass: from these they are listed, checked and bounded.
-
-On the standard library alone; agents take what they are asked by it, and the control plane its operations.
-"""
+"""Parameters of commands and operations, declared once as fields of a frozen dataclass: listed, checked, bounded."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ from kctl_agent.replies.describe import Param
 from kctl_agent.rpc.messages import is_plain_number, printable_name
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["check_bounds", "check_params", "listed", "param"]
-
 _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -29,8 +24,7 @@ _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """A field that is a parameter, required without a default. `facts` are `least` and `most` of a number, and what
-    a command line makes of it."""
+    """A field that is a parameter, required without a default. `facts`: `least`, `most`, those of a command line."""
     return field(default=default, metadata={"summary": summary, **facts})
 
 
@@ -42,11 +36,7 @@ def listed(kind: type) -> tuple[Param, ...]:
 
 
 def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
-    """Refuse what the command or operation `name` does not take.
-
-    Raises:
-        BadParams: a parameter is unknown, missing, or of another type; the message names it.
-    """
+    """Refuse what a command does not take. Raises BadParams: a parameter is unknown, missing, or of another type."""
     by_name = {param.name: param for param in known}
     for key, value in params.items():
         param = by_name.get(key)

@@ -1,8 +1,7 @@
 """The agent's socket: one daemon thread, one epoll loop, bounded connections; it answers whatever its owner is doing.
 
 A guest in somebody else's process: standard library only, no signal handler, no umask, no log line that a peer has
-written, and after a fork the child holds nothing of it. One peer is `kctl_agent.rpc.connection`, what is answered
-`kctl_agent.rpc.dispatch`, where the socket lies and who may call `kctl_agent.paths`.
+written, and after a fork the child holds nothing of it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Final, Self
 
 from kctl_agent.errors import Busy, NotPermitted
@@ -27,8 +25,6 @@ from kctl_agent.rpc.connection import IN, AcceptedConnection, AgentService
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters, place_of
 from kctl_agent.rpc.snapshot import Snapshot
 
-__all__ = ["AgentServer"]
-
 _LOG: Final = logging.getLogger(__name__)
 _ACCEPT_BURST: Final = 64
 _LINGER_SLOTS: Final = 64
@@ -37,12 +33,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class AgentServer:
-    """Serves `run_dir`/`name`.sock from the last published snapshot.
-
-    At most `max_connections` are served at once, others are answered `busy`. A request must be complete within
-    `frame_timeout_seconds` of its first byte, and a reply must make progress in that time; a silent connection is
-    closed after `idle_timeout_seconds`. For a peer that does not read, one reply (16 MiB) and 64 KiB are held at most.
-    """
+    """Serves `run_dir`/`name`.sock from the last published snapshot. Above `max_connections` others are answered
+    `busy`. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply make progress in
+    that time; a silent connection is closed after `idle_timeout_seconds`."""
 
     def __init__(
         self,
@@ -50,7 +43,6 @@ class AgentServer:
         name: str,
         commands: Mapping[str, AgentCommand] = COMMANDS,
         *,
-        allowed_gid: int | None = None,
         max_connections: int = 256,
         frame_timeout_seconds: float = 5.0,
         idle_timeout_seconds: float = 300.0,
@@ -58,7 +50,6 @@ class AgentServer:
     ) -> None:
         self.name = name
         self._run_dir = run_dir
-        self._allowed_gid = allowed_gid
         self._max_connections = max_connections
         self._timeouts = (frame_timeout_seconds, idle_timeout_seconds)
         self._backlog = backlog
@@ -84,12 +75,8 @@ class AgentServer:
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Bind, listen and start the thread. When it returns, a caller is answered.
-
-        Raises:
-            PathError: run_dir or the socket's path cannot be used, or somebody serves it already.
-            RuntimeError: it was started before.
-        """
+        """Bind, listen and start the thread. When it returns, a caller is answered. Raises PathError: run_dir or the
+        socket's path cannot be used, or somebody serves it already; RuntimeError: it was started before."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)
@@ -119,9 +106,7 @@ class AgentServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:
@@ -183,8 +168,8 @@ class AgentServer:
                 self._sweep_at = connection.deadline
 
     def _admit(self, connection: AcceptedConnection, now: float) -> bool:
-        _, uid, gid = peer_credentials(connection.socket)
-        if not is_permitted(uid, gid, self._allowed_gid):
+        _, uid, _ = peer_credentials(connection.socket)
+        if not is_permitted(uid):
             self._faults.note("a peer of another user was refused")
             is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
         elif len(self._connections) > self._max_connections:

@@ -1,7 +1,4 @@
-"""The immutable snapshot of a worker or sinker that its owning thread publishes and its agent answers from.
-
-It holds the replies as of that moment, so an answer is a matter of microseconds, whatever Spark or Kafka are doing.
-"""
+"""The immutable snapshot of a process that its owning thread publishes and its agent answers from, in microseconds."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.replies.workers import WorkerReply
-
-__all__ = ["Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)

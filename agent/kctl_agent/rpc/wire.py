@@ -1,8 +1,7 @@
 """Bytes in, JSON objects out, and back: no socket, no clock, no meaning.
 
-A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
-read can end in three ways, which differ: with a frame, cleanly between two frames (`Decoder.at_boundary`),
-or broken inside one (`Decoder.end` raises `BrokenFrame`). What the objects mean is for `kctl_agent.rpc.messages`.
+A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A read
+ends with a frame, cleanly between two frames (`Decoder.at_boundary`), or broken inside one (`Decoder.end`).
 """
 
 from __future__ import annotations
@@ -14,20 +13,6 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from kctl_agent.errors import BadPayload, BrokenFrame, FrameTooLarge, WireError
 
-__all__ = [
-    "HEADER_BYTES",
-    "MAX_REPLY_BYTES",
-    "MAX_REQUEST_BYTES",
-    "Decoder",
-    "FrameDecoder",
-    "JsonObject",
-    "encode",
-    "frame_of",
-    "json_text",
-    "parse_object",
-    "quote",
-]
-
 JsonObject: TypeAlias = dict[str, Any]
 _T = TypeVar("_T")
 
@@ -38,22 +23,14 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Turn one object into a frame: compact JSON, non-ASCII escaped, so that a lone surrogate cannot break it.
-
-    Raises:
-        FrameTooLarge: the JSON is longer than `limit_bytes`.
-        BadPayload: the message holds a NaN or an Infinity.
-        TypeError: the message holds something that JSON has no word for; a bug of the caller.
-    """
+    """Turn one object into a frame: compact JSON, non-ASCII escaped, so that a lone surrogate cannot break it. Raises
+    FrameTooLarge: the JSON is longer than `limit_bytes`; BadPayload: the message holds a NaN or an Infinity; TypeError:
+    the message holds something that JSON has no word for; a bug of the caller."""
     return frame_of(json_text(message), limit_bytes)
 
 
 def json_text(value: object) -> str:
-    """Compact ASCII JSON of any value, for a message that is put together from texts.
-
-    Raises:
-        BadPayload, TypeError: as `encode`.
-    """
+    """Compact ASCII JSON of any value, for a message put together from texts. Raises BadPayload, TypeError."""
     try:
         return _to_json(value)
     except ValueError as error:
@@ -65,11 +42,7 @@ quote: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 
 
 def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Put the length before a message that is JSON already.
-
-    Raises:
-        FrameTooLarge: the text is longer than `limit_bytes`.
-    """
+    """Put the length before a message that is JSON already. Raises FrameTooLarge."""
     size = len(text)
     if size > limit_bytes:
         raise FrameTooLarge(f"the message has {size} bytes, the limit is {limit_bytes}")
@@ -77,11 +50,9 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Collects the bytes of one connection and returns its frames; one per connection, used by one thread.
-
-    However the bytes are split, the same frames come out, and after them the same error: a bad frame that arrives
-    together with good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it.
-    """
+    """Collects the bytes of one connection and returns its frames; one per connection, used by one thread. However the
+    bytes are split, the same frames come out, and after them the same error: a bad frame that arrives together with
+    good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
@@ -98,12 +69,8 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Add bytes, return the frames they complete, in order.
-
-        Raises:
-            FrameTooLarge: a length above the limit, judged before any byte of its body.
-            BadPayload: a body that is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity.
-        """
+        """Add bytes, return the frames they complete, in order. Raises FrameTooLarge: a length above the limit, judged
+        before any byte of its body; BadPayload: no UTF-8, no JSON object, or a NaN or an Infinity."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -139,11 +106,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """Report that the peer has closed.
-
-        Raises:
-            BrokenFrame: the bytes so far end inside a frame.
-        """
+        """Report that the peer has closed. Raises BrokenFrame: the bytes so far end inside a frame."""
         if self._buffer:
             raise BrokenFrame("the peer closed inside a frame")
 
@@ -177,11 +140,7 @@ _WHITESPACE: Final = " \t\n\r"
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
     """One JSON object, as strictly as the wire takes it. `json.loads` lets NaN and Infinity pass, and makes an Infinity
-    of 1e999.
-
-    Raises:
-        BadPayload: it is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity.
-    """
+    of 1e999. Raises BadPayload: it is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity."""
     try:
         text = payload.decode()
         if text[:1] != "{":

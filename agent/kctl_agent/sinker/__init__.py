@@ -1,3 +1,1 @@
 """The sinker: takes messages out of the storage and gives them to the user's handler, each acknowledged on its own."""
-
-from __future__ import annotations

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from kctl_agent.errors import AgentError
 from kctl_agent.process.tracebacks import indented
 
-__all__ = ["FailureLog", "HandlerError"]
-
 REPEAT_SECONDS = 60.0
 """Seconds until the traceback of the same failure is logged again; its one line is logged each time."""
 MAX_KINDS = 20
@@ -37,8 +35,7 @@ class HandlerError(AgentError):
 
 
 class FailureLog:
-    """Logs handler errors: the sentence each time, the traceback once a minute for each place that fails. From any
-    thread."""
+    """Logs handler errors: the sentence each time, the traceback once a minute for each place. From any thread."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log

@@ -1,7 +1,7 @@
 """The user's handler: loaded by name, called with messages, its result checked.
 
-A handler is a function, an `async` function, or a class with `handle` and, if it likes, `open` and `close`, each
-`async` or not. How a call that never returns is ended is the `guard`'s business.
+It is a function, an `async` function, or a class with `handle` and, if it likes, `open` and `close`, each `async` or
+not. How a call that never returns is ended is the `guard`'s business.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.sinker.failures import HandlerError
 from kctl_agent.sinker.in_flight import Ack
-
-__all__ = ["Handler", "HandlerError", "described", "load"]
 
 MAX_NAMED_RUNS = 5
 MAX_SHOWN_CHARACTERS = 200
@@ -57,19 +55,14 @@ class Handler:
         self._lifecycle("open")
 
     def close(self) -> None:
-        """Calls the handler's `close`, where it has one, and ends what runs it. Raises whatever the handler's `close`
-        raises."""
+        """Calls the handler's `close`, where it has one, whose errors it raises, and ends what runs it."""
         try:
             self._lifecycle("close")
         finally:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Calls the handler; returns what became of each message.
-
-        Raises:
-            HandlerError: names handler, messages and what happened; an `async` handler also after its time-out.
-        """
+        """Calls the handler; returns what became of each message. Raises HandlerError, also after a time-out."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):
@@ -125,10 +118,7 @@ class Handler:
 
 def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
     """Loads the handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
-
-    Raises:
-        BootstrapError: it cannot be imported, found, made or called.
-    """
+    Raises BootstrapError: it cannot be imported, found, made or called."""
     if import_dir is not None:
         search_first(import_dir)
     module, _, attribute = name.partition(":")

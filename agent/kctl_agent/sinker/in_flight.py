@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 
 from kctl_agent.storage.claim import Claim
 
-__all__ = ["NEVER", "RETURNED_FALSE", "Ack", "Decision", "InFlightClaim", "Part", "cut", "decide"]
-
 NEVER = sys.maxsize
 """`max_tries` with which no message becomes a dead letter."""
 RETURNED_FALSE = "the handler returned False"

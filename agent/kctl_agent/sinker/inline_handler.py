@@ -1,9 +1,8 @@
 """The handler of mode `directly`: it runs inside the batch, where other modes put into a storage.
 
-Runs in Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again here,
-message by message, with the back-off in between, until it is acknowledged or has become a dead letter; then the
-partition's stored offset moves over the call. So the batch ends, and is committed, when all of its messages are
-acknowledged or dead, and a batch that is run again goes on behind the last call that had come to its end.
+In Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again, message by
+message, until it is acknowledged or a dead letter; then the partition's stored offset moves over the call. So a
+batch that is run again goes on behind the last call that had come to its end.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.put_rules import cut, judged, skipped
-
-__all__ = ["Calls", "HandlerSettings", "HandlingStorage"]
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +72,7 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """Returns the writer of a task: it puts messages into the handler. Raises BootstrapError, or what the handler's
-        `open` raises."""
+        """Returns the writer of a task, which calls the handler. Raises BootstrapError, or what its `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
 

@@ -1,12 +1,9 @@
 """The journal of a sinker, for its successor if it dies: the messages that it has handled alone, and the one in flight.
 
-A message that kills its process is found by this, as one that raises is found by its error: the others of its block
-are neither handled again nor blamed. Written only while messages are handled one by one. It need not survive the
-machine: then the leases run out.
-
-The file is one line of JSON, the claim, and behind it one byte for each note, whose room is taken with the claim: a
-disk that is full keeps a message from being handled, and never from being noted as handled. Reading it runs nothing,
-whatever has written it, and it is neither read nor written through a link.
+By this a message that kills its process is found, as one that raises is by its error. Written while messages are
+handled one by one; it need not survive the machine: then the leases run out. One line of JSON, the claim, and behind it
+one byte for each note, whose room is taken with the claim: a disk that is full keeps a message from being handled, and
+never from being noted as handled. Neither read nor written through a link.
 """
 
 from __future__ import annotations
@@ -23,8 +20,6 @@ from typing import Any, BinaryIO
 from kctl_agent.sinker.in_flight import InFlightClaim
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim
-
-__all__ = ["Journal"]
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,8 @@
 """A sinker's process: `python -m kctl_agent.sinker`, settings on the first line of stdin.
 
-When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits, as
-it does after SIGTERM.
-
+When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits.
 Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
-a call of the handler that did not return among it. The reason is the last line of the log.
+a call that did not return among it, with the reason as the log's last line.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage, StorageMisconfigured
 from kctl_agent.storage.kinds import open_storage
-
-__all__ = ["SERVED", "main"]
 
 log = logging.getLogger("kctl_agent.sinker")
 

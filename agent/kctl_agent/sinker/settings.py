@@ -1,33 +1,21 @@
-"""The settings of a sinker: one JSON object on the first line of its stdin.
-
-The control plane has checked ranges and names already; here only the shape is made certain.
-"""
+"""The settings of a sinker."""
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.process.bootstrap import fitting
-from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.operations import scope_of
-
-__all__ = ["SinkerSettings", "parse"]
+from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 
 
 @dataclass(frozen=True, slots=True)
-class SinkerSettings:
-    """The settings of one sinker. `storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+class SinkerSettings(ProcessSettings):
+    """The settings of one sinker, which claims nothing while anything is paused."""
 
-    name: str
-    run_dir: Path
-    scratch_dir: Path
     import_dir: Path
     """Where the handler's module is searched first: the folder of kctl.toml."""
-    log_level: str
     handler: str
     batch_size: int
     batch_wait_seconds: float
@@ -39,8 +27,6 @@ class SinkerSettings:
     storage: dict[str, Any]
     batch_bytes: int = 16 << 20
     """The most bytes, as stored, that are claimed at a time; one block at least."""
-    paused: tuple[Scope, ...] = ()
-    """Partitions and topics that are paused; while there are any the sinker claims nothing."""
 
     @property
     def owner(self) -> str:
@@ -52,7 +38,5 @@ class SinkerSettings:
 def parse(line: str) -> SinkerSettings:
     """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("sinker"):
-        given = json.loads(line)
-        paths = {key: Path(given[key]) for key in ("run_dir", "scratch_dir", "import_dir")}
-        paused = tuple(map(scope_of, given.get("paused", ())))
-        return SinkerSettings(**{**given, **paths, "paused": paused})
+        given = decoded(line)
+        return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"])})

@@ -1,7 +1,6 @@
-"""The main loop of a sinker: claim, call the handler, settle.
+"""The main loop of a sinker: claim, call the handler, settle; the `guard` renews leases meanwhile.
 
-The main thread claims and calls; the `guard` renews leases meanwhile. Nothing is lost by any ending: what was not
-settled comes again, by the lease that runs out or, sooner, by the sinker of this name that starts next.
+Nothing is lost by any ending: what was not settled comes again, by the lease or the next sinker of this name.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kctl_agent.errors import StorageError
@@ -28,8 +27,6 @@ from kctl_agent.sinker.stats import Call, SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage
 
-__all__ = ["Sinker"]
-
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -37,33 +34,25 @@ IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 MAX_RETRY_SECONDS = 3600.0
 """The longest back-off of a message, which doubles with each try."""
 GIVE_UP_AFTER = 10
-"""Messages in a row that fail alone, from which on the trouble is not in them. The rest of the block waits for its next
-try, unless this is the last."""
+"""Messages in a row that fail alone, from which on the rest of the block waits, but at the last try."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
 """Operations, which are carried out while nothing is in flight."""
 
 
+@dataclass(eq=False)
 class Sinker:
     """A sinker without the process around it. `run` is for the main thread."""
 
-    def __init__(
-        self,
-        settings: SinkerSettings,
-        storage: Storage,
-        handler: Handler,
-        stats: SinkerProcessStats,
-        stop: StopRequest,
-        guard: Watchdog,
-        inbox: Inbox,
-    ) -> None:
-        self._settings = settings
-        self._inbox = inbox
-        self._storage = storage
-        self._handler = handler
-        self._stats = stats
-        self._stop = stop
-        self._guard = guard
-        self._journal = Journal(settings.scratch_dir / "in-flight")
+    _settings: SinkerSettings
+    _storage: Storage
+    _handler: Handler
+    _stats: SinkerProcessStats
+    _stop: StopRequest
+    _guard: Watchdog
+    _inbox: Inbox
+
+    def __post_init__(self) -> None:
+        self._journal = Journal(self._settings.scratch_dir / "in-flight")
         self._failures = FailureLog(log)
         self._in_flight: list[InFlightClaim] = []
 
@@ -96,8 +85,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles all that is in flight when the handler does not return from `call`: on the guard's thread, while the
-        main thread hangs. Returns what has happened."""
+        """Settles all in flight when the handler does not return from `call`, on the guard's thread; returns why."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -125,8 +113,7 @@ class Sinker:
             log.warning("a sinker of this name died with %s in flight; they come again", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Claims up to `batch_size` messages and `batch_bytes` bytes, for which it waits `batch_wait_seconds` after the
-        first."""
+        """Claims up to `batch_size` messages and `batch_bytes` bytes, waiting `batch_wait_seconds` after the first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:

@@ -1,8 +1,6 @@
 """A limit on how many tasks of a worker call its handler at a time, where tasks of several workers share Spark's slots.
 
-With a driver of its own a worker's tasks are bounded by that driver's slots. In an engine one whose handler is slow
-would fill the slots of all. So the engine has slots enough there, and a task waits here, in the executor's Python, for
-its worker's turn.
+In an engine one whose handler is slow would fill the slots of all. So it has slots enough there, and a task waits here.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-__all__ = ["Slots"]
 
 _POLL_SECONDS = 0.02
 

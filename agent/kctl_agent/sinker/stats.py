@@ -13,8 +13,6 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
 
-__all__ = ["Call", "SinkerProcessStats"]
-
 KEPT_CALLS = 1000
 
 

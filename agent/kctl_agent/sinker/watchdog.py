@@ -1,7 +1,6 @@
 """The watchdog thread of a sinker: renews leases of claims in flight, and ends a call that does not return.
 
-A handler that hangs in Python cannot be killed within its process. So when a call has had its time, its messages are
-settled as failed from here, and the process ends; the master starts it again.
+A handler that hangs cannot be killed within its process: its messages are settled as failed, and the process ends.
 """
 
 from __future__ import annotations
@@ -11,33 +10,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from kctl_agent.errors import StorageError
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.storage.base import Storage
 
-__all__ = ["Watchdog"]
-
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Watchdog:
     """Renews leases and limits calls. `lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had
     its time; both on the guard's thread. `timed_out` must not return."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        lease_seconds: float,
-        timeout_seconds: float,
-        lost: Callable[[InFlightClaim], None],
-        timed_out: Callable[[Sequence[Part]], None],
-    ) -> None:
-        self._storage = storage
-        self._lease_seconds = lease_seconds
-        self._timeout_seconds = timeout_seconds
-        self._lost = lost
-        self._timed_out = timed_out
+    _storage: Storage
+    _lease_seconds: float
+    _timeout_seconds: float
+    _lost: Callable[[InFlightClaim], None]
+    _timed_out: Callable[[Sequence[Part]], None]
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._in_flight: set[InFlightClaim] = set()
         self._call: Sequence[Part] = ()

@@ -1,8 +1,7 @@
 """Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): for the JVM alone.
 
-PySpark listens for them on a loopback port, where any user of the machine could call whatever it has registered. The
-JVM knows the token by which PySpark proves to it who it is; here both sides are made to use it for callbacks too. Py4J
-reads a line of any length before it compares the token in it, so connections of other users are closed unread.
+PySpark listens for them on a loopback port, where any user could call what it has registered. So the JVM has to prove
+itself by a token too; and as Py4J reads a line of any length first, connections of other users are closed unread.
 """
 
 from __future__ import annotations
@@ -15,20 +14,14 @@ from typing import Any
 
 from kctl_agent.peers import is_own, owners_of
 
-__all__ = ["authenticate"]
-
 _TOKEN_BYTES = 32
 
 
 def authenticate(gateway: Any, port: int = 0) -> None:
-    """Makes callback connections prove that they come from this gateway's JVM. Idempotent.
-
-    PySpark listens on `port` (0: any); processes of this user may hold it beside it, with SO_REUSEPORT.
-    Where callbacks are listened for already (`foreachBatch` before `attach`), connections that are open stay as they
-    are; and a callback that begins in the millisecond between the two sides fails.
-
-    Raises what Py4J raises, with nothing changed but that PySpark listens.
-    """
+    """Makes callback connections prove that they come from this gateway's JVM. Idempotent. PySpark listens on `port`
+    (0: any); processes of this user may hold it beside it, with SO_REUSEPORT. Where callbacks are listened for already
+    (`foreachBatch` before `attach`), connections that are open stay as they are; and a callback that begins in the
+    millisecond between the two sides fails. Raises what Py4J raises, with nothing changed but that PySpark listens."""
     # Not the gateway's own: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
     ours = gateway.callback_server_parameters
@@ -99,8 +92,7 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """Gives the JVM the token, which `PythonClient.copyWith`, by which it learns of PySpark's port, forgets
-    (0.10.9.9)."""
+    """Gives the JVM the token, which it forgets as it learns of PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does

@@ -1,10 +1,7 @@
 """An archive of Spark's classes as a JVM has loaded and checked them: a worker that has it takes a third less to start.
 
-Java calls it class data sharing (JEP 350). A JVM compares its version and its class path with those of the archive, and
-goes on without one that does not fit; so a worker only has to name it.
-
-`python -m kctl_agent.spark.class_archive` makes it, 150 MB, once for each Python environment: its PySpark is the class
-path.
+Class data sharing (JEP 350): a JVM goes on without an archive that does not fit its version and class path.
+`python -m kctl_agent.spark.class_archive` makes it, 150 MB, once for each Python environment.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ from kctl_agent.spark.conf import LOG_OPTION, use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["archive_path", "java_options", "record"]
 
 _OPTION = "-XX:SharedArchiveFile"
 _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
@@ -52,11 +47,8 @@ def java_options(given: str) -> str:
 
 
 def record() -> Path:
-    """Runs what a worker runs, without a broker, and lets the JVM write the archive when it ends. Removes those of
-    other Javas and jars.
-
-    Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot.
-    """
+    """Runs what a worker runs, without a broker, and lets the JVM write the archive when it ends; removes those of
+    other Javas and jars. Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with recording(path, kept=1) as fresh:
@@ -80,8 +72,7 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal to the end. An exception while PySpark waits for its JVM removes the folder in which the JVM
-    reports its port; it cannot then, and lives for ever."""
+    """Delays a signal to the end: an exception while PySpark waits for its JVM would have the JVM live for ever."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

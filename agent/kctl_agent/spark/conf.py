@@ -17,14 +17,11 @@ from pathlib import Path
 from kctl_agent.secrecy import SECRET_NAMES
 from kctl_agent.spark.settings import SparkSettings
 
-__all__ = ["LOG_OPTION", "configuration", "is_local", "properties_file", "use_this_python"]
-
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """The Java option that sets what the JVM of a driver logs, and where to."""
 STOP_SECONDS = 10
 POLLING_MS = 50
-"""How long Spark waits before it asks the brokers again for new data. Its own default of 10 ms keeps a core busy at
-rest."""
+"""How long Spark waits before it asks the brokers again. Its own default of 10 ms keeps a core busy at rest."""
 MALLOC_CONF = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
@@ -34,21 +31,19 @@ batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries 
 CHECKPOINT_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    )
 }
 """Hadoop without its native library starts `readlink` and `chmod` for what it does with a file: twelve processes for
 the two log entries of a batch as Spark writes them by itself, four this way, and 0.1 s less (benchmarks/README.md)."""
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
-"""Kafka consumers of a JVM, one for each partition that its queries read, until it is known how many there are
-(`kept_consumers`). With Spark's 64 a batch over 400 partitions opens most of them each time, and takes twice as long
-(benchmarks/README.md)."""
+"""Kafka consumers of a JVM, until it is known how many partitions are read (`kept_consumers`). With Spark's 64 a batch
+over 400 partitions takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_SECONDS = 60
 EVICTION_SECONDS = 10
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
-"""Most idle Pythons. Spark keeps for a minute all that ever ran at a time; with as many as processors throughput was
-the same."""
+"""Most idle Pythons. Spark keeps all that ever ran for a minute; with as many as processors it was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
@@ -109,8 +104,7 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties for how many ended jobs the driver remembers. Spark's default is 1,000 of each kind, for
-    its UI, also where it has none."""
+    """Returns the properties for how many ended jobs are remembered: else 1,000 of each kind."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(

@@ -1,7 +1,6 @@
 """The Spark driver of a worker: one of its own, or that of the engine, which it shares with others.
 
-PySpark keeps one context for each process, in class attributes; so there is one `Driver` at a time. All methods are the
-main thread's.
+PySpark keeps one context for each process, so there is one `Driver` at a time. All methods are the main thread's.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -26,8 +25,6 @@ from kctl_agent.spark.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-__all__ = ["Driver", "DriverLost", "EngineDriver", "OwnDriver"]
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +85,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` is that of the executors' Pythons, beyond what the engine sets: those of workers that give
-        another are others."""
+        """`environment` is that of the executors' Pythons, beyond what the engine sets."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["exported"]
-
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:

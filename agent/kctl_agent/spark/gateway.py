@@ -12,12 +12,9 @@ from typing import Any
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
 from kctl_agent.rpc.client import ask
-from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.own_gateway import connected
-from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.without_pandas import convert_without_pandas
-
-__all__ = ["Gateway", "GatewayRequest"]
 
 _ANSWER_SECONDS = 1.0
 
@@ -33,12 +30,9 @@ class Gateway:
     """The port for calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread.
-
-        Pinned (`ClientServer`): what a callback calls runs on the thread of its query, in its job group and scheduler
-        pool, and ends with it."""
-        talk_to_no_other()
-        limit_calls()
+        """Returns Py4J's client. Main thread. Pinned (`ClientServer`): what a callback calls runs on the thread of its
+        query, in its job group and scheduler pool, and ends with it."""
+        guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
 

@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager
 
 from kctl_agent.spark.exported import exported
 
-__all__ = ["LC_ALL", "PYTHON_LC_ALL", "is_utf8", "of_utf8"]
-
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"

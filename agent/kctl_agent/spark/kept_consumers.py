@@ -1,9 +1,7 @@
 """The number of Kafka consumers that a driver's JVM keeps from batch to batch: as many as its heap can hold.
 
-Spark reads each partition by a consumer of its own, and each consumer knows all partitions of its topic. So what they
-hold grows with the square of a topic's partitions: 65 kB and 650 bytes for each partition of the topic, measured with
-kafka-clients 3.9.2 (benchmarks/README.md). 1,000 consumers of a topic of 1,000 partitions fill a heap of 512 MB, and
-the JVM ends.
+Each partition has a consumer, which knows all partitions of its topic: 65 kB and 650 bytes for each of these, measured
+with kafka-clients 3.9.2 (benchmarks/README.md). 1,000 of a topic of 1,000 partitions fill a heap of 512 MB.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from kctl_agent.spark.conf import KEPT_CONSUMERS, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["limit_kept_consumers"]
 
 CAPACITY = "spark.kafka.consumer.cache.capacity"
 CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650

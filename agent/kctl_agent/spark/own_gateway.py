@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.peers import LOOPBACK
-
-__all__ = ["JAVA_CLASSES", "OwnGateways", "connected", "launched"]
+from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
 """The folder of Java sources, and beside them what they compile to (tests/java_classes.py)."""
 
-_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _TOKEN_BYTES = 32
 
 
@@ -58,10 +56,7 @@ class OwnGateways:
 
 
 def launched() -> Any:
-    """Returns PySpark's gateway to a new JVM. Main thread.
-
-    The one that Spark itself opens, for any user, is closed with all its connections as soon as there is this one.
-    """
+    """Returns PySpark's gateway to a new JVM, in place of the one for any user that Spark opens. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()
@@ -76,8 +71,5 @@ def connected(port: int, token: str) -> Any:
     """Returns PySpark's gateway, as in a process that Spark itself has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
-    os.environ[_PORT], os.environ[_SECRET] = str(port), token
-    try:
+    with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):
         return launch_gateway()
-    finally:
-        del os.environ[_PORT], os.environ[_SECRET]

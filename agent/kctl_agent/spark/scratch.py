@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-__all__ = ["sweep"]
-
 _LEFT = ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 

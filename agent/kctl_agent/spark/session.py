@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING
 from kctl_agent.peers import is_own
 from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
-from kctl_agent.spark.call_limits import limit_calls
 from kctl_agent.spark.conf import LOG_OPTION, configuration, is_local, properties_file, use_this_python
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
 from kctl_agent.spark.own_gateway import launched
-from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.spark.without_pandas import convert_without_pandas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["java_options", "lost_jvm", "serve_this_user", "session"]
 
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
@@ -43,8 +40,7 @@ _END_SECONDS = 2.0
 def session(settings: SparkSettings) -> SparkSession:
     """Starts the JVM and returns the session."""
     use_this_python()
-    talk_to_no_other()
-    limit_calls()
+    guard_connections()
     convert_without_pandas()
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -87,8 +83,7 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM has ended, or that it hangs, where that is why `error` came: what Py4J reports is a refused
-    or broken connection. None: it is well."""
+    """Returns how the JVM has ended, or that it hangs, where that is why `error` came (Py4J reports a connection)."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from kctl_agent.storage.object_store import ObjectStore
 
-__all__ = ["SparkSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:

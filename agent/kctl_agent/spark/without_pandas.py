@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["convert_without_pandas", "map_in_arrow"]
-
 
 def convert_without_pandas() -> None:
-    """Makes Py4J look for values of NumPy among its arguments only where somebody has imported NumPy.
-
-    PySpark's converters, which it asks about each argument of each call, look whether there is a NumPy by an import of
-    `pyspark.testing.utils` (pyspark/sql/types.py, 4.2). To be called before the first call of Py4J; again it does
-    nothing.
-    """
+    """Makes Py4J look for values of NumPy among arguments only where somebody has imported it: PySpark's converters
+    look by an import of `pyspark.testing.utils` (4.2). To be called before the first call of Py4J; idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

@@ -13,8 +13,6 @@ from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, decode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
-__all__ = ["MAX_ERROR_BYTES", "AckVerdict", "as_dead_letters", "given_up", "judge", "opened", "requeued"]
-
 MAX_ERROR_BYTES = 8192
 """Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
 
@@ -29,8 +27,7 @@ class AckVerdict:
 
 
 def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> AckVerdict:
-    """What becomes of a claim's messages by how they were acknowledged. Raises ValueError for another number of acks
-    than of messages."""
+    """What becomes of a claim's messages by how they were acknowledged. Raises ValueError: another number of acks."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
@@ -70,10 +67,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Dead letters as blocks again, and the ids of those that are in them: all that can be read.
-
-    In offset order, incarnations of a topic apart.
-    """
+    """Dead letters as blocks, in offset order, incarnations of a topic apart; and the ids of those that can be read."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):

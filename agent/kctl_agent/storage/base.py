@@ -1,24 +1,18 @@
-"""The contract of a storage, and the types of its calls.
+"""The contract of a storage, and the types of its calls. tests/conformance has a class of tests for each of its parts.
 
-`OffsetStore` is what every worker needs of a storage, `DeadLetterStore` what an operator needs of messages that were
-given up, `Storage` is both, and messages wait in it for sinkers. tests/conformance has a class of tests for each. What
-every implementation guarantees to the workers that put:
+What every implementation guarantees to the workers that put:
 
-- **One transaction.** `put_all`, or of a table the commit of a batch, writes the messages of its chunks *and* moves
-  their partitions' stored offsets, or does neither.
+- **One transaction.** `put_all`, or of a table the commit of a batch, writes messages *and* moves stored offsets.
 - **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
   is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
   (`GapRefused`): it would lose what lies between.
-- **Only `init_offsets` moves a stored offset backwards**, for the reasons that `kctl_agent.worker.offsets.positions`
-  decides on, and only if the stored offset still is the one that the decision was made on: compare and set. Each such
-  write gives the stored offset a new version; puts and advances that were planned on another version are refused
-  (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset of the
-  next owner nor store beside it.
+- **Only `init_offsets` moves a stored offset backwards**, and only if it still is the one that the decision was made
+  on: compare and set. Each such write gives it a new version; puts and advances that were planned on another are
+  refused (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset
+  of the next owner nor store beside it.
 - **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one
-  cluster; every other is refused. A table is the exception: it keeps the stored offsets of each group of each cluster
-  apart (one whose id is not known is one of its own), and refuses none.
-- **Durable when the writer is closed.** Then what was put survives a power cut, and only then may its offset be
-  committed. So does a stored offset that was returned.
+  cluster; every other is refused. A table keeps the stored offsets of each group of each cluster apart.
+- **Durable when the writer is closed.** Only then may an offset be committed. So is a stored offset that was returned.
 
 And to the sinkers that claim:
 
@@ -27,16 +21,12 @@ And to the sinkers that claim:
 - **The lease decides.** What holds no lease any more can settle nothing: `settle` changes everything or nothing, and
   returns which. A lease that ran out but was not given to anybody else since is still good.
 - **A message is never between two places.** One transaction takes it out of its block and puts it where it belongs:
-  nowhere, into the smaller block of those that come again, or among the dead letters; there in the place of the one
-  that it has there already.
+  nowhere, into the smaller block of those that come again, or among the dead letters, in place of an older one.
 - **Order.** Blocks of a partition are handed out in offset order as long as nothing failed; what comes again comes
   before what was put later. With `ordered` nothing of a partition is handed out while an earlier block of it is leased
   or waits for its next try.
 - **Time only goes on.** Leases and delays are measured on a clock that setting the wall clock does not move.
 - **Damage stays local.** A block that cannot be read becomes a dead letter with its bytes; the others go on.
-
-It leaves to others: when to put, what to commit, what a reset of the group means; how a handler is run, how often
-something may be tried and how long it waits.
 """
 
 from __future__ import annotations
@@ -102,6 +92,7 @@ __all__ = [
     "StoredOffset",
     "StoredOffsetMissing",
     "StoredOffsetMoved",
+    "TableRefused",
     "TopicPartition",
     "Writer",
 ]
@@ -119,6 +110,12 @@ class StorageMisconfigured(StorageUnusable):
 
     code = "storage_misconfigured"
     retriable = False
+
+
+class TableRefused(StorageError):
+    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
+
+    code = "table_refused"
 
 
 class OffsetStore(ABC):
@@ -144,15 +141,10 @@ class OffsetStore(ABC):
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
         """The id of this storage, a random one that is made with the first call and stays with the messages: a copy of
-        the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost.
-
-        With the first call the storage belongs to `owner`; with `take_over` it does from now on, even if it
-        belonged to another. Of a table `owner` is whose stored offsets are meant from now on; before the first call
-        what reads or sets some raises `StorageUnusable`.
-
-        Raises:
-            OtherGroup: it belongs to somebody else; nothing was changed.
-        """
+        the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost. With
+        the first call the storage belongs to `owner`; with `take_over` it does from now on, even if it belonged to
+        another. Of a table `owner` is whose stored offsets are meant from now on; before the first call what reads or
+        sets some raises `StorageUnusable`. Raises OtherGroup: it belongs to somebody else; nothing was changed."""
 
     @abstractmethod
     def init_offsets(
@@ -161,27 +153,19 @@ class OffsetStore(ABC):
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
         """Write these stored offsets, backwards too, in one transaction, if each still is as it was `seen` (not in
-        there: there was none). Their `version` is not used: each gets the next one.
-
-        Raises:
-            StoredOffsetMoved: one of them is not as it was seen; nothing was written.
-        """
+        there: there was none); each gets the next `version`. Raises StoredOffsetMoved: nothing was written."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Move stored offsets forward over offsets that hold no message, in one transaction; never backwards.
-
-        Raises:
-            GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written.
-        """
+        """Move stored offsets forward over offsets that hold no message, in one transaction; never backwards. Raises
+        GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
         """Counted without reading messages; cheap enough for once a second."""
 
     def expire_dead(self) -> int:
-        """Remove for good the dead letters that are older than the limits allow; returns the number of messages. For
-        once a minute, by everybody who uses the storage."""
+        """Remove dead letters that are older than the limits allow, once a minute; returns the number of messages."""
         return 0
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
@@ -207,10 +191,7 @@ class DeadLetterStore(ABC):
         seconds it returns what it has found. Raises BadParams: `after` is nothing of the kind."""
 
     def dead(
-        self,
-        selection: Selection = EVERYTHING,
-        limit: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
         """Dead letters, the oldest first, read as they are iterated."""
         after, left = None, limit
@@ -239,32 +220,19 @@ class DeadLetterStore(ABC):
 
     @abstractmethod
     def remove_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Remove dead letters for good, but for those that were put back; returns how many. `progress` gets how many it
-        has been so far, while they are counted 0, and may raise to stop: what is done then stays done.
-
-        Raises:
-            CountChanged: not `expect` dead letters match; nothing was changed.
-        """
+        has been so far, while they are counted 0, and may raise to stop: what is done then stays done. Raises
+        CountChanged: not `expect` dead letters match; nothing was changed."""
 
     @abstractmethod
     def requeue_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns how
-        many. From now on they are no dead letters. Damaged ones stay. `progress` as above.
-
-        Raises:
-            CountChanged: not `expect` dead letters match; nothing was changed.
-            StorageError: there is no place to put them.
-        """
+        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns how many.
+        From now on they are no dead letters. Damaged ones stay. `progress` as above. Raises CountChanged: not `expect`
+        dead letters match; nothing was changed; StorageError: there is no place to put them."""
 
     @abstractmethod
     def move_dead(
@@ -277,11 +245,7 @@ class DeadLetterStore(ABC):
         """Remove dead letters that are somewhere else: `send` gets some at a time, and returns those that are; returns
         how many were removed. What it raises ends the call. It may get the same ones again, when the process ends
         before they are removed; what somebody else puts back meanwhile may be in both places. Damaged ones stay.
-        `progress` as above.
-
-        Raises:
-            CountChanged: not `expect` dead letters match; nothing was changed.
-        """
+        `progress` as above. Raises CountChanged: not `expect` dead letters match; nothing was changed."""
 
 
 class Storage(OffsetStore, DeadLetterStore):
@@ -302,25 +266,16 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Lease blocks to `owner`: as many as hold `limit` messages together, but none that would make it more than
-        `limit_bytes` as they are stored; at least one; none when none waits.
-
-        Also gives back what has waited long enough: leases that ran out (that counts as a try) and delays that are
-        over. With `ordered` at most one block of each partition, see above; all claimers should agree on it.
-        """
+        """Lease blocks to `owner`: as many as hold `limit` messages together, but not more than `limit_bytes` as they
+        are stored; at least one; none when none waits. First gives back leases that ran out (that counts as a try) and
+        delays that are over. With `ordered`, on which all should agree, one block of each partition."""
 
     @abstractmethod
     def settle(
         self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
     ) -> Settled:
-        """Settle each message of the claim: done or not.
-
-        Those that are not come again after `retry_seconds` with one more try; or, if that makes `max_tries`, they
-        become dead letters with `reason`.
-
-        Raises:
-            ValueError: another number of acks than of messages; nothing was changed.
-        """
+        """Settle each message of the claim: done or not. Those that are not come again after `retry_seconds` with one
+        more try; or, if that makes `max_tries`, become dead letters with `reason`. Raises ValueError: other acks."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
@@ -328,30 +283,21 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Give back all that `owner` holds, to be claimed at once; returns the number of messages.
-
-        A sinker that stops gives back the rest without `count_try`. For one that died it is set: the message that
-        killed it must not do so for ever.
-        """
+        """Give back all that `owner` holds, to be claimed at once; returns the number of messages. `count_try` is for
+        an owner that died: the message that killed it must not do so for ever."""
 
     @abstractmethod
     def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
-        """Store messages as dead letters, each with its own error where there are several, whether they are in the
-        storage or not (mode `directly` has no other place)."""
+        """Store messages as dead letters, with one error or one each, whether they are in the storage or not."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
-        """Remove for good what waits (pending and delayed, never what is leased); returns the number of messages.
-        Stored offsets stay."""
+        """Remove for good what waits, never what is leased; returns the number of messages. Stored offsets stay."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Put back to be claimed what waits for its next try and what is leased to nobody alive; returns the number
-        of messages.
-
-        That is: leases that ran out; with `older_than_seconds` also those that were taken, whatever was renewed since,
-        so long ago.
-        """
+        """Put back to be claimed what waits for its next try, and leases that ran out or, with `older_than_seconds`,
+        were taken so long ago, whatever was renewed since; returns the number of messages."""
 
     def expire_dead(self) -> int:
         age = self.limits.dead_seconds
@@ -378,18 +324,9 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Store chunks, each of a partition of its own, and move the stored offsets to their ends, in one transaction;
-        returns what each of them stored.
-
-        Raises:
-            GapRefused, StoredOffsetMissing, StoredOffsetMoved: of one of them; nothing was written of any.
-            StorageUnusable: nothing was written; the cause (full disk, rights) is in the message.
-        """
+        """Store chunks, each of a partition of its own, and move the stored offsets to their ends, in one transaction.
+        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: nothing was written of any."""
 
     @abstractmethod
     def close(self) -> None:
-        """Make durable what was put, and give up the connection.
-
-        Raises:
-            StorageUnusable: nothing that was put may count as stored.
-        """
+        """Make durable what was put, and close. Raises StorageUnusable: nothing that was put may count as stored."""

@@ -3,17 +3,13 @@
     b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
     msgpack, compressed with the codec
 
-The CRC-32 is that of all other bytes of the block, in their order: a byte that was changed is found out.
-
-The msgpack is of {"o","t","k","v","h"}:
+The CRC-32 is that of all other bytes of the block, in their order. The msgpack is of {"o","t","k","v","h"}:
 
 `o` offsets as int64 little-endian bytes, or None when they follow one another without a hole; `t` Kafka timestamps in
 milliseconds as int64 bytes; `k` and `v` a pair (lengths as int32 bytes, -1 for null; all bytes joined), or None when
 every one is null; `h` the same with each message's headers as JSON, `[{"k": key, "v": base64}]` without `v` for a null
-value, and null for a message without headers.
-
-Columns are made from Arrow buffers without touching single messages: that is what keeps the put near the speed of a
-sink that drops everything (benchmarks/pipeline.py).
+value, and null for a message without headers. Columns are made from Arrow buffers without touching single messages:
+that keeps the put near the speed of a sink that drops everything (benchmarks/pipeline.py).
 """
 
 from __future__ import annotations
@@ -34,19 +30,6 @@ from zlib_ng import zlib_ng
 
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Headers, Message
-
-__all__ = [
-    "BLOCK_BYTES",
-    "CODECS",
-    "BadBlock",
-    "BinaryColumn",
-    "Block",
-    "Columns",
-    "binary_column",
-    "decode",
-    "encode",
-    "pack",
-]
 
 MAGIC = b"KB"
 VERSION = 2
@@ -110,13 +93,11 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message at
-        least."""
+        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
-        """The messages from each of these indexes up to the next one. One pass: binary columns are cut by their running
-        sums."""
+        """The messages from each of these indexes up to the next one, in one pass by running sums."""
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
@@ -264,11 +245,7 @@ def _bin(data: Bytes) -> tuple[bytes, Bytes]:
 
 
 def decode(body: bytes, first: int, count: int) -> Columns:
-    """The columns of a block that holds `count` messages from offset `first`.
-
-    Raises:
-        BadBlock: not a block, another version or codec, damaged, or not that many messages.
-    """
+    """The columns of a block that holds `count` messages from offset `first`. Raises BadBlock."""
     if len(body) < HEADER.size + CHECKSUM.size or body[:2] != MAGIC:
         raise BadBlock("these bytes are not a block")
     _, version, codec, length = HEADER.unpack_from(body)

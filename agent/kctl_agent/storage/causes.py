@@ -1,7 +1,6 @@
 """What dead letters died of: the class of an error and the line of the user's code, by the text that is kept. Pure.
 
-The text is a sentence and, below it, a traceback (`kctl_agent.sinker.handler`, `kctl_agent.process.tracebacks`), or
-whatever a handler or a transform gave as its reason.
+The text is a sentence and, below it, a traceback, or whatever a handler or a transform gave as its reason.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
-
-__all__ = ["Cause", "cause_of", "innermost", "sentence_of", "traceback_in"]
 
 MAX_CLASS_CHARACTERS = 120
 

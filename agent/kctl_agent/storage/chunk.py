@@ -10,19 +10,6 @@ from kctl_agent.errors import StorageError
 if TYPE_CHECKING:
     from kctl_agent.storage.block import Columns
 
-__all__ = [
-    "Advance",
-    "Binding",
-    "Chunk",
-    "GapRefused",
-    "OtherGroup",
-    "Put",
-    "StoredOffset",
-    "StoredOffsetMissing",
-    "StoredOffsetMoved",
-    "TopicPartition",
-]
-
 TopicPartition = tuple[str, int]
 
 
@@ -39,8 +26,7 @@ class StoredOffsetMissing(StorageError):
 
 
 class StoredOffsetMoved(StorageError):
-    """The stored offset is not the one that was decided or planned on: another owner has set it anew since (a reset, a
-    seek, a recreated topic), or has stored further."""
+    """The stored offset is not the one that was decided or planned on: another owner has set it, or stored further."""
 
     code = "stored_offset_moved"
     retriable = True
@@ -53,19 +39,9 @@ class OtherGroup(StorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredOffset:
-    """How far one partition is stored. `next` is the first offset not yet stored; `topic_id` (KIP-516) distinguishes
-    a topic that was recreated.
-
-    `version` counts how often `init_offsets` wrote it; the storage gives it. `next` alone would not do for compare
-    and set: a stored offset that was set back and has come forward again is equal to what it was before.
-    """
-
+class _OfPartition:
     topic: str
     partition: int
-    topic_id: str | None
-    next: int
-    version: int = 0
 
     @property
     def tp(self) -> TopicPartition:
@@ -73,19 +49,22 @@ class StoredOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """The offsets `start` up to, not including, `end` of a partition hold nothing to store. `version` is the stored
-    offset's on which the batch was planned."""
+class StoredOffset(_OfPartition):
+    """How far one partition is stored: `next` is the first offset that is not. `topic_id` (KIP-516) shows a recreated
+    topic, `version` counts how often `init_offsets` wrote it: `next` may come again."""
 
-    topic: str
-    partition: int
+    topic_id: str | None
+    next: int
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advance(_OfPartition):
+    """Offsets `start` up to, not including, `end` hold nothing to store, as was planned on this `version`."""
+
     version: int
     start: int
     end: int
-
-    @property
-    def tp(self) -> TopicPartition:
-        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +88,20 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end`. `version`
-    is the stored offset's on which the batch was planned.
+class Chunk(_OfPartition):
+    """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end` (there are
+    holes). `version` is the stored offset's on which the batch was planned."""
 
-    `start` is where the driver expects this chunk to begin, which is not always the first message's offset: control
-    records, compaction and a filter of the user leave holes. `end` is the same for its end.
-    """
-
-    topic: str
-    partition: int
     topic_id: str | None
     start: int
     end: int
     version: int
     columns: Columns
 
-    @property
-    def tp(self) -> TopicPartition:
-        return self.topic, self.partition
-
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What one put stored: `stored` messages after `skipped` ones that lay below the stored offset, and their
-    `bytes`."""
+    """What one put stored: `stored` messages of so many `bytes`, after `skipped` ones below the stored offset."""
 
     stored: int
     skipped: int

@@ -13,27 +13,11 @@ if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
 
-__all__ = [
-    "Claim",
-    "CountChanged",
-    "DeadLetter",
-    "DeadLetterGroup",
-    "DeadLetterPage",
-    "PartitionStats",
-    "Settled",
-    "StorageStats",
-    "check_count",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A block that `owner` holds until it is settled or released, or its lease runs out.
-
-    `messages` are in offset order and have all the same `tries`, which is how often this block was handed out before
-    and came back unacknowledged. A claim whose `tries` has reached the allowed number has cost its owners their
-    lives: settle it with every message False instead of handling it.
-    """
+    """A block that `owner` holds until it is settled or released, or its lease runs out. With as many `tries` as are
+    allowed it has cost its owners their lives, and is settled with every message False."""
 
     id: str
     """Of the block, in this storage."""
@@ -57,11 +41,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many messages are gone for good, will come again, or became dead letters.
-
-    `is_lost`: the lease was lost before (to another owner, a release or a requeue); nothing was changed, and what was
-    handled will be handled again.
-    """
+    """How many messages are gone for good, will come again, or became dead letters. `is_lost`: the lease was lost
+    before; nothing was changed, and what was handled will be handled again."""
 
     gone: int = 0
     again: int = 0
@@ -161,11 +142,8 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state, their bytes as stored, and the limits.
-
-    `pending` may be claimed now; `processing` are leased; `delayed` wait for their next try; `dead` are dead letters. A
-    lease that ran out and a delay that is over are counted as they were until somebody claims.
-    """
+    """Messages by state, bytes as stored, limits. `pending` may be claimed now; `processing` are leased; `delayed` wait
+    for their next try; `dead` are dead letters. What ran out counts as it was until somebody claims."""
 
     pending: int
     processing: int
@@ -190,14 +168,6 @@ class StorageStats:
     ) -> StorageStats:
         """The sums."""
         ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
-        return cls(
-            pending=sum(p.pending for p in partitions),
-            processing=sum(p.processing for p in partitions),
-            dead=sum(p.dead for p in partitions),
-            bytes=sum(p.bytes for p in partitions),
-            limits=limits,
-            delayed=sum(p.delayed for p in partitions),
-            oldest_seconds=max(ages, default=None),
-            partitions=partitions,
-            free=free,
-        )
+        names = ("pending", "processing", "delayed", "dead", "bytes")
+        sums = {name: sum(getattr(each, name) for each in partitions) for name in names}
+        return cls(**sums, limits=limits, oldest_seconds=max(ages, default=None), partitions=partitions, free=free)

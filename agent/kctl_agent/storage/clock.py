@@ -5,15 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-__all__ = ["MachineClock"]
-
 
 class MachineClock:
-    """Seconds since this machine was booted, suspension included, and which boot that was.
-
-    Setting the wall clock does not move it. After a boot all owners are dead: their leases are void whatever the time,
-    so it does no harm that the count begins anew.
-    """
+    """Seconds since this machine was booted, suspension included, and which boot that was. Setting the wall clock does
+    not move it; after a boot all owners are dead, and their leases void."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 
-__all__ = ["HOUR_SECONDS", "GroupCount", "grouped"]
-
 HOUR_SECONDS = 3600.0
 
 

@@ -9,8 +9,6 @@ from typing import Generic, TypeAlias, TypeVar
 
 from kctl_agent.storage.claim import DeadLetter, DeadLetterPage
 
-__all__ = ["PAGE", "PAGE_BYTES", "STEP_SECONDS", "Progress", "Step", "read_page", "silent"]
-
 PAGE = 1000
 PAGE_BYTES = 16 << 20
 """Of bodies: a page that holds as many ends there."""

@@ -1,7 +1,6 @@
 """Mode `directly`: no storage between Kafka and the handler, which runs inside the batch.
 
-Nothing waits here, so a put is refused and a claim is empty. What remains is what has to outlive a batch: the stored
-offsets, and the dead letters (`dead_letter`), in one SQLite file.
+What remains is what has to outlive a batch: the stored offsets, and the dead letters, in one SQLite file.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 from kctl_agent.storage.base import StorageError, Writer
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
-
-__all__ = ["DirectlyStorage"]
 
 
 class DirectlyStorage(FileStorage):

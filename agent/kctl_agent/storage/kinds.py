@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import Storage
     from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = ["KINDS", "MODES", "Kind", "open_lake", "open_storage"]
-
 Settings: TypeAlias = Mapping[str, Any]
 """Of `[storage]`, as `kctl.config.storage.storage_settings` gives them."""
 
@@ -45,14 +43,9 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """The storage that the settings name, unless that is a table. It opens no file and no connection yet.
-
-    A server's reply is waited for `reply_seconds`, or as long as is usual. The result can be pickled: executors get it
-    with their task.
-
-    Raises:
-        StorageError: the mode is not known, or it is a table.
-    """
+    """The storage that the settings name, unless that is a table. It opens no file and no connection yet. A server's
+    reply is waited for `reply_seconds`, or as long as is usual. The result can be pickled: executors get it with their
+    task. Raises StorageError: the mode is not known, or it is a table."""
     from kctl_agent.storage.base import StorageError
 
     kind = KINDS.get(settings["mode"])
@@ -66,12 +59,8 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """The table that the settings name. It opens no file and no connection yet.
-
-    Raises:
-        StorageMisconfigured: a package is missing, or the file with the keys of an object store cannot be read.
-        TableRefused: a kind of table that cannot be there.
-    """
+    """The table that the settings name. It opens no file and no connection yet. Raises StorageMisconfigured: a package
+    or the keys of an object store are missing; TableRefused: a kind of table that cannot be there."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
 
-__all__ = ["Free", "StorageLimits", "TableCounts", "TableStats", "readable", "why_full"]
-
 
 @dataclass(frozen=True, slots=True)
 class StorageLimits:
-    """At which workers take no new batch, and how long dead letters are kept; None is no limit. Nothing is dropped for
-    a limit but dead letters that are too old."""
+    """At which workers take no new batch, and how long dead letters are kept; None: no limit."""
 
     messages: int | None = None
     """That are not dead."""
@@ -75,11 +72,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Why a storage has no room for another batch, in one sentence; None if it has.
-
-    With a `share` less than 1 it has room only below that part of its limits: for workers that wait, so that they do
-    not start and stop all the time.
-    """
+    """Why a storage has no room for another batch, in one sentence; None if it has. With a `share` less than 1 it has
+    room only below that part of its limits: for workers that wait, so that they do not start and stop all the time."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

@@ -1,10 +1,8 @@
 """Dead letters of storages that number them: read in pages, counted in groups, put back and removed.
 
-They are read in the order in which they died, and a page goes on behind a `Place`. What an index cannot answer is
-looked for in every dead letter that the index leaves, for as long as the caller allows.
-
-What is done to all that match is done in pages, each of them whole, to those that were there when it began: what dies
-meanwhile is left to the next call, else a handler that fails at once would keep it going for ever.
+A page goes on behind a `Place`; what an index cannot answer is looked for in every dead letter that it leaves. What is
+done to all that match is done page by page, to those that were there when it began, else a handler that fails at once
+would keep it going for ever.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
 from kctl_agent.storage.selection import EVERYTHING, Selection
-
-__all__ = ["NumberedDeadLetters", "Place"]
 
 LATEST = 1e12
 """No time is later."""
@@ -122,18 +118,12 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def requeue_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         return self._each_page(selection, expect, progress, self._put_back_dead)
 
     def remove_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         return self._each_page(selection, expect, progress, self._remove_dead)
 
@@ -150,11 +140,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return self._each_page(selection, expect, progress, move)
 
     def _each_page(
-        self,
-        selection: Selection,
-        expect: int | None,
-        progress: Progress,
-        change: Callable[[list[DeadLetter]], int],
+        self, selection: Selection, expect: int | None, progress: Progress, change: Callable[[list[DeadLetter]], int]
     ) -> int:
         last = self._last_dead()
         selection = selection.dated(self._dead_now())

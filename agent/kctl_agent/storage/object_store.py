@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageMisconfigured
 
-__all__ = ["RETRY_SECONDS", "ObjectStore", "StoreKeys"]
-
 _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
@@ -61,8 +59,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """Without `keys` each client finds its own: in AWS_ACCESS_KEY_ID and its kind, or those of the machine's role.
-    `endpoint` is a server's other than AWS."""
+    """Without `keys` each client finds its own, as AWS' own do. `endpoint` is a server's other than AWS."""
 
     bucket: str
     endpoint: str | None
@@ -71,8 +68,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """The one that the `[storage]` settings name; what they leave open stands in the environment, as for AWS' own
-        clients. Raises StorageMisconfigured."""
+        """The one that the `[storage]` settings, and for what they leave open AWS' own variables, name."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -87,8 +83,10 @@ class ObjectStore:
             # A server has buckets as folders, AWS as names of hosts.
             "aws_virtual_hosted_style_request": "false" if self.endpoint else "true",
             "aws_conditional_put": "etag",
-            **({} if self.keys is None else _named(self.keys)),
         }
+        if self.keys is not None:
+            options |= {"aws_access_key_id": self.keys.id, "aws_secret_access_key": self.keys.secret}
+            options["aws_session_token"] = self.keys.session_token
         return {name: value for name, value in options.items() if value is not None}
 
     def client_options(self) -> dict[str, str]:
@@ -103,8 +101,12 @@ class ObjectStore:
             "endpoint.region": self.region,
             "path.style.access": "true" if self.endpoint else None,
             "connection.ssl.enabled": "false" if self._is_plain else None,
-            **({} if self.keys is None else _named_for_spark(self.keys)),
         }
+        if self.keys is not None:
+            kind = "Simple" if self.keys.session_token is None else "Temporary"
+            properties |= {"access.key": self.keys.id, "secret.key": self.keys.secret}
+            properties["session.token"] = self.keys.session_token
+            properties["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
         prefix = f"spark.hadoop.fs.s3a.bucket.{self.bucket}"
         return {f"{prefix}.{name}": value for name, value in properties.items() if value is not None}
 
@@ -114,8 +116,7 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Refuse an endpoint or a region that the clients of the store cannot take: obstore and delta-rs end in a panic by
-    them. Raises StorageMisconfigured."""
+    """Refuse what obstore and delta-rs would end in a panic by. Raises StorageMisconfigured."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"
@@ -125,21 +126,3 @@ def _check(endpoint: str | None, region: str) -> None:
         )
     if not _PRINTABLE.fullmatch(region):
         raise StorageMisconfigured(f"the region {region!r} (storage.region, or AWS_REGION) is none, as `us-east-1` is")
-
-
-def _named(keys: StoreKeys) -> dict[str, str | None]:
-    return {
-        "aws_access_key_id": keys.id,
-        "aws_secret_access_key": keys.secret,
-        "aws_session_token": keys.session_token,
-    }
-
-
-def _named_for_spark(keys: StoreKeys) -> dict[str, str | None]:
-    kind = "Simple" if keys.session_token is None else "Temporary"
-    return {
-        "access.key": keys.id,
-        "secret.key": keys.secret,
-        "session.token": keys.session_token,
-        "aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider",
-    }

@@ -20,8 +20,6 @@ from kctl_agent.storage.base import (
 )
 from kctl_agent.storage.block import Block
 
-__all__ = ["cut", "judged", "next_version", "refuse_moved", "refuse_other", "skipped"]
-
 
 def skipped(chunk: Chunk, stored: StoredOffset) -> int:
     """How many messages of the chunk lie below the stored offset."""
@@ -29,11 +27,7 @@ def skipped(chunk: Chunk, stored: StoredOffset) -> int:
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """The stored offset, if what was planned on it may still be done.
-
-    Raises:
-        GapRefused, StoredOffsetMissing, StoredOffsetMoved: it may not.
-    """
+    """The stored offset. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved: the plan does not hold."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:
         raise StoredOffsetMissing(f"{where} has no stored offset in the storage; nothing was written")
@@ -56,8 +50,7 @@ def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffse
 
 
 def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredOffset | None) -> None:
-    """Refuse to write over a stored offset that another has moved. Raises StoredOffsetMoved when the stored offset is
-    not the one that was seen."""
+    """Refuse a stored offset that is not the one that was seen. Raises StoredOffsetMoved."""
     if current != seen:
         topic, partition = tp
         raise StoredOffsetMoved(
@@ -67,8 +60,7 @@ def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredO
 
 
 def refuse_other(identity: str, owner: Binding, before: Binding | None, take_over: bool) -> None:
-    """Refuse a storage that belongs to another group or cluster. Raises OtherGroup when a storage that belongs to
-    somebody else is not to be taken over."""
+    """Refuse the storage of another group or cluster that is not to be taken over. Raises OtherGroup."""
     if before is not None and owner.differs_from(before) and not take_over:
         raise OtherGroup(
             f"the storage {identity} belongs to {before}, and this is {owner}: give each group a storage of its own "

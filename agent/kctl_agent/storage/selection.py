@@ -1,21 +1,16 @@
-"""Which messages an operation is about: the one declaration of what they can be chosen by, in storage, HTTP and on the
-command line. Pure."""
+"""What messages can be chosen by: the one declaration for storage, HTTP and the command line. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl_agent.errors import StorageError
+from kctl_agent.message import Message
 from kctl_agent.storage.causes import Cause
-
-if TYPE_CHECKING:
-    from kctl_agent.message import Message
-    from kctl_agent.storage.claim import DeadLetter
-
-__all__ = ["EVERYTHING", "Selection"]
+from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
 """By what messages that wait can be chosen too."""
@@ -29,10 +24,7 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is None does not restrict; bounds are inclusive.
-
-    Blocks are taken whole: one that overlaps the offsets is selected.
-    """
+    """What is None does not restrict; bounds are inclusive. Blocks that overlap the offsets are taken whole."""
 
     topic: str | None = _by("Only of this topic.", metavar="NAME")
     partition: int | None = _by("Only of this partition.", metavar="N")
@@ -70,8 +62,7 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """This one, for messages that wait. Raises StorageError: they cannot be chosen by it, and to leave that out
-        would take too many."""
+        """This one, for messages that wait. Raises StorageError: they cannot be chosen by it."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"what waits cannot be chosen by {', '.join(more)}: that is for dead letters")
         return self

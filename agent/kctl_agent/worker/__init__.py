@@ -1,3 +1,1 @@
 """The Spark worker: a true member of its consumer group whose records are read by Structured Streaming."""
-
-from __future__ import annotations

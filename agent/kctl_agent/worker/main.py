@@ -1,10 +1,8 @@
 """A worker's process: `python -m kctl_agent.worker`, settings on the first line of stdin.
 
 The agent's socket is up before Java and Kafka are touched. When the rest of stdin ends, the master is gone: the worker
-finishes its batch, commits, leaves the group and exits.
-
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as configured, or was fenced by another member with its
-`group.instance.id`, with the reason as the last line of the log; 1 anything else.
+finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as
+configured, or was fenced, with the reason as the last line of the log; 1 anything else.
 """
 
 from __future__ import annotations
@@ -23,16 +21,13 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured
+from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured, TableRefused
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
-from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.worker.consumer_group.membership import MemberFenced
 from kctl_agent.worker.main_thread.requests import OPERATIONS
 from kctl_agent.worker.settings import WorkerSettings, parse
 from kctl_agent.worker.stats import WorkerStats
 from kctl_agent.worker.worker import Worker
-
-__all__ = ["main"]
 
 log = logging.getLogger("kctl_agent.worker")
 

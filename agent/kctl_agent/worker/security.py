@@ -1,19 +1,16 @@
 """TLS and SASL towards the brokers, as kafka-python's clients and as Spark's Java client want to be configured.
 
-Both read certificates as PEM. Keys and certificate of our own go to the Java client as text, which it takes only so
-(KIP-651); what it calls a password it never logs.
+Keys and certificate of our own go to the Java client as text, which it takes only so (KIP-651) and never logs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from kctl_agent.kafka.security import client_settings, is_authenticated, is_encrypted
 from kctl_agent.secrecy import read_private
-
-__all__ = ["Security"]
 
 _MODULES = "org.apache.kafka.common.security"
 
@@ -35,18 +32,8 @@ class Security:
 
     def client_settings(self) -> dict[str, Any]:
         """Returns the settings for kafka-python's consumer and admin client."""
-        return client_settings(
-            self.protocol,
-            ca_file=self.ca_file,
-            certificate_file=self.certificate_file,
-            key_file=self.key_file,
-            key_password=self.key_password,
-            check_hostname=self.check_hostname,
-            mechanism=self.mechanism,
-            username=self.username,
-            password=self.password,
-            read_token=lambda: read_private(Path(self.token_file or "")).strip(),
-        )
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "token_file"}
+        return client_settings(**given, read_token=lambda: read_private(Path(self.token_file or "")).strip())
 
     def spark_options(self) -> dict[str, str]:
         """Returns the options of Spark's source `kafka`. Raises OSError when certificate or key cannot be read."""

@@ -1,23 +1,14 @@
-"""The settings of a worker: one JSON object on the first line of its stdin.
-
-The control plane has checked ranges and names already; here only the shape is made certain, so that a worker that is
-started by hand fails with a sentence as well.
-"""
+"""The settings of a worker."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.process.bootstrap import fitting
-from kctl_agent.replies.workers import Scope
-from kctl_agent.rpc.operations import scope_of
+from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.worker.security import Security
-
-__all__ = ["KafkaSettings", "PipelineSettings", "WorkerSettings", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +39,25 @@ class PipelineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class WorkerSettings(ProcessSettings):
     """The settings of one worker. `storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
 
-    name: str
-    run_dir: Path
-    scratch_dir: Path
-    log_level: str
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
     spark: SparkSettings | None = None
     """Settings of a driver of its own; None: it takes part in that of the engine."""
-    paused: tuple[Scope, ...] = ()
-    """Partitions and topics that it must not read until a resume."""
 
 
 def parse(line: str) -> WorkerSettings:
     """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
-        given = json.loads(line)
+        given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")
-        scratch_dir = Path(given["scratch_dir"])
         security = Security(**kafka["security"]) if kafka.get("security") else None
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
             pipeline=PipelineSettings(**{**pipeline, "import_dir": Path(pipeline["import_dir"])}),
-            spark=None if spark is None else SparkSettings.of(spark, given["name"], scratch_dir),
-            **{
-                **given,
-                "run_dir": Path(given["run_dir"]),
-                "scratch_dir": scratch_dir,
-                "paused": tuple(map(scope_of, given.get("paused", ()))),
-            },
+            spark=None if spark is None else SparkSettings.of(spark, given["name"], given["scratch_dir"]),
+            **given,
         )

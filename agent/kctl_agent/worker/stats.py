@@ -25,8 +25,6 @@ from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 
-__all__ = ["Sources", "WorkerStats"]
-
 LONG_BATCH_SECONDS = 15.0
 """Seconds after which a running batch is checked every so often for whether it still stores something."""
 
@@ -59,8 +57,7 @@ class WorkerStats(StoringStats):
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
     def why_full(self, share: float) -> str | None:
-        """Returns why the storage, as last counted, has no room for another batch (`storage.room`); None if it has, and
-        before the first count."""
+        """Returns why the storage, as last counted, has no room for another batch (`storage.room`); else None."""
         counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
@@ -72,15 +69,26 @@ class WorkerStats(StoringStats):
     def draw_from(self, sources: Sources) -> None:
         self._sources = sources
 
-    def leaves_out(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Records partitions that are assigned and not read, with the reason; the mapping is not changed any more."""
-        self._left_out = reasons
-        self._wake.set()
+    def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
+        """Records partitions that are assigned and not read, for longer than an election takes, and why."""
+        before, self._left_out = self._left_out, now
+        self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
+        self._changed("partition_taken_in", before, now, "is left out no more")
 
-    def isolates(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Records partitions whose query fails while they are alone in it; the mapping is not changed any more."""
-        self._isolated = reasons
-        self._wake.set()
+    def isolates(self, now: Mapping[TopicPartition, str]) -> None:
+        """Records partitions whose query fails although they are alone in it, and why."""
+        before, self._isolated = self._isolated, now
+        self._changed("partition_isolated", now, before, "is read by a query of its own, which fails: {}")
+        self._changed("partition_released", before, now, "is isolated no more")
+
+    def _changed(
+        self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, str], what: str
+    ) -> None:
+        """Reports an event for each partition that is in the one and not in the other."""
+        for tp in sorted(found.keys() - besides):
+            self.happened(kind, f"{tp.topic}-{tp.partition} {what.format(found[tp])}", tp)
+        if found != besides:
+            self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
         """A query has ended by itself. The first of several in a row is an event too; more would push all else out."""
@@ -177,8 +185,7 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(sources.positions().items()))
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
-        """Whether a batch that runs for long has moved stored offsets since they were last read: what it does
-        comes to the driver only at its end."""
+        """Whether a batch that runs for long has moved stored offsets since they were last read."""
         now, started = time.monotonic(), sources.batch_started_at()
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
             return False

@@ -1,8 +1,4 @@
-"""A running worker: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse.
-
-The main thread owns it (see `main_thread`); batches run on Spark's threads (see `query.pipeline`), stats are published
-by another (`stats`).
-"""
+"""A running worker: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse."""
 
 from __future__ import annotations
 
@@ -24,8 +20,6 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.query.pipeline import Batch, Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import WorkerStats
-
-__all__ = ["Worker"]
 
 log = logging.getLogger("kctl_agent.worker")
 

@@ -53,8 +53,6 @@ def _unstuck(fleet: Config, selection: Selection) -> str:
 
 
 def _cancelled(fleet: Config) -> str:
-    from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-
     if not fleet.storage.kind.is_table:
         raise UsageError(
             f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has dead letters that were put back '
@@ -64,6 +62,8 @@ def _cancelled(fleet: Config) -> str:
         opened_lake(fleet) as lake,
         operation(fleet_log(fleet), "storage requeue", {"what": "cancel"}) as running,
     ):
+        from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+
         count = DeadLetterTable(lake, fleet.kafka.group).cancel_requeued()
         were = "was put back is a dead letter" if count == 1 else "were put back are dead letters"
         running.text = f"{number_of(count, 'message')} that {were} again"

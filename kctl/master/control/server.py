@@ -84,8 +84,8 @@ class ControlServer:
         assert task is not None
         self._connections.add(task)
         try:
-            pid, uid, gid = peer_credentials(cast(socket.socket, writer.get_extra_info("socket")))
-            refusal = self._refusal(uid, gid)
+            pid, uid, _ = peer_credentials(cast(socket.socket, writer.get_extra_info("socket")))
+            refusal = self._refusal(uid)
             if refusal is not None:
                 await self._write(writer, reply_error(None, refusal))
             else:
@@ -103,8 +103,8 @@ class ControlServer:
                 writer.transport.abort()
             writer.close()
 
-    def _refusal(self, uid: int, gid: int) -> AgentError | None:
-        if not is_permitted(uid, gid, None):
+    def _refusal(self, uid: int) -> AgentError | None:
+        if not is_permitted(uid):
             log.warning("action=refused uid=%d", uid)
             return NotPermitted("this socket serves its own user and root only")
         if len(self._connections) > self._limits.max_connections:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kafka import TopicPartition
+from tests.memory_storage import MemoryStorage
 
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
@@ -45,6 +46,21 @@ class BreakableStats(WorkerStats):
         if self.error is not None:
             raise self.error
         return super()._snapshot()
+
+
+def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentServer) -> None:
+    stats = WorkerStats("worker-0", server, MemoryStorage(), Inbox())
+    other = TopicPartition("t", 1)
+    for reasons in ({}, {other: "no leader", TP: "no leader"}, {other: "no leader", TP: "no leader"}, {}):
+        stats.leaves_out(reasons)
+
+    assert [(each.kind, each.partition) for each in stats._events] == [
+        ("partition_left_out", 0),
+        ("partition_left_out", 1),
+        ("partition_taken_in", 0),
+        ("partition_taken_in", 1),
+    ]
+    assert stats._events[0].text == "t-0 is not read: no leader; the other partitions are"
 
 
 @pytest.mark.shows("a batch that runs for long is no stall as long as it stores something")

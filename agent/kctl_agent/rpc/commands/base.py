@@ -11,16 +11,13 @@ from kctl_agent.rpc.messages import wire_method
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["AgentCommand", "Answer"]
-
 Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 """(snapshot, checked params, now by `time.monotonic()`) -> result. It runs on the agent's thread and must not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """One entry of the table. `changes`: it is no question but an operation. Without `needs_snapshot` it answers
-    before the first one."""
+    """One entry of the table. `changes`: it is an operation. Without `needs_snapshot` it needs none."""
 
     name: str
     answer: Answer

@@ -10,8 +10,6 @@ from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["with_describe"]
-
 
 def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentCommand]:
     """The table plus a `describe` that lists exactly this table, itself included."""

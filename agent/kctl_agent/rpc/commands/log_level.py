@@ -11,17 +11,11 @@ from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["LOG_LEVEL", "answer"]
-
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-    """The level before and the one from now on, of the root logger.
-
-    Raises:
-        BadParams: not one of the four.
-    """
+    """The level before and the one from now on, of the root logger. Raises BadParams: not one of the four."""
     level = params["level"].upper()
     if level not in _LEVELS:
         raise BadParams(f"a log level is one of {', '.join(_LEVELS)}")

@@ -18,15 +18,12 @@ from kctl_agent.rpc.params import listed, param
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["AgentOperation", "PauseScopes", "SeekPartition", "accepting", "operation_commands", "outcome_command"]
-
 _ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
 _UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in seconds: not begun from then on")
 
 
 class AgentOperation:
-    """What a process can be asked to do: a frozen dataclass whose fields are the parameters. The thread that owns the
-    work carries it out, by its name in a table of steps."""
+    """What a process can be asked to do: a frozen dataclass whose fields are the parameters."""
 
     __slots__ = ()
     rpc: ClassVar[str]

@@ -13,9 +13,6 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.version import __version__
 
-__all__ = ["PING", "answer", "ping_of"]
-
-
 _OLD_SECONDS = 15.0
 """Ends of the log older than this are too old for the lag of now."""
 

@@ -12,12 +12,9 @@ from kctl_agent.rpc.commands.base import AgentCommand, Answer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["QUESTIONS"]
-
 
 def _answer(reply_of: Callable[[Snapshot], object | None], not_yet: str = "") -> Answer:
-    """An answer that is a part of the snapshot. Raises NotReady where the reply is not there yet: an empty one would be
-    a lie."""
+    """An answer that is a part of the snapshot. Raises NotReady: it is not there yet; an empty one would be a lie."""
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
         reply = reply_of(snapshot)

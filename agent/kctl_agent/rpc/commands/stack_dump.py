@@ -11,8 +11,6 @@ from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
-__all__ = ["STACK_DUMP", "answer"]
-
 _MAX_FRAMES: Final = 60
 
 

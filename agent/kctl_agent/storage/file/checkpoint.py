@@ -1,20 +1,17 @@
 """Copies the write-ahead log of a file storage into the database file, without SQLite's WAL-reset bug.
 
-The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, but not 3.44.6 and 3.50.7; Debian 12 has
-3.40.1): all of the log was copied, a second checkpoint starts, and in that moment another connection commits and so
-begins the log anew. The checkpoint does not notice and records frames of the new log as copied. A later checkpoint
-leaves them out, and when the log begins anew once more they are gone: commits are lost, the file is damaged.
+The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, but not 3.44.6 and 3.50.7): all of the log was
+copied, a second checkpoint starts, and in that moment another connection commits and so begins the log anew. The
+checkpoint records frames of the new log as copied; a later one leaves them out, and they are gone in the end.
 
-It needs a commit that begins the log anew while a checkpoint runs. Here SQLite's own locks exclude that, whatever
-the other processes are:
+It needs a commit that begins the log anew while a checkpoint runs, which SQLite's own locks exclude here:
 
 - `reading`: a read transaction that is older than the checkpoint. The log begins anew only when nobody reads from it
-  (`walRestartLog` in wal.c locks all readers out); and if all was copied before, so that this transaction reads from
-  the file alone, then the checkpoint can neither copy nor record anything. Commits go on.
+  (`walRestartLog` in wal.c); and if all was copied before, the checkpoint can neither copy nor record anything.
 - `writing`: the write lock. Nobody commits.
 
-Checkpoints that SQLite makes by itself have neither. The one at a commit is turned off (`schema.connect`). The
-one when the last connection closes is no danger: SQLite makes it only while it has the whole file to itself.
+The checkpoint that SQLite makes at a commit is turned off (`schema.connect`). The one when the last connection closes
+is no danger: SQLite makes it only while it has the whole file to itself.
 """
 
 from __future__ import annotations
@@ -30,8 +27,6 @@ from pathlib import Path
 
 from kctl_agent.storage.file.schema import connect
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
-
-__all__ = ["begin_copy", "copy", "in_turn", "reading", "writing"]
 
 WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts to end; then the log grows on until the next copy."""
@@ -58,16 +53,9 @@ def _copy_beside(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """Copy the log while others read and write, then the rest while nobody writes, so that it can begin anew.
-
-    As long as somebody writes, the first pass never reaches the end of the log. The second takes the turn of the puts,
-    or it would hardly ever get the write lock between them. After an error of the disk nothing is copied: SQLite does
-    not check what it copies, and the log may not be what was written to it any more (`recovery`).
-
-    Raises:
-        sqlite3.Error: others than puts had the write lock all the time, so only the first pass was made; or a fault.
-        OSError: as the system reports.
-    """
+    """Copy the log while others read and write, then the rest while nobody writes, so that it can begin anew: in the
+    turn of the puts, or it would hardly ever get the write lock. After an error of the disk nothing is copied, for the
+    log may be another (`recovery`). Raises sqlite3.Error: others had the write lock, or a fault; OSError."""
     if sync_failures(path):
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -84,8 +72,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Hold the kernel's lock on the storage's folder, given as a descriptor of one's own: it wakes the next who waits
-    at once, where SQLite makes everybody sleep and try again."""
+    """Hold the kernel's lock on the folder, a descriptor of one's own: it wakes the next at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield

@@ -1,7 +1,6 @@
 """Dead letters of a file storage, on a connection that is given.
 
-What they died of has a number, in the table `cause`; those of one cause in one partition lie together in an index, in
-the order in which they died.
+Those of one cause (table `cause`) in one partition lie together in an index, in the order in which they died.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.file.selection import where
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
-
-__all__ = ["delete", "groups", "insert", "last", "places", "read", "remaining"]
 
 MOST_RUNS = 2000
 """Of the index are read one by one; where there are more, all dead letters are, in the order in which they died."""

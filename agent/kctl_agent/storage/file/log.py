@@ -1,10 +1,9 @@
 """The write-ahead log of a file storage, and what becomes of it when the disk fails.
 
-Linux reports that it could not write something back once, to each descriptor that was open then (`man 2 fsync`,
-errors); to one that is opened later only if nobody has got the error yet. What it could not write stays in memory,
+Linux reports once, to each descriptor that was open then, that it could not write something back (`man 2 fsync`); it
 counts as written, and is never tried again. So every writer holds a descriptor from before its first write, and an
-error is noted in a file, which every process sees. As long as there is one nothing counts as durable; nor does what
-was read or written before, when one was noted meanwhile, whether or not `recovery` came after it.
+error is noted in a file, which every process sees. While there is one nothing counts as durable; nor does what was read
+or written before, when one was noted meanwhile, whether or not `recovery` came after it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from pathlib import Path
 
 from kctl_agent.storage.file.schema import LOG_BYTES
 from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
-
-__all__ = ["Log"]
 
 
 class Log:
@@ -53,23 +50,17 @@ class Log:
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Let a thread make durable what is committed by now, unless it is still at it, so that `sync` will find little
-        left to do; that also raises what the thread met."""
+        """Let a thread make durable what is committed by now; `sync` raises what it met, and has less to do."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Make durable what anybody has committed so far.
-
-        All of it is in the log, or was synced when it was copied from there; SQLite itself synced the log's header and
-        folder when it began it (https://sqlite.org/pragma.html#pragma_synchronous).
-
-        Raises:
-            OSError: it may not be durable, also because another process was given the error. Make another log, after
-                `recover`, and look what is stored.
-        """
+        """Make durable what anybody has committed so far. All of it is in the log, or was synced when it was copied
+        from there; SQLite itself synced the log's header and folder when it began it
+        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError: it may not be durable, also because another
+        process was given the error. Make another log, after `recover`, and look what is stored."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()

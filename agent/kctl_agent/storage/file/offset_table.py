@@ -1,5 +1,4 @@
-"""Stored offsets of a file storage, and whose they are: statements on a connection whose transaction is the
-caller's."""
+"""Stored offsets of a file storage, and whose they are, on a connection whose transaction is the caller's."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import sqlite3
 from collections.abc import Collection, Iterable
 
 from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
-
-__all__ = ["advance", "bind", "bound", "one", "read", "write"]
 
 _COLUMNS = "topic, partition, topic_id, next, version"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
@@ -17,21 +17,6 @@ from kctl_agent.storage.file.schema import transaction
 from kctl_agent.storage.file.selection import condition
 from kctl_agent.storage.selection import Selection
 
-__all__ = [
-    "ClaimSize",
-    "clear",
-    "dead_letter_damaged",
-    "insert",
-    "lease",
-    "note_boot",
-    "partitions",
-    "release",
-    "renew",
-    "requeue_dead",
-    "requeue_stuck",
-    "settle",
-]
-
 HEADS = """
 select id, count, bytes from queue where state='pending' and id in (
     select (select id from queue where topic=c.topic and partition=c.partition order by id limit 1)
@@ -40,15 +25,6 @@ order by id
 """
 
 FIRST = "select id, count, bytes from queue where state='pending' order by id"
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimSize:
-    """Of a claim: how many messages and how many bytes at the most (None: any), see `Storage.claim`."""
-
-    messages: int
-    bytes: int | None
-    ordered: bool
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
@@ -72,9 +48,9 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 
 
 def lease(
-    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, wanted: ClaimSize
+    db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Lease the next blocks; (id, tries, block) of each. Without work it takes no lock that others wait for."""
+    """Lease the next blocks, for `_choose` of this size; (id, tries, block) of each. Without work it takes no lock."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -82,7 +58,7 @@ def lease(
         return []
     with transaction(db):
         _free(db, "until<=?", now)
-        ids = json.dumps(_choose(db, wanted))
+        ids = json.dumps(_choose(db, *size))
         tries = dict(
             db.execute(
                 "update queue set state='processing', owner=?, token=?, leased_at=?, until=?"
@@ -98,11 +74,11 @@ def lease(
     return [(str(row[0]), tries[row[0]], Block(*row[1:])) for row in rows]
 
 
-def _choose(db: sqlite3.Connection, wanted: ClaimSize) -> list[int]:
+def _choose(db: sqlite3.Connection, messages: int, most_bytes: int | None, ordered: bool) -> list[int]:
     """Ids of the first pending blocks that are as many as wanted. Rows are read one by one, no further."""
     ids: list[int] = []
-    messages, room = wanted.messages, float("inf") if wanted.bytes is None else wanted.bytes
-    for id_, count, size in db.execute(HEADS if wanted.ordered else FIRST):
+    room = float("inf") if most_bytes is None else most_bytes
+    for id_, count, size in db.execute(HEADS if ordered else FIRST):
         room -= size
         if ids and room < 0:
             break
@@ -234,8 +210,7 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Make blocks claimable, leased or not: a lease that ends so counts as a try or not. Returns the number
-    of messages. Within a transaction of the caller."""
+    """Make blocks claimable, leased or not; returns the number of messages. Within a transaction of the caller."""
     rows = db.execute(  # `tries` may be set first: SQLite computes all from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",

@@ -1,11 +1,8 @@
 """Goes back to what the disk really has of a file storage's write-ahead log, once the disk has failed.
 
-What Linux could not write back stays in memory only until memory is wanted for something else; what is read then is
-what the disk has there. SQLite does not notice: it checks the frames of a log when it makes the log's index, in shared
-memory, and not when it reads or copies them. So here the log is written anew as it is read, and synced; from then on
-memory and disk are the same. Then the index is made anew, up to the last commit whose frames are whole
-(https://sqlite.org/walformat.html#recovery). What came behind is gone, as after a power cut: it never counted, since
-every sync of it failed.
+What Linux could not write back stays in memory only until memory is wanted, and SQLite does not check frames when it
+reads or copies them. So the log is written anew as it is read, and synced, and its index made anew, up to the last
+commit whose frames are whole (https://sqlite.org/walformat.html#recovery). What came behind never counted.
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ from pathlib import Path
 from kctl_agent.storage.file.schema import BUSY_SECONDS
 from kctl_agent.storage.file.sync_failures import note_recovery, noting_disk_errors, sync_failures
 
-__all__ = ["recover"]
-
 PART_BYTES = 1 << 20
 
 INDEX_HEADERS_BYTES = 2 * 48
@@ -31,11 +26,8 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 
 def recover(path: Path) -> None:
-    """Nothing, unless a sync has failed since the last time. Waits for readers and writers, 30 seconds at most.
-
-    Raises:
-        OSError, sqlite3.Error: the disk still fails, or somebody reads for longer. The next call tries again.
-    """
+    """Nothing, unless a sync has failed since the last time. Waits for readers and writers, 30 seconds at most. Raises
+    OSError, sqlite3.Error: the disk still fails, or somebody reads for longer. The next call tries again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")

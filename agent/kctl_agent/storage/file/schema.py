@@ -1,10 +1,8 @@
 """The tables of a file storage, its connections and transactions.
 
-`block` holds the messages and is never changed while they wait; `queue` has a row for each block: its state, lease and
-tries. They are two tables because SQLite writes a whole row anew when one column of it changes size: a lease would cost
-another 100 KB each. `counters` is kept by triggers, so that counting costs the same for ten blocks and ten million.
-
-Nothing is released yet, so there is one version, and a file of another is refused.
+`block` holds the messages, `queue` state, lease and tries of each block: SQLite writes a whole row anew when one column
+of it changes size, and a lease would cost 100 KB. `counters` is kept by triggers: counting costs the same for ten
+blocks and ten million. A file of another version is refused: nothing is released yet.
 """
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from pathlib import Path
 
 from kctl_agent.storage.base import StorageUnusable
 
-__all__ = ["LOG_BYTES", "SCHEMA_VERSION", "connect", "create", "transaction"]
-
 SCHEMA_VERSION = 5
 OLDEST_SQLITE = (3, 35, 0)
 """RETURNING, https://sqlite.org/releaselog/3_35_0.html"""
@@ -25,8 +21,7 @@ PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
-"""A write-ahead log that is longer is copied by the thread that notices; as a rule `writer` was there before. It
-is cut to this length when it begins anew."""
+"""A longer log is copied by the thread that notices; it is cut to this when it begins anew."""
 
 TABLES = (
     # The id of this storage, and whose messages it holds; one row once somebody has bound it.
@@ -90,8 +85,7 @@ TRIGGERS = (
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where there are none. Raises StorageUnusable: a file of another version, or a SQLite that is too
-    old."""
+    """Make the tables where there are none. Raises StorageUnusable: another version, or a SQLite that is too old."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StorageUnusable(f"this Python has SQLite {sqlite3.sqlite_version}; a file storage needs {oldest}")
@@ -126,8 +120,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """`begin immediate`: the lock is taken before anything is read, so what is read cannot change before it is
-    written."""
+    """`begin immediate`: the lock is taken before anything is read, so that cannot change before it is written."""
     db.execute("begin immediate")
     try:
         yield

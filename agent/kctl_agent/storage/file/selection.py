@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["condition", "where"]
-
 
 def condition(selection: Selection) -> tuple[str, list[object]]:
-    """On topic, partition, first, last, and its values; times aside. Raises StorageError: what waits cannot be chosen
-    by it."""
+    """On topic, partition, first, last, and its values; times aside. Raises StorageError: not of what waits."""
     chosen = selection.of_blocks()
     return where(
         ("1=?", 1),

@@ -1,13 +1,9 @@
 """One SQLite file as storage: the embedded default. Not for network file systems (their locks do not hold).
 
-WAL, so that readers never wait for the writer, and `synchronous=NORMAL`, in which a commit does not wait for the disk:
-a power cut takes back the last transactions, in their order. What must not be taken back is synced afterwards (`sync`):
-a put by the time its writer is closed, a stored offset when it is returned, because it may be committed to Kafka
-then. What sinkers do is not: what was settled in the last moments before a power cut is claimed again, which
-at-least-once allows.
-
-This file: the connection. The rest is in `offset_table`, `writer`, `queue_table`, `dead_letter_table`, `schema` and,
-for the disk, `log`, `checkpoint` and `recovery`.
+WAL, so that readers never wait for the writer, and `synchronous=NORMAL`: a power cut takes back the last transactions.
+What it must not take back is synced afterwards: a put by the time its writer is closed, a stored offset when it is
+returned, because it may be committed to Kafka then. What was settled in the last moments is claimed again, which
+at-least-once allows. This file is the connection.
 """
 
 from __future__ import annotations
@@ -34,15 +30,13 @@ from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
 from kctl_agent.storage.file.log import Log
 from kctl_agent.storage.file.recovery import recover
-from kctl_agent.storage.file.schema import SCHEMA_VERSION, connect, create, transaction
+from kctl_agent.storage.file.schema import connect, create, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.selection import EVERYTHING, Selection
-
-__all__ = ["SCHEMA_VERSION", "FileStorage"]
 
 LONG_SECONDS = 1.0
 """A log that stays long, since somebody reads an old snapshot, is tried to be copied so often."""
@@ -147,12 +141,13 @@ class FileStorage(NumberedDeadLetters, Storage):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        wanted = queue_table.ClaimSize(limit, limit_bytes, ordered)
         token = uuid.uuid4().hex
         while True:
             lease_until = time.monotonic() + lease_seconds
             with self._session() as db:
-                leased = queue_table.lease(db, self.clock.now(), owner, token, lease_seconds, wanted)
+                leased = queue_table.lease(
+                    db, self.clock.now(), owner, token, lease_seconds, limit, limit_bytes, ordered
+                )
             claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
             if bad and sync_failures(self.path):
                 raise StorageUnusable(f"the storage {self.path} cannot be used: the disk has failed")
@@ -265,8 +260,7 @@ class FileStorage(NumberedDeadLetters, Storage):
                 begin_copy(self.path, LONG_SECONDS)
 
     def _notice_exchange(self) -> None:
-        """Go on with the file that is at the path now. Raises StorageUnusable: there is none, or the log beside it is
-        that of the file before, which SQLite would mix into it."""
+        """Go on with the file that is at the path now. Raises StorageUnusable: there is none, or another's log."""
         found = self._found()
         if self._file not in (None, found):
             if self._log is not None and self._log.is_in_place:

@@ -1,7 +1,6 @@
 """Failed syncs of a file storage: the disk may not have what was written. Known to every process that uses the storage.
 
-Each is a file of its own in a folder beside the storage, until `recovery` has come after it, which leaves one too.
-`log` decides when nothing counts as durable.
+Each is a file in a folder beside the storage, until `recovery` has come after it, which leaves one too.
 """
 
 from __future__ import annotations
@@ -12,16 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["note_recovery", "note_sync_failure", "noted", "noting_disk_errors", "sync_failures"]
-
 RECOVERY = "recovery-"
 """Begins the name of a file that a recovery has left."""
 
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """An error of the disk that SQLite meets in here is noted: SQLite syncs the log too, and the kernel reports what it
-    could not write only once."""
+    """An error of the disk that SQLite meets in here is noted: it syncs the log too, and the kernel reports once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -41,10 +37,7 @@ def note_sync_failure(path: Path) -> None:
 
 def note_recovery(path: Path, failures: list[Path]) -> None:
     """These failures have been seen to. What was noted before is no longer what is noted, for all who look (`noted`).
-
-    Raises:
-        OSError: it could not be noted; the failures still stand.
-    """
+    Raises OSError: it could not be noted; the failures still stand."""
     folder = _folder(path)
     before = list(folder.glob(f"{RECOVERY}*"))
     folder.mkdir(exist_ok=True)

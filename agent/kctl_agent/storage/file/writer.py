@@ -1,12 +1,8 @@
-"""Puts into a file storage, by the tasks of executors: a transaction for the chunks of many partitions, and it counts
-once all is synced.
+"""Puts into a file storage, by tasks of executors: a transaction for the chunks of many partitions, synced at the end.
 
-Several tasks write at once. SQLite lets one of them in and makes the others sleep, for up to 100 ms between tries;
-so they wait for a lock of the kernel (on the folder), which wakes the next as soon as the last is done.
-
-What was written goes to the write-ahead log and from there into the file. A thread copies it after the task
-(`checkpoint`): within a commit, as SQLite does it by itself, the put would wait for it (benchmarks/README.md has
-the results).
+SQLite makes all but one that write sleep for up to 100 ms between tries; so they wait for a lock of the kernel (on the
+folder), which wakes the next at once. A thread copies the write-ahead log into the file after the task (`checkpoint`):
+within a commit, as SQLite does it, the put would wait for it (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -30,8 +26,6 @@ from kctl_agent.storage.file.schema import connect, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
-__all__ = ["FileWriter"]
-
 COPY_BYTES = 16 << 20
 """A process that has written so much copies the write-ahead log into the file."""
 
@@ -39,8 +33,7 @@ SYNC_BYTES = 8 << 20
 """After so much the disk begins to write what a task has put, while the task goes on."""
 
 _uncopied: Counter[Path] = Counter()
-"""Bytes that this process has written since it began to copy last. A task has a writer of its own, its process goes
-on."""
+"""Bytes that this process has written since it began to copy last: it outlives the writers of its tasks."""
 
 
 class FileWriter(Writer):

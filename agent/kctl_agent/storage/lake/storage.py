@@ -9,8 +9,6 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.table_storage import TableStorage
 from kctl_agent.storage.limits import TableStats
 
-__all__ = ["LakeStorage"]
-
 
 class LakeStorage(TableStorage):
     """The table of the messages; it also counts and expires their dead letters."""
@@ -28,6 +26,5 @@ class LakeStorage(TableStorage):
         return DeadLetterTable(self, self.owner.group).expire() if self.is_bound else 0
 
     def tables(self) -> list[TableStorage]:
-        """Those whose files are looked after: this one, and that of its dead letters where there is one. Raises
-        StorageUnusable."""
+        """This one, and that of its dead letters where there is one. Raises StorageUnusable."""
         return [self, self._dead_letters] if self._dead_letters.table.exists() else [self]

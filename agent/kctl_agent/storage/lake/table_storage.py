@@ -1,9 +1,8 @@
 """A Delta table to which batches are added, and whose log holds how far each partition is stored.
 
-The files of a batch and the stored offsets of its partitions are one commit; there is no second truth, no checkpoint
-and no table beside it. A group's stored offsets stand under its own names (`offsets`), so several groups may fill
-one table. Nothing waits for sinkers here. Files are written by Spark (`worker.query.lake_put`), each batch's into a
-folder of its own, which nobody sees before the commit names them.
+The files of a batch and the stored offsets of its partitions are one commit. Offsets stand under a group's own names
+(`offsets`), so several groups may fill one table. Files are written by Spark (`worker.query.lake_put`), each batch's
+into a folder of its own, which nobody sees before the commit names them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -33,8 +32,6 @@ from kctl_agent.storage.lake.delta.table_counts import TableCounter, count
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
-
-__all__ = ["LakeBatch", "Move", "TableStorage"]
 
 Move = tuple[StoredOffset | None, StoredOffset]
 """What a stored offset was (None: there was none), and what it becomes."""
@@ -110,8 +107,7 @@ class TableStorage(OffsetStore):
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """The room on the disk, and what the table held when it was last counted; cheap enough for twice a second, and
-        waits for no commit."""
+        """The room on the disk, and what the table held when it was last counted; cheap, and waits for no commit."""
         free = self.folder.free()
         return TableStats(
             self.limits,
@@ -140,11 +136,7 @@ class TableStorage(OffsetStore):
         )
 
     def begin(self, advances: Collection[Advance]) -> LakeBatch:
-        """A batch that is to store these ranges.
-
-        Raises:
-            GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: it may not.
-        """
+        """A batch that is to store these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
             claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
@@ -179,8 +171,7 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Write what each stored offset becomes, with these files, if each is what it was, and each claim. Raises
-        StorageError."""
+        """Write what each stored offset becomes, with these files, if each is what it was, and each claim."""
         if not moves and not files:
             return
         owner = self.owner
@@ -201,10 +192,7 @@ class TableStorage(OffsetStore):
         batch.claims = claims
 
     def _check(
-        self,
-        moves: Mapping[TopicPartition, Move],
-        claims: Mapping[TopicPartition, int | None],
-        table: LogState,
+        self, moves: Mapping[TopicPartition, Move], claims: Mapping[TopicPartition, int | None], table: LogState
     ) -> None:
         for tp, (before, _) in moves.items():
             refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
@@ -239,36 +227,26 @@ class TableStorage(OffsetStore):
         return self._owner.cluster_id if self._owner else None
 
 
+@dataclass(eq=False)
 class LakeBatch:
-    """The files of one batch on their way into the table, and what becomes of stored offsets with them. `below`:
-    offsets under these are stored already, and must not be written. `claims`: who was last about to store dead letters
-    of its partitions (`TableStorage.claim`)."""
+    """The files of one batch on their way into the table, and what becomes of stored offsets with them. Offsets under
+    `below` are stored already. `claims`: who was last about to store dead letters of its partitions."""
 
-    def __init__(
-        self,
-        storage: TableStorage,
-        table_id: str,
-        moves: Mapping[TopicPartition, Move],
-        below: Mapping[TopicPartition, int],
-        claims: Mapping[TopicPartition, int | None],
-    ) -> None:
-        self.table_id = table_id
-        self.moves = moves
-        self.below = below
-        self.claims = claims
-        self._storage = storage
-        self.folder = storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
+    _storage: TableStorage
+    table_id: str
+    moves: Mapping[TopicPartition, Move]
+    below: Mapping[TopicPartition, int]
+    claims: Mapping[TopicPartition, int | None]
+
+    def __post_init__(self) -> None:
+        self.folder = self._storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
         """Where its files are written, and stay."""
 
     def commit(self, rows: int | None = None) -> list[DataFile]:
         """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is
-        how many were written.
-
-        Raises:
-            StoredOffsetMoved: another owner was faster; nothing of it is visible.
-            TableRefused: the table was changed, and does not take these files any more; nothing of it is visible.
-            StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows.
-        """
+        how many were written. Raises StoredOffsetMoved: another owner was faster; nothing of it is visible;
+        TableRefused: the table was changed, and does not take these files any more; nothing of it is visible;
+        StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows."""
         files = written_files(self._storage.folder, self.folder, rows)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
@@ -281,6 +259,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Remove what was written before anything was committed. Tasks that were given up may still write: the plan
-        stays, by which the rest is found."""
+        """Remove what was written before the commit; what tasks that were given up still write is found by the plan."""
         self.folder.remove_all()

@@ -19,18 +19,6 @@ from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.limits import Free
 
-__all__ = [
-    "REPLY_SECONDS",
-    "Script",
-    "as_unusable",
-    "check_server",
-    "connect",
-    "free_memory",
-    "script",
-    "transact",
-    "where",
-]
-
 Script = Callable[..., Any]
 log = logging.getLogger(__name__)
 
@@ -38,8 +26,7 @@ OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
-"""Of a call whose connection is broken. What waits for a reply too long is not tried again: a server that hangs would
-be waited for 7 x 30 s in all."""
+"""Of a call whose connection is broken. A server that hangs, 7 x 30 s in all, is not tried again."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
 """A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
@@ -47,11 +34,7 @@ outages are StorageUnusable, which every caller tries again later."""
 
 
 def where(url: str) -> str:
-    """A URL without its credentials: `redis://host:6379/0`, `unix:/path/redis.sock`.
-
-    Raises:
-        StorageUnusable: not the URL of a Redis.
-    """
+    """A URL without its credentials: `redis://host:6379/0`, `unix:/path/redis.sock`. Raises StorageUnusable."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise StorageUnusable(
@@ -74,12 +57,8 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """A client that connects when it is used, from any thread, and again after errors.
-
-    Raises:
-        StorageMisconfigured: redis-py is not installed.
-        StorageUnusable: the URL or the file with the password cannot be read.
-    """
+    """A client that connects when it is used, from any thread, and again after errors. Raises StorageMisconfigured:
+    redis-py is not installed; StorageUnusable: the URL or the file with the password cannot be read."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -148,11 +127,8 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Refuse a server that would lose messages by itself, warn of one that forgets them when it is restarted.
-
-    Raises:
-        StorageUnusable: too old, a replica, or set to evict keys when its memory is full.
-    """
+    """Refuse a server that would lose messages by itself, warn of one that forgets them when it is restarted. Raises
+    StorageUnusable: too old, a replica, or set to evict keys when its memory is full."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:

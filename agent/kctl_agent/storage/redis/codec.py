@@ -9,17 +9,6 @@ from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import Cause
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
-__all__ = [
-    "block_of",
-    "cause_in",
-    "dead_letter_of",
-    "name_of",
-    "parted",
-    "partitions_of",
-    "run_of",
-    "stored_offset_of",
-]
-
 
 def name_of(tp: TopicPartition) -> str:
     """`topic:partition`; a topic's name holds no colon."""

@@ -19,8 +19,6 @@ from kctl_agent.storage.redis.codec import dead_letter_of, name_of, run_of
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.selection import Selection
 
-__all__ = ["groups", "last", "places", "read", "remove", "requeue"]
-
 PAGE = 500
 PAGE_BYTES = 16 << 20
 """That are read at a time."""

@@ -9,15 +9,12 @@ from typing import Any
 
 from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, connect, script, where
 
-__all__ = ["RedisSession"]
-
 
 class RedisSession:
     """May be used from any thread. Pickled, it connects anew."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
-        """A session with the Redis of this URL; it connects with the first call. Raises StorageUnusable: not the URL of
-        a Redis."""
+        """It connects with the first call. Raises StorageUnusable: not the URL of a Redis."""
         self.place = where(url)
         """The URL without its credentials."""
         self.prefix = prefix
@@ -49,8 +46,7 @@ class RedisSession:
             return self._scripts[name](keys=[self.prefix], args=args)
 
     def run_once(self, name: str, *args: object) -> Any:
-        """A script whose first argument is a token, by which a call that redis-py repeats is known. Raises
-        StorageUnusable."""
+        """A script whose first argument is a token, by which a call that redis-py repeats is known."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:

@@ -1,16 +1,12 @@
 """A Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
 Every change is one Lua script (`lua/`, whose prelude lists the keys), so it happens as a whole or not at all, and each
-can be repeated after a broken connection: a put is judged by the stored offset, a settle by its lease.
+can be repeated after a broken connection: a put is judged by the stored offset, a settle by its lease. With
+`appendfsync always` a put survives a kill of Redis and a power cut; else Redis may answer two seconds before it writes.
 
 Sorted sets and hashes instead of streams: an entry of a stream cannot be given back to its place, made smaller or kept
-behind another one, and its idle time stands still for an hour when the server's clock is set back by one. What streams
-are chosen for stays true: no step costs more with 10,000 blocks in flight (benchmarks/storage_drain.py measures both).
-
-How durable a put is, is the server's matter: with `appendfsync always` it survives a kill of Redis and a power cut,
-with `everysec` neither, because Redis may answer two seconds before it writes.
-
-The rest is in `writer`, `dead_letter_store`, `session` and `client`.
+behind another one, and its idle time stands still for an hour when the server's clock is set back by one. No step costs
+more with 10,000 blocks in flight (benchmarks/storage_drain.py).
 """
 
 from __future__ import annotations
@@ -36,8 +32,6 @@ from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.selection import EVERYTHING, Selection
-
-__all__ = ["RedisStorage"]
 
 LAYOUT_VERSION = b"6"
 """Nothing is released yet, so there is one, and another is refused."""

@@ -1,5 +1,4 @@
-"""Puts into a Redis storage: a transaction for the chunks of many partitions, of the bytes and of the script that
-judges them."""
+"""Puts into a Redis storage: one transaction for the chunks of many partitions, of bytes and the script that judges."""
 
 from __future__ import annotations
 
@@ -15,14 +14,11 @@ from kctl_agent.storage.redis.client import as_unusable, transact
 from kctl_agent.storage.redis.codec import name_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 
-__all__ = ["RedisWriter"]
-
 SENT_SECONDS = 600
 """After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
 PORTION_BYTES = 2 << 20
 """Of one transaction, as they are sent. Above about 4 MB Redis needs twice the time of the kernel for each byte of its
-append-only file: the buffers grow so large that they are given back and asked for anew each time
-(benchmarks/README.md)."""
+append-only file: its buffers are given back and asked for anew (benchmarks/README.md)."""
 
 
 class RedisWriter(Writer):

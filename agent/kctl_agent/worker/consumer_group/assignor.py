@@ -1,9 +1,7 @@
 """Kafka's stock assignors, which also announce the leader to every member, and claim what the member really owns.
 
-Only the leader runs `assign()`; it writes its own member id, and how many partitions it has shared out, into the user
-data of every assignment, where each member reads it in `on_assignment`. The name stays the stock one, so members of
-other clients share the group and ignore the note. (The user data of the *subscription* is not free: sticky keeps its
-own there.)
+The leader writes its own member id, and how many partitions it has shared out, into the user data of every assignment,
+where members of other clients ignore it. (That of the *subscription* is not free: sticky keeps its own there.)
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-__all__ = ["ASSIGNORS", "leader_announcing"]
 
 ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
     assignor.name: assignor
@@ -38,12 +34,10 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns the stock assignor `name` as a class that also announces the leader to every member.
-
-    `own_member_id` is asked in `assign`, when it is set already; `owned`, what this member holds, at each join;
-    `on_leader(generation, leader, partitions)` is called on kafka-python's I/O thread at every assignment, with None
-    when the leader is a client that leaves no note; `partitions` is how many each topic had.
-    """
+    """Returns the stock assignor `name` as a class that also announces the leader to every member. `own_member_id` is
+    asked in `assign`, when it is set already; `owned`, what this member holds, at each join; `on_leader(generation,
+    leader, partitions)` is called on kafka-python's I/O thread at every assignment, with None when the leader is a
+    client that leaves no note; `partitions` is how many each topic had."""
 
     stock: Any = ASSIGNORS[name]
 

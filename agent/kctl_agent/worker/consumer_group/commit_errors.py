@@ -1,7 +1,6 @@
 """Errors of an OffsetCommit response, kept for each partition.
 
-A broker commits what it can and refuses the rest by name. kafka-python 3.0.12 raises the first error that it finds,
-whatever it is about, and so nobody would know what was committed.
+A broker commits what it can and refuses the rest; kafka-python 3.0.12 raises the first error, whatever it is about.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-
-__all__ = ["PendingCommit", "keep_partition_errors", "refusal"]
 
 PARTITION_ERRORS: dict[int, type[KafkaError]] = {
     error.errno: error

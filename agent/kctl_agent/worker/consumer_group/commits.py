@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from kafka import TopicPartition
 
-__all__ = ["Commits"]
-
 QUIET_SECONDS = 1.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 """Back-off before a partition is tried again whose commit the broker refuses; the others are committed meanwhile."""

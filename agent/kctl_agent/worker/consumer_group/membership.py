@@ -27,8 +27,6 @@ from kctl_agent.worker.consumer_group.commit_errors import PendingCommit, keep_p
 from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["MemberFenced", "MemberLost", "Membership"]
-
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5000
@@ -42,23 +40,18 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The member's session expired: the group goes on without it. Nothing may be committed; it joins again by
-    itself."""
+    """The member's session expired: the group goes on without it. Nothing may be committed; it joins again."""
 
 
 class MemberFenced(Exception):
-    """The member is fenced: another one has joined with its `group.instance.id` and owns its partitions. To join again
-    would fence that one in turn, so the worker has to end."""
+    """Another member has joined with this `group.instance.id`: to join again would fence that one."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """A group member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
-
     `note(partition)` is what is committed with its offset, as metadata; it must not block either.
-
     `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
-    commit; `on_committed(offsets)` gets what a callback has committed, on the I/O thread: it must not block.
-    """
+    commit; `on_committed(offsets)` gets what a callback has committed, on the I/O thread: it must not block."""
 
     def __init__(
         self,
@@ -158,11 +151,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
         """Commits these offsets; as a reset of the group without a note, as every other client would. Returns the
-        partitions that the broker refuses to commit, each with its error; the others are committed.
-
-        Raises Lost when this member is no longer one, Fenced when another has its place, KafkaError when it may work
-        later.
-        """
+        partitions that the broker refuses to commit, each with its error; the others are committed. Raises Lost when
+        this member is no longer one, Fenced when another has its place, KafkaError when it may work later."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -273,9 +263,8 @@ def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup learn what it has lost before it joins again.
-    kafka-python 3.0.12 prepares a join once, however often it is begun anew; of a cooperative member it then takes for
-    owned what may have been another's meanwhile."""
+    """Makes a member that is evicted between JoinGroup and SyncGroup learn what it has lost before it joins again:
+    else, in kafka-python 3.0.12, a cooperative one takes for owned what may have been another's meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from kafka import TopicPartition
 
-__all__ = ["partition_names"]
-
 MOST = 20
 
 

@@ -8,56 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from kafka import TopicPartition
 
 from kctl_agent.replies.workers import Outside
 from kctl_agent.worker.lifecycle.query_groups import Group
 
-__all__ = [
-    "NONE",
-    "Action",
-    "BatchStored",
-    "Commit",
-    "Drain",
-    "Drained",
-    "Draining",
-    "DriverEnded",
-    "Enter",
-    "Event",
-    "Fenced",
-    "LogsObserved",
-    "Lost",
-    "Paused",
-    "Phase",
-    "Polled",
-    "QueryFailed",
-    "QueryStarted",
-    "ReportEvent",
-    "ReportQueryFailed",
-    "ReportRetry",
-    "Revoked",
-    "SeekBegun",
-    "SeekEnded",
-    "SeekRequested",
-    "StartDue",
-    "StartFailed",
-    "StartQuery",
-    "StopQuery",
-    "StopRequested",
-    "StorageCounted",
-    "Throttle",
-    "Tick",
-    "WorkerState",
-]
-
 NONE: Group = frozenset()
 
 
 class WorkerState(StrEnum):
-    """States of a worker that `Lifecycle` decides on. Before `joining` a worker is `starting`, and where it cannot go
-    on `failed`: those are the process's."""
+    """States of a worker that `Lifecycle` decides on; `starting` before, and `failed`, are the process's."""
 
     JOINING = "joining"
     ASSIGNED = "assigned"
@@ -81,8 +42,20 @@ class Phase(StrEnum):
     """No batch runs, and none will."""
 
 
+class Event:
+    """What has happened to a worker."""
+
+    __slots__ = ()
+
+
+class Action:
+    """What is to be done about it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Polled:
+class Polled(Event):
     """The group was polled: this member may read `assigned` now."""
 
     assigned: Group
@@ -90,33 +63,33 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Event):
     """The operator has paused these of the assigned partitions, and no others."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class Revoked(Event):
     """These partitions go to another member as soon as the actions are carried out."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Event):
     """The session expired, and the group goes on without this member. Nothing may be committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Event):
     """Another member reads these partitions now, and this one must not join again."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class LogsObserved:
+class LogsObserved(Event):
     """The brokers' last report of the partitions that queries read."""
 
     answered: Group = NONE
@@ -130,7 +103,7 @@ class LogsObserved:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageCounted:
+class StorageCounted(Event):
     """The storage was counted: why it has no room for another batch, and why too little to go on after it had none."""
 
     full: str | None = None
@@ -138,30 +111,29 @@ class StorageCounted:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverEnded:
+class DriverEnded(Event):
     """The Spark driver is gone, and with it all queries."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStored:
+class BatchStored(Event):
     """A batch with these partitions is stored."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStarted:
-    """The answer to `StartQuery`: the query reads these partitions. For the others of its group no leader answers, or
-    their offsets are refused, and why."""
+class QueryStarted(Event):
+    """The answer to `StartQuery`: the query reads these partitions. The others of its group are not read, and why."""
 
     partitions: Group
     unanswered: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(Event):
     """The answer to `StartQuery` where the query could not be started."""
 
     group: Group
@@ -170,7 +142,7 @@ class StartFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFailed:
+class QueryFailed(Event):
     """A query has ended by itself. An outage is everybody's, whatever they read."""
 
     group: Group
@@ -179,104 +151,79 @@ class QueryFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Draining:
-    """These queries begin no further batch, for a reason of their own: the log was truncated, the storage has gone
-    back."""
+class Draining(Event):
+    """These queries begin no further batch: the log was truncated, or the storage has gone back."""
 
     groups: frozenset[Group]
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Event):
     """The answer to `Drain`: no batch of this query runs."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
-class SeekRequested:
+class SeekRequested(Event):
     """An operation has to move a stored offset: all queries drain, and none is started or stopped until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeekBegun:
+class SeekBegun(Event):
     """All queries have drained for a seek: the stored offset is moved now."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeekEnded:
+class SeekEnded(Event):
     """The seek has ended, well or not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Event):
     """The end of a turn: all that is known was reported, and what has to end is ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartDue:
+class StartDue(Event):
     """The time at which a query is started, if one is due."""
 
 
 @dataclass(frozen=True, slots=True)
-class StopRequested:
+class StopRequested(Event):
     """The worker was asked to stop: it leaves its group next, which revokes its partitions."""
 
 
-Event: TypeAlias = (
-    Polled
-    | Paused
-    | Revoked
-    | Lost
-    | Fenced
-    | LogsObserved
-    | StorageCounted
-    | BatchStored
-    | QueryStarted
-    | StartFailed
-    | QueryFailed
-    | Draining
-    | DriverEnded
-    | Drained
-    | SeekRequested
-    | SeekBegun
-    | SeekEnded
-    | Tick
-    | StartDue
-    | StopRequested
-)
-
-
 @dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(Action):
     """Publish this state."""
 
     state: WorkerState
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Action):
     """Commit the stored offsets of these partitions."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class StartQuery:
+class StartQuery(Action):
     """Start a query for these partitions. Answered by `QueryStarted`, `StartFailed` or `Lost`."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Action):
     """Let this query begin no further batch. Answered by `Drained`, now or after a later `Drain`."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
-class StopQuery:
+class StopQuery(Action):
     """End this query, or (None) all."""
 
     group: Group | None = None
@@ -285,14 +232,14 @@ class StopQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Throttle:
+class Throttle(Action):
     """Publish why no new batch is begun; None: batches are begun again."""
 
     why: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ReportEvent:
+class ReportEvent(Action):
     """Report an event to the operator."""
 
     kind: str
@@ -300,7 +247,7 @@ class ReportEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportRetry:
+class ReportRetry(Action):
     """Report `failures` of a query in a row, and that it is started again in `seconds`."""
 
     why: str
@@ -310,13 +257,8 @@ class ReportRetry:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportQueryFailed:
+class ReportQueryFailed(Action):
     """Count a query that has failed."""
 
     why: str
     is_first: bool
-
-
-Action: TypeAlias = (
-    Enter | Commit | StartQuery | Drain | StopQuery | Throttle | ReportEvent | ReportRetry | ReportQueryFailed
-)

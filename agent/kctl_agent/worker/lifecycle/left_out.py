@@ -10,11 +10,8 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-__all__ = ["RETRY_SECONDS", "LeftOut"]
-
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off before a partition is taken in again, so that one whose leader comes and goes does not restart the query
-each time."""
+"""Back-off before a partition is taken in again, which restarts the query; its leader may come and go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,62 +12,25 @@ from collections.abc import Callable, Mapping
 
 from kafka import TopicPartition
 
-from kctl_agent.worker.lifecycle.events import (
-    NONE,
-    Action,
-    BatchStored,
-    Commit,
-    Drain,
-    Drained,
-    Draining,
-    DriverEnded,
-    Enter,
-    Event,
-    Fenced,
-    LogsObserved,
-    Lost,
-    Paused,
-    Phase,
-    Polled,
-    QueryFailed,
-    QueryStarted,
-    ReportEvent,
-    ReportQueryFailed,
-    ReportRetry,
-    Revoked,
-    SeekBegun,
-    SeekEnded,
-    SeekRequested,
-    StartDue,
-    StartFailed,
-    StartQuery,
-    StopQuery,
-    StopRequested,
-    StorageCounted,
-    Throttle,
-    Tick,
-    WorkerState,
-)
+from kctl_agent.worker.lifecycle import events
+from kctl_agent.worker.lifecycle.events import NONE, Action, Event, Phase, WorkerState
 from kctl_agent.worker.lifecycle.left_out import LeftOut
 from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
 
-__all__ = ["Lifecycle"]
-
 
 class Lifecycle:
-    """The state of a worker and its queries. For one thread at a time: the main thread, or that of a revocation while
-    the main thread waits for it."""
+    """The state of a worker and its queries. For the main thread, or that of a revocation while it waits for it."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
         self.queries: Mapping[Group, Phase] = {}
         """Queries by their partitions; replaced, never changed in place."""
         self.is_seeking = False
-        self._polled = Polled(NONE)
+        self._polled = events.Polled(NONE)
         self._paused = NONE
-        self._logs = LogsObserved()
-        self._storage = StorageCounted()
-        self._failed: dict[Group, QueryFailed] = {}
+        self._logs = events.LogsObserved()
+        self._storage = events.StorageCounted()
+        self._failed: dict[Group, events.QueryFailed] = {}
         """Queries that have failed since the last tick."""
         self._throttled_by: str | None = None
         self._plan: list[Group] = []
@@ -75,26 +38,26 @@ class Lifecycle:
         self._groups = QueryGroups()
         self._left_out = LeftOut()
         self._rules: dict[type[Event], Callable[..., list[Action]]] = {
-            Polled: self._on_polled,
-            Paused: self._on_paused,
-            Revoked: self._on_revoked,
-            Lost: self._on_lost,
-            Fenced: self._on_fenced,
-            LogsObserved: self._on_logs,
-            StorageCounted: self._on_storage,
-            BatchStored: self._on_batch,
-            QueryStarted: self._on_started,
-            StartFailed: self._on_start_failed,
-            QueryFailed: self._on_query_failed,
-            Draining: self._on_draining,
-            DriverEnded: self._on_driver_ended,
-            Drained: self._on_drained,
-            SeekRequested: self._on_seek_requested,
-            SeekBegun: self._on_seek_begun,
-            SeekEnded: self._on_seek_ended,
-            Tick: self._on_tick,
-            StartDue: self._on_start_due,
-            StopRequested: self._on_stop,
+            events.Polled: self._on_polled,
+            events.Paused: self._on_paused,
+            events.Revoked: self._on_revoked,
+            events.Lost: self._on_lost,
+            events.Fenced: self._on_fenced,
+            events.LogsObserved: self._on_logs,
+            events.StorageCounted: self._on_storage,
+            events.BatchStored: self._on_batch,
+            events.QueryStarted: self._on_started,
+            events.StartFailed: self._on_start_failed,
+            events.QueryFailed: self._on_query_failed,
+            events.Draining: self._on_draining,
+            events.DriverEnded: self._on_driver_ended,
+            events.Drained: self._on_drained,
+            events.SeekRequested: self._on_seek_requested,
+            events.SeekBegun: self._on_seek_begun,
+            events.SeekEnded: self._on_seek_ended,
+            events.Tick: self._on_tick,
+            events.StartDue: self._on_start_due,
+            events.StopRequested: self._on_stop,
         }
 
     def on(self, event: Event, now: float) -> list[Action]:
@@ -124,61 +87,61 @@ class Lifecycle:
         """Returns the partitions whose query fails while they are alone in it, and why."""
         return self._groups.isolated()
 
-    def _on_polled(self, event: Polled, _now: float) -> list[Action]:
+    def _on_polled(self, event: events.Polled, _now: float) -> list[Action]:
         if event.is_rebalancing:
-            self._polled = Polled(NONE, is_rebalancing=True)
+            self._polled = events.Polled(NONE, is_rebalancing=True)
             return self._enter(WorkerState.REBALANCING)
         self._polled = event
         return [self._commit()]
 
-    def _on_paused(self, event: Paused, _now: float) -> list[Action]:
+    def _on_paused(self, event: events.Paused, _now: float) -> list[Action]:
         self._paused = event.partitions
         return []
 
-    def _on_revoked(self, event: Revoked, _now: float) -> list[Action]:
+    def _on_revoked(self, event: events.Revoked, _now: float) -> list[Action]:
         if not event.partitions:
             return []
-        stopped = self._stop_reading(Polled(NONE, is_rebalancing=True), is_waited_for=True)
+        stopped = self._stop_reading(events.Polled(NONE, is_rebalancing=True), is_waited_for=True)
         return [*self._enter(WorkerState.REBALANCING), *stopped]
 
-    def _on_lost(self, _event: Lost, _now: float) -> list[Action]:
-        stopped = self._stop_reading(Polled(NONE, is_rebalancing=self._polled.is_rebalancing))
-        return [ReportEvent("lost", "the group went on without this worker; it joins again"), *stopped]
+    def _on_lost(self, _event: events.Lost, _now: float) -> list[Action]:
+        stopped = self._stop_reading(events.Polled(NONE, is_rebalancing=self._polled.is_rebalancing))
+        return [events.ReportEvent("lost", "the group went on without this worker; it joins again"), *stopped]
 
-    def _on_fenced(self, event: Fenced, _now: float) -> list[Action]:
-        return [ReportEvent("fenced", event.why), *self._stop_reading(Polled(NONE))]
+    def _on_fenced(self, event: events.Fenced, _now: float) -> list[Action]:
+        return [events.ReportEvent("fenced", event.why), *self._stop_reading(events.Polled(NONE))]
 
-    def _on_logs(self, event: LogsObserved, _now: float) -> list[Action]:
+    def _on_logs(self, event: events.LogsObserved, _now: float) -> list[Action]:
         self._logs = event
         return []
 
-    def _on_storage(self, event: StorageCounted, _now: float) -> list[Action]:
+    def _on_storage(self, event: events.StorageCounted, _now: float) -> list[Action]:
         self._storage = event
         return []
 
-    def _on_batch(self, event: BatchStored, _now: float) -> list[Action]:
+    def _on_batch(self, event: events.BatchStored, _now: float) -> list[Action]:
         self._groups.stored(event.partitions)
         return []
 
-    def _on_started(self, event: QueryStarted, now: float) -> list[Action]:
+    def _on_started(self, event: events.QueryStarted, now: float) -> list[Action]:
         self._left_out.add(event.unanswered, now)
         self._left_out.take_in(event.partitions)
         self.queries = {**self.queries, event.partitions: Phase.READING}
         return [self._commit(), *self._enter(WorkerState.RUNNING)]
 
-    def _on_start_failed(self, event: StartFailed, now: float) -> list[Action]:
+    def _on_start_failed(self, event: events.StartFailed, now: float) -> list[Action]:
         failures, seconds = self._groups.failed(event.group, event.why, now, is_own_fault=event.outside is None)
-        return [ReportRetry(event.why, failures, seconds, event.outside)]
+        return [events.ReportRetry(event.why, failures, seconds, event.outside)]
 
-    def _on_query_failed(self, event: QueryFailed, _now: float) -> list[Action]:
+    def _on_query_failed(self, event: events.QueryFailed, _now: float) -> list[Action]:
         self._failed[event.group] = event
         return []
 
-    def _on_draining(self, event: Draining, _now: float) -> list[Action]:
+    def _on_draining(self, event: events.Draining, _now: float) -> list[Action]:
         self._set_phase({each for each in event.groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
         return []
 
-    def _on_drained(self, event: Drained, _now: float) -> list[Action]:
+    def _on_drained(self, event: events.Drained, _now: float) -> list[Action]:
         if event.group not in self.queries:
             return []
         if self.is_seeking:
@@ -186,24 +149,24 @@ class Lifecycle:
             return []
         return [self._commit(), *self._stop_one(event.group)]  # its last batch may have ended since the last commit
 
-    def _on_driver_ended(self, event: DriverEnded, _now: float) -> list[Action]:
-        report = ReportEvent("engine_lost", event.why)
+    def _on_driver_ended(self, event: events.DriverEnded, _now: float) -> list[Action]:
+        report = events.ReportEvent("engine_lost", event.why)
         if not self.queries:
             return [report]
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
-    def _on_seek_requested(self, _event: SeekRequested, _now: float) -> list[Action]:
+    def _on_seek_requested(self, _event: events.SeekRequested, _now: float) -> list[Action]:
         self.is_seeking = True
         return [] if self._polled.is_rebalancing else self._drain(set(self.queries))
 
-    def _on_seek_begun(self, _event: SeekBegun, _now: float) -> list[Action]:
+    def _on_seek_begun(self, _event: events.SeekBegun, _now: float) -> list[Action]:
         return [self._commit(), *self._stop_all()]
 
-    def _on_seek_ended(self, _event: SeekEnded, _now: float) -> list[Action]:
+    def _on_seek_ended(self, _event: events.SeekEnded, _now: float) -> list[Action]:
         self.is_seeking = False
         return []
 
-    def _on_tick(self, _event: Tick, now: float) -> list[Action]:
+    def _on_tick(self, _event: events.Tick, now: float) -> list[Action]:
         if self._is_held:
             return []
         self._left_out.keep(self._polled.assigned, now)
@@ -234,18 +197,18 @@ class Lifecycle:
             return actions
         return actions + self._drain(outdated)
 
-    def _retry_query(self, group: Group, failure: QueryFailed, now: float) -> list[Action]:
+    def _retry_query(self, group: Group, failure: events.QueryFailed, now: float) -> list[Action]:
         actions = self._stop_one(group)
         if not self.queries:
             actions += self._enter(WorkerState.ASSIGNED)
         failures, seconds = self._groups.failed(group, failure.why, now, is_own_fault=failure.outside is None)
         return [
             *actions,
-            ReportRetry(failure.why, failures, seconds, failure.outside),
-            ReportQueryFailed(failure.why, is_first=failures == 1),
+            events.ReportRetry(failure.why, failures, seconds, failure.outside),
+            events.ReportQueryFailed(failure.why, is_first=failures == 1),
         ]
 
-    def _on_start_due(self, _event: StartDue, now: float) -> list[Action]:
+    def _on_start_due(self, _event: events.StartDue, now: float) -> list[Action]:
         if self._is_held:
             return []
         if not self.queries and self._polled.assigned and not self._wanted:
@@ -260,9 +223,9 @@ class Lifecycle:
             return actions
         if not self.queries:
             actions += self._enter(WorkerState.ASSIGNED)
-        return [*actions, StartQuery(due[0])]  # one: it may take long, and the group must be polled
+        return [*actions, events.StartQuery(due[0])]  # one: it may take long, and the group must be polled
 
-    def _on_stop(self, _event: StopRequested, _now: float) -> list[Action]:
+    def _on_stop(self, _event: events.StopRequested, _now: float) -> list[Action]:
         return self._enter(WorkerState.STOPPING)
 
     @property
@@ -281,35 +244,35 @@ class Lifecycle:
         if why is not None:
             actions += self._enter(WorkerState.THROTTLED)
             if before is None:
-                actions.append(ReportEvent("throttled", f"takes no new batch: {why}"))
-        return [*actions, Throttle(why)] if why != before else actions
+                actions.append(events.ReportEvent("throttled", f"takes no new batch: {why}"))
+        return [*actions, events.Throttle(why)] if why != before else actions
 
     def _enter(self, state: WorkerState) -> list[Action]:
         """Enters a state and publishes it. A worker that stops keeps that state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
-        return [Enter(state)]
+        return [events.Enter(state)]
 
-    def _commit(self) -> Commit:
-        return Commit(self.reading & self._polled.assigned)
+    def _commit(self) -> events.Commit:
+        return events.Commit(self.reading & self._polled.assigned)
 
     def _drain(self, groups: set[Group]) -> list[Action]:
         self._set_phase({group for group in groups if self.queries[group] is Phase.READING}, Phase.DRAINING)
-        return [Drain(group) for group in sorted(groups, key=sorted)]
+        return [events.Drain(group) for group in sorted(groups, key=sorted)]
 
     def _set_phase(self, groups: set[Group], phase: Phase) -> None:
         self.queries = {**self.queries, **dict.fromkeys(groups, phase)}
 
     def _stop_one(self, group: Group) -> list[Action]:
         self.queries = {each: phase for each, phase in self.queries.items() if each != group}
-        return [StopQuery(group)]
+        return [events.StopQuery(group)]
 
-    def _stop_reading(self, polled: Polled, *, is_waited_for: bool = False) -> list[Action]:
+    def _stop_reading(self, polled: events.Polled, *, is_waited_for: bool = False) -> list[Action]:
         """Ends all queries: what is assigned, and which there should be, is not known before the next poll and tick."""
         self._polled, self._plan = polled, []
         return self._stop_all(is_waited_for=is_waited_for)
 
     def _stop_all(self, *, is_waited_for: bool = False) -> list[Action]:
         self.queries = {}
-        return [StopQuery(is_waited_for=is_waited_for)]
+        return [events.StopQuery(is_waited_for=is_waited_for)]

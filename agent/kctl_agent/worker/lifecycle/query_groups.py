@@ -1,10 +1,8 @@
 """The distribution of a worker's partitions over queries: all in one, unless it fails again and again.
 
-Then it is halved, and the half that fails is halved again, until the partition that makes it fail is alone in a query
-of its own, which is tried on with a back-off while the others are read. What has not failed for a while comes together
-again. What fails while something outside is away splits nothing.
-
-Pure: no clock, no Spark; times are the caller's monotonic seconds. For one thread.
+Then it is halved, until the partition that makes it fail is alone in a query of its own, which is tried on with a
+back-off while the others are read. What has not failed for a while comes together again. What fails while something
+outside is away splits nothing. Pure: times are the caller's monotonic seconds. For one thread.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
-
-__all__ = ["RETRY_SECONDS", "Group", "QueryGroups"]
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""

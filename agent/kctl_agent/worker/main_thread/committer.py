@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
@@ -12,29 +13,18 @@ from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.stats import WorkerStats
 
-__all__ = ["Committer", "topics_of"]
 
-
+@dataclass(eq=False)
 class Committer:
     """For the main thread. `describe(error, what)` is an error of Kafka's in one sentence."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        progress: ReadProgress,
-        stats: WorkerStats,
-        describe: Callable[[KafkaError, str], str],
-    ) -> None:
-        self._membership = membership
-        self._progress = progress
-        self._stats = stats
-        self._describe = describe
+    _membership: Membership
+    _progress: ReadProgress
+    _stats: WorkerStats
+    _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commit what is due of these; what fails is tried again with the next turn, or at the revocation.
-
-        Raises Lost, Fenced.
-        """
+        """Commit what is due of these; what fails is tried again in the next turn. Raises Lost, Fenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

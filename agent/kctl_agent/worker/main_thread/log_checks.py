@@ -18,8 +18,6 @@ from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 
-__all__ = ["LogChecks"]
-
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_CHECK_SECONDS = 5.0
@@ -62,8 +60,7 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """If the storage holds less than was put into it, let the query end: the next one reads it again. A put would
-        notice it, too, but a partition may be quiet for long."""
+        """If the storage holds less than was put into it, let the query end: the next one reads that again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS

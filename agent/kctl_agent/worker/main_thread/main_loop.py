@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
@@ -23,9 +23,7 @@ from kctl_agent.process.troubles import GRACE_SECONDS
 from kctl_agent.replies.workers import Outside
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
-from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.lake.dead_letters.requeue import PutBack
-from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle import events
@@ -35,9 +33,7 @@ from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import JVM_SECONDS, QueryStart
 from kctl_agent.worker.main_thread.requests import Requests
-from kctl_agent.worker.main_thread.requeuing import Requeuing
 from kctl_agent.worker.main_thread.seeking import Seeking
-from kctl_agent.worker.main_thread.unread_partitions import UnreadPartitions
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
@@ -46,17 +42,17 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import Sources, WorkerStats
 
-__all__ = ["MainLoop"]
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.dead_letters.requeue import PutBack
+    from kctl_agent.worker.main_thread.requeuing import Requeuing
 
 log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 0.1
 TURN_SHARE = 0.8
-"""Of `kafka.max_poll_interval_seconds`, for all that a turn waits for beside the poll; in the rest the group is polled,
-and offsets are committed."""
+"""Of `kafka.max_poll_interval_seconds`, for all that a turn waits for; the rest is for the poll and commits."""
 LEADERLESS_SECONDS = 15.0
-"""A dead leader is noticed after 9 s (`broker.session.timeout.ms`), an election takes little. For a partition that has
-no leader for longer the query is begun again without it."""
+"""Without a leader for longer (a dead one is noticed after 9 s) a partition is left out of the query."""
 ABANDON_SECONDS = 30.0
 """A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
 REQUEUE_SECONDS = 5.0
@@ -88,7 +84,6 @@ class MainLoop:
         self._stored = stored
         self._progress = ReadProgress()
         self._lifecycle = Lifecycle()
-        self._unread = UnreadPartitions(stats)
         self._actions: dict[type[events.Action], Callable[[Any], None]] = self._performers()
         self._stats.enter(self._lifecycle.state)
         start_offsets = StartOffsets(settings, storage, brokers)
@@ -115,8 +110,7 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Poll the group, carry out what was asked for, look after the queries: once. Raises Fenced, BootstrapError, or
-        what cannot be healed from inside."""
+        """Poll the group, carry out what was asked for, look after the queries: once. Raises what ends the worker."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()
@@ -130,8 +124,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """The batch ends, its offsets are committed, the group is left. After a turn that has used up its time nothing
-        is waited for any more."""
+        """The batch ends, its offsets are committed, the group is left; at once after a turn without time left."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._handle(events.StopRequested())
@@ -153,8 +146,12 @@ class MainLoop:
         )
 
     def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
-        if not isinstance(storage, LakeStorage):
+        if isinstance(storage, Storage):
             return None
+        from kctl_agent.storage.lake.storage import LakeStorage  # and delta-rs, which a table alone needs
+        from kctl_agent.worker.main_thread.requeuing import Requeuing
+
+        assert isinstance(storage, LakeStorage)
         pipeline, member, first = self._pipeline, self._membership, TopicPartition(self._settings.kafka.topics[0], 0)
 
         def begin() -> Callable[[], PutBack | None] | None:
@@ -180,8 +177,8 @@ class MainLoop:
         view = self._watcher.view
         self._observe(view)
         self._handle(events.Tick())
-        self._unread.left_out(self._lifecycle.left_out(GRACE_SECONDS, time.monotonic()))
-        self._unread.isolated(self._lifecycle.isolated())
+        self._stats.leaves_out(self._lifecycle.left_out(GRACE_SECONDS, time.monotonic()))
+        self._stats.isolates(self._lifecycle.isolated())
         running = self._pipeline.sources
         if running is not None:
             if self._lifecycle.is_complete and self._pipeline.has_settled(GRACE_SECONDS):

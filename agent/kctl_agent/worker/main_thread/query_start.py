@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
@@ -28,34 +29,24 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.transform import TransformFailed
 from kctl_agent.worker.stats import WorkerStats
 
-__all__ = ["QueryStart"]
-
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
 """A JVM that is well starts a query sooner; one that had less would be taken for one that hangs."""
 
 
+@dataclass(eq=False)
 class QueryStart:
     """For the main thread; it blocks. `describe(error, what)` is an error of Kafka's in one sentence."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        start_offsets: StartOffsets,
-        membership: Membership,
-        progress: ReadProgress,
-        stats: WorkerStats,
-        describe: Callable[[KafkaError, str], str],
-    ) -> None:
-        self._pipeline = pipeline
-        self._start_offsets = start_offsets
-        self._membership = membership
-        self._progress = progress
-        self._stats = stats
-        self._describe = describe
-        self._reported: set[tuple[TopicPartition, Moved]] = set()
-        """By starts that failed since the last one that did not: the next try finds the same once more."""
+    _pipeline: Pipeline
+    _start_offsets: StartOffsets
+    _membership: Membership
+    _progress: ReadProgress
+    _stats: WorkerStats
+    _describe: Callable[[KafkaError, str], str]
+    _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
+    """By starts that failed since the last one that did not: the next try finds the same once more."""
 
     def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed | DriverEnded:
         """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
@@ -118,8 +109,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it keeps a query from starting now, and perhaps not at the next try: a full disk, a cluster that is
-    away. Not the end of the JVM of this process."""
+    """Whether the next try may start the query: a full disk, a cluster that is away. Not the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

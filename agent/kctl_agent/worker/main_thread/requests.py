@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
@@ -13,11 +13,10 @@ from kctl_agent.errors import AgentError
 from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from kctl_agent.worker.consumer_group.partition_names import partition_names
 from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
-
-__all__ = ["OPERATIONS", "Requests"]
 
 log = logging.getLogger("kctl_agent.worker")
 
@@ -25,37 +24,24 @@ OPERATIONS = (PauseScopes, SeekPartition)
 """What a worker can be asked to do; `Requests` has a step for each."""
 
 _WAITS = Outcome("waiting", "the running batch is finished first")
-_MOST_NAMES = 10
-"""Of partitions in a sentence."""
 
 
+@dataclass(eq=False)
 class Requests:
     """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `on_lost` does what
-    follows when the group goes on without this member; `describe(error, what)`
-    is an error of Kafka's in one sentence."""
+    follows when the group goes on without this member; `describe(error, what)` is an error of Kafka's in one sentence.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        inbox: Inbox,
-        membership: Membership,
-        lifecycle: Lifecycle,
-        seeking: Seeking,
-        handle: Callable[[Event], None],
-        on_lost: Callable[[], None],
-        describe: Callable[[KafkaError, str], str],
-    ) -> None:
-        self._name = name
-        self._inbox = inbox
-        self._membership = membership
-        self._lifecycle = lifecycle
-        self._seeking = seeking
-        self._handle = handle
-        self._on_lost = on_lost
-        self._describe = describe
-        self._steps = {"pause": self._pause, "seek": self._seek}
-        self._waiting: list[AcceptedOperation] = []
-        """The oldest first."""
+    _name: str
+    _inbox: Inbox
+    _membership: Membership
+    _lifecycle: Lifecycle
+    _seeking: Seeking
+    _handle: Callable[[Event], None]
+    _on_lost: Callable[[], None]
+    _describe: Callable[[KafkaError, str], str]
+    _waiting: list[AcceptedOperation] = field(default_factory=list)
+    """The oldest first."""
 
     def carry_out(self) -> None:
         """As many as can be without waiting. One that is dropped while it waits leaves the queries to begin again."""
@@ -73,7 +59,7 @@ class Requests:
 
     def _outcome(self, operation: AcceptedOperation) -> Outcome:
         try:
-            return outcome_of(operation, self._steps)
+            return outcome_of(operation, {"pause": self._pause, "seek": self._seek})
         except HalfMoved as error:
             return Outcome("unknown", str(error))
         except KafkaError as error:
@@ -89,10 +75,8 @@ class Requests:
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS
-        paused = [tp for tp in sorted(self._membership.partitions) if is_paused(scopes, tp.topic, tp.partition)]
-        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in paused[:_MOST_NAMES])
-        more = f" and {len(paused) - _MOST_NAMES} more" if len(paused) > _MOST_NAMES else ""
-        return Outcome("done", f"paused {names}{more}" if paused else "nothing is paused")
+        paused = [tp for tp in self._membership.partitions if is_paused(scopes, tp.topic, tp.partition)]
+        return Outcome("done", f"paused {partition_names(paused)}" if paused else "nothing is paused")
 
     def _seek(self, operation: AcceptedOperation) -> Outcome:
         """Called in every turn until it is no longer `waiting`."""

@@ -1,8 +1,7 @@
 """Has dead letters of a table put back, in a thread beside the queries: the main thread must not wait for Spark.
 
-A request is an entry in the log of the table of dead letters, so that is what is watched. Which worker takes it, and
-that nothing is stored twice, is the tables' business (`storage.lake.requeue`); so nothing has to be stopped when
-partitions move, and what is paused, or throttled by too many dead letters, does not keep them from being put back.
+The log of the table of dead letters is watched for requests. Which worker takes one, and that nothing is stored twice,
+is the tables' business; so nothing has to be stopped when partitions move, are paused or throttled.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueTaken
+from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.storage.lake.delta.log import LOG
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS
 from kctl_agent.worker.query.batch_failure import failure
 from kctl_agent.worker.stats import WorkerStats
-
-__all__ = ["Requeuing"]
 
 log = logging.getLogger("kctl_agent.worker")
 
@@ -44,10 +42,7 @@ class Requeuing:
     """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now."""
 
     def __init__(
-        self,
-        dead_letters: Folder,
-        begin: Callable[[], Callable[[], PutBack | None] | None],
-        stats: WorkerStats,
+        self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
     ) -> None:
         """`begin` returns what puts back what was asked for, or None while that cannot be done."""
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
@@ -117,8 +112,7 @@ class Requeuing:
         self._stats.works("requeue")
 
     def _stamp(self, now: float) -> int | None:
-        """Another one with each commit; None: there is no such table. Where only a request would show that, another one
-        every now and then."""
+        """Another one with each commit, or now and then where that takes requests; None: there is no such table."""
         if self._log is None:
             return int(now / REMOTE_POLL_SECONDS)
         try:

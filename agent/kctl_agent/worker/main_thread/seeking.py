@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
@@ -16,31 +18,21 @@ from kctl_agent.worker.offsets.seek import SeekPlan, plan
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.stats import WorkerStats
 
-__all__ = ["HalfMoved", "Seeking"]
-
 
 class HalfMoved(Exception):
     """The group is reset, or may be, and the stored offset is not moved: reading goes on there with the next start."""
 
 
+@dataclass(eq=False)
 class Seeking:
     """For the main thread; it blocks."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        brokers: Brokers,
-        storage: OffsetStore,
-        membership: Membership,
-        progress: ReadProgress,
-        stats: WorkerStats,
-    ) -> None:
-        self._pipeline = pipeline
-        self._brokers = brokers
-        self._storage = storage
-        self._membership = membership
-        self._progress = progress
-        self._stats = stats
+    _pipeline: Pipeline
+    _brokers: Brokers
+    _storage: OffsetStore
+    _membership: Membership
+    _progress: ReadProgress
+    _stats: WorkerStats
 
     def plan(self, tp: TopicPartition, to: str) -> tuple[Found, SeekPlan]:
         """What a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
@@ -49,8 +41,7 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """The next offset that would be stored: what the query has reached, else the stored offset, else what is
-        committed."""
+        """The next offset that would be stored: what the query has reached, else stored offset, else committed."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached

@@ -1,3 +1,1 @@
 """Start offsets and reading progress: what brokers, storage and group know, compared with each other."""
-
-from __future__ import annotations

@@ -37,8 +37,6 @@ from kctl_agent.worker.offsets.epochs import LogSeen, divergence
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.settings import KafkaSettings
 
-__all__ = ["Bounds", "BrokerView", "BrokerWatcher", "Brokers", "Unanswered"]
-
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
@@ -57,8 +55,7 @@ class Topics:
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Returns the topic ids, with those from `before` for topics that cannot be described for the moment: only an
-        error that the topic is unknown means anything about it."""
+        """Returns the topic ids, with those from `before` for topics that cannot be described for the moment."""
         kept = {
             t: i
             for t, i in before.items()
@@ -142,11 +139,8 @@ class Brokers:
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         """Requests log start and end offsets, with the leaders that reported the ends. With `read_committed` the end is
-        the last stable offset.
-
-        A partition that has no leader, or whose leader does not answer, keeps nothing from being known of the others.
-        Raises KafkaError when none is answered for.
-        """
+        the last stable offset. A partition that has no leader, or whose leader does not answer, keeps nothing from
+        being known of the others. Raises KafkaError when none is answered for."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -167,11 +161,8 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Requests all that decides where to start reading these partitions; of those that no leader answers for, why.
-
-        Their logs are compared with what is `known` of them, else with what was noted with the committed offset.
-        Raises KafkaError when none is answered for.
-        """
+        """Requests all that decides where to start reading partitions; of those that no leader answers for, why. Logs
+        are compared with what is `known`, else with what was noted with the committed offset. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -207,10 +198,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns from where on logs differ from those seen before; no broker is asked unless another one leads.
-
-        Raises KafkaError when it can be known later; when it never can, that is logged, and nothing is known.
-        """
+        """Returns from where on logs differ from those seen before; no broker is asked unless another one leads. Raises
+        KafkaError when it can be known later; when it never can, that is logged, and nothing is known."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
         }
@@ -238,9 +227,7 @@ class Brokers:
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
         """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, as the newer leader answers.
-
-        kafka-python has the message, and no method of its admin client for it.
-        """
+        kafka-python has the message, and no method of its admin client for it."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:

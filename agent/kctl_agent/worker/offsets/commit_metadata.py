@@ -1,10 +1,7 @@
-"""The metadata that a worker commits with an offset: the storage that holds what lies below it, and the log that was
-read.
+"""The metadata that a worker commits with an offset: the storage that holds what lies below, and the log that was read.
 
-By the note a worker knows its group's own commits. A committed offset without one was written by somebody else, who
-thereby reset the group; one with a note is what a worker had stored, wherever the stored offset of the storage is now.
-
-Pure. Kafka keeps 4,096 bytes of metadata per offset (`offset.metadata.max.bytes`); a note takes about 200.
+A committed offset without such a note was written by somebody else, who thereby reset the group; one with it is what a
+worker had stored, wherever the stored offset of the storage is now. Pure. A note takes about 200 of 4,096 bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +10,6 @@ import json
 from dataclasses import dataclass
 
 from kctl_agent.worker.offsets.epochs import LogSeen
-
-__all__ = ["CommitNote", "StorageId", "log_seen", "parse"]
 
 FORMAT = 1
 MAX_NAME = 200
@@ -39,8 +34,7 @@ ANY_STORAGE = StorageId("", "")
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """The content of a commit's metadata: the storage that holds what lies below the offset, the incarnation of the
-    topic (KIP-516), and the log as it was seen."""
+    """A commit's metadata: the storage that holds what lies below the offset, the topic's id, and the log as seen."""
 
     storage: StorageId
     topic_id: str | None = None

@@ -1,10 +1,8 @@
 """Log truncation, detected by leader epochs (KIP-320): whether the log that is led now is still the one that was read.
 
-A log that was truncated by an unclean election and has grown past the position again has an end like any other.
-But each leader has an epoch, and the new one knows how far its log goes that was written up to an older one: if that
-is less than the older leader itself once reported, what lay between is not in the log any more.
-
-Pure. What is compared was reported by leaders, not read from records: Spark does not hand over their epochs.
+A log that was truncated and has grown past the position again has an end like any other. But a new leader knows how far
+its log goes that was written up to an older epoch: if that is less than the older leader once reported, what lay
+between is gone. Pure. What is compared was reported by leaders: Spark does not hand over the epochs of records.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafka import TopicPartition
-
-__all__ = ["Epochs", "LogSeen", "divergence"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,22 +26,16 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The offset from which on a log differs from the one seen before; None: nowhere below its end, or unknown.
-
-    `end_of_epoch` is what the leader answers to OffsetForLeaderEpoch: where its log ends that was written in the epoch
-    of `before` or earlier; negative when it does not know.
-    """
+    """The offset from which on a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where
+    the log ends that was written up to the epoch of `before`; negative: unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
 
 
 class Epochs:
-    """The last log end and leader epoch that was seen of each partition. `began`, `observe` and `committed` are for one
-    thread, the rest for any.
-
-    What is known counts only while a partition stays with this worker: another owner may have dealt with a truncation.
-    """
+    """The last log end and leader epoch that was seen of each partition, for as long as it stays with this worker:
+    another owner may have dealt with a truncation. `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -72,9 +62,8 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns what is committed with an offset of this partition, in its note. Not as the `committed_leader_epoch`:
-        that is the epoch of the last record below the offset, which is not known, and other clients would take a lower
-        one for a truncation."""
+        """Returns what is committed in the note of this partition. Not as the `committed_leader_epoch`: that is the
+        epoch of the last record below the offset, and other clients would take a lower one for a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:

@@ -11,8 +11,6 @@ from kafka import TopicPartition
 
 from kctl_agent.worker.offsets.brokers import BrokerView
 
-__all__ = ["Reading"]
-
 
 class Reading:
     """Topic ids of the partitions that are read, and since when. For one thread, but `is_void` for any."""
@@ -42,8 +40,7 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether a partition that is read has had no leader that answers for so long, while others have: Spark's
-        question for their ends would fail for all of them."""
+        """Whether a partition that is read has had no leader for so long: Spark's question for ends fails for all."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)

@@ -1,8 +1,6 @@
-"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy
-compared against each other.
+"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy.
 
-Pure: no broker, no storage, no clock. The cases are those in which a stored offset that is trusted blindly loses
-messages (docs/architecture.md, "What the stored offset must not hide").
+Pure. The cases are those of docs/architecture.md, "What the stored offset must not hide".
 """
 
 from __future__ import annotations
@@ -13,13 +11,10 @@ from kctl_agent.storage.base import StoredOffset
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.epochs import LogSeen
 
-__all__ = ["Found", "Moved", "StartOffset", "decide"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers about one partition. `committed` is None when the group has no offset for it, `note` when it
-    was committed by another client than a worker."""
+    """The brokers' answers about one partition. `committed` None: no offset; `note` None: another client's."""
 
     topic: str
     partition: int
@@ -81,12 +76,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be
-    reported.
-
-    With `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put
-    next would make the committed offset pass for a reset, or once more like a storage that has gone back.
-    """
+    """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be reported. With
+    `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put next
+    would make the committed offset pass for a reset, or once more like a storage that has gone back."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -107,8 +99,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
     - One that was noted with another storage counts instead of the stored offset.
 
     At last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
-    truncation, below its start is loss by retention.
-    """
+    truncation, below its start is loss by retention."""
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)
     if offset > end:

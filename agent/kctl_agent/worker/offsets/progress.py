@@ -13,12 +13,9 @@ from kctl_agent.worker.offsets.epochs import Epochs
 from kctl_agent.worker.offsets.log_knowledge import Reading
 from kctl_agent.worker.offsets.start_offsets import Decided
 
-__all__ = ["ReadProgress"]
-
 
 class ReadProgress:
-    """Positions, committed offsets and logs of a worker. Changed by the main thread, or by that of a revocation while
-    the main thread waits for it; read by any."""
+    """Positions, committed offsets and logs of a worker. Changed by the main thread, or a revocation; read by any."""
 
     def __init__(self) -> None:
         self.commits = Commits()

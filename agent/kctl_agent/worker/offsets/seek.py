@@ -1,8 +1,4 @@
-"""The plan of a seek: where a partition goes on, and what that skips or reads again. A pure calculation.
-
-The main thread stops the query, commits and sets the stored offset; here is only what it will do, which a dry run
-reports as well.
-"""
+"""The plan of a seek: where a partition goes on, and what that skips or reads again, as a dry run reports it. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ from dataclasses import dataclass
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.worker.offsets.positions import Found
-
-__all__ = ["SeekPlan", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +54,8 @@ class SeekPlan:
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
     """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older
-    than it, the end of the log when there is none. `offset_at` asks the broker.
-
-    Raises:
-        BadParams: none of these, or an offset outside the log, which Kafka would answer with a reset.
-    """
+    than it, the end of the log when there is none. `offset_at` asks the broker. Raises BadParams: none of these, or an
+    offset outside the log, which Kafka would answer with a reset."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

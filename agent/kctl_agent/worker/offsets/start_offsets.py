@@ -23,8 +23,6 @@ from kctl_agent.worker.offsets.positions import Found, Moved, StartOffset, decid
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings
 
-__all__ = ["Decided", "StartOffsets"]
-
 CALL_SECONDS = 10.0
 """The longest call of a storage (`worker.main.STORAGE_REPLY_SECONDS`, and a connection)."""
 
@@ -67,15 +65,9 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where these partitions begin; their logs are compared with what is `known` of them.
-
-        Stored offsets are read before the committed offsets, and once more where something has moved: what another
-        owner does meanwhile shows in the stored offsets, and is nothing that happened to the storage or the group.
-
-        Raises:
-            BootstrapError: the storage belongs to another group, or a setting is `stop`.
-            KafkaError, StorageError: it may work later.
-        """
+        """Decides where partitions begin; their logs are compared with what is `known`. Stored offsets are read before
+        the committed ones, and once more where something has moved: what another owner does shows in them. Raises
+        BootstrapError: another group's storage, or a setting is `stop`; KafkaError, StorageError."""
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -118,11 +110,9 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns the brokers' answers about partitions; of those that no leader answers for, the reasons.
-
-        All of a topic that is `new` to the group are placed at once, also those that others read: so a partition
-        without a stored offset beside others that have one was added later, and what it got meanwhile is read.
-        """
+        """Returns the brokers' answers about partitions; of those that no leader answers for, the reasons. All of a
+        topic that is `new` to the group are placed at once, also those that others read: so a partition without a
+        stored offset beside others that have one was added later, and what it got meanwhile is read."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -131,8 +121,7 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Refuses to begin where another owner has stored or placed something since the stored offsets were read.
-        Raises StoredOffsetMoved."""
+        """Checks what another owner has done since the stored offsets were read. Raises StoredOffsetMoved."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
@@ -148,8 +137,7 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Ends the worker where a setting forbids such a move of offsets. Raises BootstrapError where a setting is
-        `stop`."""
+        """Ends the worker where a setting (`stop`) forbids such a move of offsets. Raises BootstrapError."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),

@@ -1,3 +1,1 @@
 """The streaming query: the driver's side, the executors' side, and the user's transform in between."""
-
-from __future__ import annotations

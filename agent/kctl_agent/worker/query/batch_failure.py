@@ -1,8 +1,7 @@
 """The reason why a batch failed: in one line, and whether it was the storage's fault.
 
-An exception of an executor's Python comes to the driver as text, in the midst of Spark's own. What the put raises there
-is therefore handed over on a line that begins with a token of its job (`TaskFailed`), which nobody else knows: an
-exception of a user's code may quote any record.
+An exception of an executor's Python comes to the driver as text. What the put raises there is handed over on a line
+that begins with a token of its job, which nobody else knows: an exception of a user's code may quote any record.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.causes import innermost
-
-__all__ = ["BatchFailure", "TaskFailed", "failure"]
 
 MAX_TEXT = 500
 PY4J = "An error occurred while calling"

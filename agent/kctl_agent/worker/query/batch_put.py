@@ -1,5 +1,4 @@
-"""The driver's side of a put: the contract between the `pipeline`, which runs queries, and the kinds of storages that a
-batch can be put into."""
+"""The driver's side of a put: the contract between the `pipeline` and the kinds of storages."""
 
 from __future__ import annotations
 
@@ -13,16 +12,13 @@ from kctl_agent.worker.query.transform import call_transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BatchPut", "BatchRange", "PutDone", "in_few_tasks", "task_count"]
-
 UNEVEN_TASKS = 4
 """Tasks for each that runs at a time, where partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """The offsets of one partition in a batch: from `start` up to, not including, `end`. `version` is the stored
-    offset's on which it was planned."""
+    """Offsets `start` up to, not including, `end` of a partition, planned on a stored offset's `version`."""
 
     start: int
     end: int
@@ -32,17 +28,15 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """A finished put: how many rows, and the timestamp of the last record of each partition, in Unix seconds, where it
-    is known: not of a table."""
+    """A finished put: its rows, and Unix seconds of the last record of each partition, where known: not of a table."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange]) -> DataFrame:
-    """Coalesces the records of a batch into as few tasks as pay: each reads whole Kafka partitions one after another,
-    in offset order. Spark makes a task of each, and a task with a call of Python costs about 50 ms whatever is in it
-    (benchmarks/README.md)."""
+    """Coalesces the records of a batch into as few tasks as pay, each of whole Kafka partitions in offset order: a task
+    with a call of Python costs about 50 ms whatever is in it (benchmarks/README.md)."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
@@ -57,8 +51,7 @@ def task_count(sizes: Collection[int], at_a_time: int) -> int:
 
 
 class BatchPut(ABC):
-    """The driver's side of a storage, with the user's transform. `token` is what a batch's own errors are known by
-    (`batch_failure`)."""
+    """The driver's side of a storage, with the user's transform. By `token` the errors of a batch are known."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         """`name` is that of the transform in the configuration, empty where there is none."""
@@ -71,8 +64,7 @@ class BatchPut(ABC):
 
     @abstractmethod
     def check(self, source: DataFrame) -> None:
-        """Checks the transform on records of Kafka as a query reads them. Raises BootstrapError; StorageError: it may
-        work later."""
+        """Checks the transform on records as a query reads them. Raises BootstrapError; StorageError (may pass)."""
 
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame:
@@ -80,7 +72,4 @@ class BatchPut(ABC):
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread.
-
-        Raises what Spark raises, and StorageError.
-        """
+        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread."""

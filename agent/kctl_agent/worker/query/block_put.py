@@ -15,8 +15,6 @@ from kctl_agent.worker.query.transform import check_transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BlockPut"]
-
 
 class BlockPut(BatchPut):
     """Puts a batch as blocks of messages. The transform is part of the query: it leaves each record in its task."""

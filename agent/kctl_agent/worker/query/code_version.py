@@ -1,8 +1,7 @@
 """The version of the user's code that a worker runs, so that the executors' Pythons run the same.
 
-They import the user's modules by name, once, and Spark hands a Python that is free to the next task of any worker. With
-an own driver they end with the worker; an engine's live on, and would run old code for a worker that was started again
-with new code. Spark keeps Pythons of different environments apart: so the version goes into theirs.
+An engine's Pythons outlive a worker, and would run old code for one that was started again with new code. Spark keeps
+Pythons of different environments apart: so the version goes into theirs.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import importlib
 import os
 import sys
 from pathlib import Path
-
-__all__ = ["VARIABLE", "code_version", "forget_code"]
 
 VARIABLE = "KCTL_CODE_VERSION"
 

@@ -4,14 +4,13 @@
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
 
 from kctl_agent.storage.base import StorageUnusable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
-
-__all__ = ["CountedRows", "observed"]
 
 REPORT_SECONDS = 60
 """How long Spark's report of a count is waited for: its listener bus drops events where it is overrun."""
@@ -21,9 +20,6 @@ class CountedRows:
     """A frame with an observed row count. `rows` takes the frame's place, and is to be used once."""
 
     def __init__(self, rows: DataFrame) -> None:
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         self._seen = Observation()
         self.rows = rows.observe(self._seen, f.count("*").alias("count"))
 
@@ -37,8 +33,6 @@ class CountedRows:
 def observed(seen: Observation) -> dict[str, Any] | None:
     """Returns what Spark has observed; None where it has found rows to be none before it ran anything, and left the
     count out with them: its `toPyRow` fails by an assertion then. Raises StorageUnusable: it does not report it."""
-    from py4j.protocol import Py4JJavaError
-
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

@@ -1,8 +1,7 @@
 """PySpark's daemon with what a put needs already imported: it forks a Python for each task, and each had to import it.
 
-Spark runs it in the executors (`spark.python.daemon.module`). PySpark's own imports nothing that may start threads,
-for a fork has none of them. Here that is jemalloc's thread, of pyarrow, which jemalloc itself stops before a fork and
-starts anew after it; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS` to the processors of a task.
+Spark runs it in the executors. A fork has no threads: here that is jemalloc's, of pyarrow, which jemalloc itself stops
+before a fork and starts anew; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kctl_agent.peers import is_own
-
-__all__ = ["for_own_user", "import_for_tasks", "worth_searching"]
 
 
 def import_for_tasks() -> None:
@@ -31,13 +28,11 @@ def import_for_tasks() -> None:
 
 
 def worth_searching(paths: list[str]) -> list[str]:
-    """Returns `paths` (`sys.path`) without a copy of an installed PySpark or Py4J, and without Spark's jar.
-
-    Spark's PYTHONPATH begins with both as zip files of source, which every start of a daemon compiles anew: 0.3 s of a
+    """Returns `paths` (`sys.path`) without a copy of an installed PySpark or Py4J, and without Spark's jar. Spark's
+    PYTHONPATH begins with both as zip files of source, which every start of a daemon compiles anew: 0.3 s of a
     processor. Where they lie in the folder of the installed PySpark that is also on the path, it has the same modules.
     It ends with the jar of Spark's core, where no module is: PySpark has each fork read the list of its 5,900 files
-    (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
-    """
+    (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB."""
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 

@@ -14,29 +14,24 @@ from kctl_agent.worker.settings import KafkaSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KafkaSource", "kafka_source"]
-
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
 LEAST_RECORDS, MOST_RECORDS = 50, 2000
-"""Bounds of what a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much,
-fetched and taken), and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with
-Kafka's 1 MB and 2,000 records each. A larger record is fetched all the same (KIP-74). For each time that Spark takes
-records it asks for positions and counts anew: with the consumer's default of 500 a batch over few partitions took a
-quarter to a third longer (benchmarks/README.md)."""
+"""Bounds of what a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much),
+and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and 2,000
+records each; with the default of 500 records a batch over few partitions took a quarter to a third longer
+(benchmarks/README.md). A larger record is fetched all the same (KIP-74)."""
 REQUEST_TIMEOUT_MS = 10_000
 """Request time-out of Java's AdminClient, which Spark asks for the ends: for a leader that was killed and is gone from
 the metadata it waits all of its minute; after its time-out Spark asks anew, and learns of the next leader."""
 
 FETCH_WAIT_MS = 1
-"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`). At the end of a partition the consumer
-fetches on, and Spark's question for the ends of the log, after each poll, waits behind that fetch: with Kafka's own
-500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a message into one of 400
-waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
+"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`), behind which Spark's question for ends
+waits: with Kafka's own 500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a
+message into one of 400 waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
 
 WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx.reporter": "false"}
-"""No consumer offers its metrics to the brokers (KIP-714) or by JMX: to open one takes 5.2 instead of 7.5 ms, and half
-the processor time (benchmarks/README.md)."""
+"""Neither KIP-714 nor JMX: to open one takes 5.2 instead of 7.5 ms (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The driver's side of a batch that becomes files of a table: Spark's own Parquet writer writes them in the executors,
-so that no value passes through Python."""
+"""The driver's side of a batch that becomes files of a table, by Spark's own Parquet writer in the executors."""
 
 from __future__ import annotations
 
@@ -8,24 +7,21 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame as SparkDataFrame
+from pyspark.sql import functions as f
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Advance, StorageUnusable, TopicPartition
+from kctl_agent.storage.base import Advance, StorageUnusable, TableRefused, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
-from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.counted_rows import CountedRows
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-__all__ = ["COLUMNS", "LakePut", "check_file_names", "write"]
 
 log = logging.getLogger(__name__)
 
@@ -89,10 +85,8 @@ class LakePut(BatchPut):
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
         """Writes the transformed rows of these messages as files of the table into this folder; returns how many rows
-        that were, and those that the transform marked instead, None where there are none.
-
-        Raises BootstrapError, TableRefused, StorageUnusable, and what Spark and the user's transform raise.
-        """
+        that were, and those that the transform marked instead, None where there are none. Raises BootstrapError,
+        TableRefused, StorageUnusable, and what Spark and the user's transform raise."""
         rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
@@ -107,8 +101,6 @@ class LakePut(BatchPut):
 
     def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
         """Makes dead letters of the messages of marked rows."""
-        from pyspark.sql import functions as f
-
         owner, table = self._storage.owner, self._dead_letters
         messages = marked.messages(
             source, f.lit(owner.cluster_id), f.lit(owner.group), f.lit(1), _readings(table, batch)
@@ -125,8 +117,6 @@ class LakePut(BatchPut):
 
     def transformed(self, frame: DataFrame) -> DataFrame:
         """Returns what the user's transform makes of records. Raises BootstrapError, and what the transform raises."""
-        from pyspark.sql import DataFrame as SparkDataFrame
-
         made = super().transformed(frame.select(*COLUMNS))
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
@@ -157,8 +147,6 @@ def check_file_names(java: str, python: str) -> None:
 
 def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
     """Returns a column with the reading of its partition that each message belongs to."""
-    from pyspark.sql import functions as f
-
     partitions: dict[tuple[str, str], list[int]] = {}
     for topic, partition in batch.moves:
         partitions.setdefault((topic, table.reading(batch, (topic, partition))), []).append(partition)
@@ -211,10 +199,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Returns the rows; to write them fails by a sentence where one has a value by which the folder of its partition,
-    `COLUMN=VALUE`, cannot be named."""
-    from pyspark.sql import functions as f
-
+    """Returns rows that fail by a sentence where a value cannot name the folder of its partition, `COLUMN=VALUE`."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":

@@ -1,14 +1,16 @@
-"""Rows that a transform has marked as not readable: their messages become dead letters.
+"""Rows that a transform has marked as not readable, by an error in the column `_kctl_error`: they become dead letters.
 
-A transform marks a row by an error in the column `_kctl_error`. All other rows go to the table in one pass, in which
-the marked ones are only counted. Where there are any, a second pass makes dead letters of them. A transform that marks
-other rows then than it did before would lose messages or store them twice: the two passes are compared. So would one
-that marks by another topic, partition or offset than those of the message: messages are counted too.
+All other rows go to the table in one pass, in which the marked ones are only counted; where there are any, a second
+pass makes dead letters of them. The two are compared, and messages counted: a transform that marks other rows then, or
+by another topic, partition or offset, would lose messages or store them twice.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as f
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
@@ -16,11 +18,6 @@ from kctl_agent.storage.base import StorageError
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
 from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.worker.query.counted_rows import observed
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-__all__ = ["ERROR", "MESSAGE", "MarkedRows", "UnsteadyMarks", "UntracedMarks", "check_marks", "is_marking"]
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
@@ -46,8 +43,7 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame) -> None:
-    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError: what the transform of this
-    name marks cannot be traced to messages."""
+    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError."""
     types = dict(rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
@@ -71,8 +67,6 @@ class MarkedRows:
     """Marked rows. `rows` are what the transform made of a batch; `others`, not marked, are to be written first."""
 
     def __init__(self, rows: DataFrame) -> None:
-        from pyspark.sql import Observation
-
         self._rows = rows
         self._first, self._second = Observation(), Observation()
         self._marked, self._found = Observation(), Observation()
@@ -89,8 +83,6 @@ class MarkedRows:
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
         """Returns the messages of the marked rows, once each, as they are in `source`, as rows of the table of dead
         letters, with their cluster, group, number of tries and reading of their partition."""
-        from pyspark.sql import functions as f
-
         marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
@@ -112,8 +104,7 @@ class MarkedRows:
         )
 
     def check(self) -> None:
-        """Compares the marks with those of a second run of the transform. Raises UnsteadyMarks, UntracedMarks. Only
-        after `messages` are written."""
+        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
         count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(
@@ -130,7 +121,5 @@ class MarkedRows:
 
 def _counts() -> list[Column]:
     """Aggregates of marked rows: their number, and a number that other rows would not have."""
-    from pyspark.sql import functions as f
-
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

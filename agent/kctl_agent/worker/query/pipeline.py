@@ -1,11 +1,8 @@
 """The streaming queries of a worker: from assigned partitions and their start offsets to batches that are stored.
 
-One query for each set of partitions, as a rule one for all, with a scratch checkpoint of its own that nobody needs
-afterwards: where to go on is known by the stored offset and the group. Spark asks for a batch on a Py4J callback thread
-(`_Run.put_batch`); the main thread starts and stops queries.
-
-The end offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch. That
-gives them before the progress event does, and gives the put the range each partition must cover.
+One query for each set of partitions, as a rule one for all, with a scratch checkpoint that nobody needs afterwards.
+Spark asks for a batch on a Py4J callback thread (`_Run.put_batch`); the main thread starts and stops queries. The end
+offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch.
 """
 
 from __future__ import annotations
@@ -30,14 +27,11 @@ from kctl_agent.spark.conf import STOP_SECONDS
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.batch_failure import BatchFailure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
 from kctl_agent.worker.query.block_put import BlockPut
 from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_source
-from kctl_agent.worker.query.lake_put import LakePut
-from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.stopping import stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.settings import WorkerSettings
@@ -45,7 +39,7 @@ from kctl_agent.worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batch", "Pipeline"]
+    from kctl_agent.worker.query.requeue_put import RequeuePut
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +126,7 @@ class _Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """Returns the batch's end offsets, from `offsets/BATCH` of the checkpoint: version, metadata, then one line per
-        source."""
+        """Returns the batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = json.loads(lines[2])
         return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
@@ -142,12 +135,7 @@ class _Run:
 class Pipeline:
     """The queries of a worker, and the driver that they run in. For one thread at a time."""
 
-    def __init__(
-        self,
-        settings: WorkerSettings,
-        storage: OffsetStore,
-        on_batch: Callable[[Batch], None],
-    ) -> None:
+    def __init__(self, settings: WorkerSettings, storage: OffsetStore, on_batch: Callable[[Batch], None]) -> None:
         self.on_batch = on_batch
         self._settings = settings
         self._storage = storage
@@ -164,8 +152,7 @@ class Pipeline:
         """Whether the result of the transform was checked in this session."""
 
     def open(self) -> None:
-        """Starts the JVM and the session where they are the worker's own, and checks the user's transform. Raises
-        BootstrapError."""
+        """Starts JVM and session where they are the worker's own, and checks the transform. Raises BootstrapError."""
         self._driver.open()
         if self._driver.session is not None:
             self._check_early()
@@ -184,8 +171,7 @@ class Pipeline:
         return why
 
     def _check_early(self) -> None:
-        """Checks the transform at the start. One that raises is no reason to end: the next query calls it again, and
-        fails."""
+        """Checks the transform at the start. One that raises is no reason to end: the next query fails by it."""
         try:
             self._check()
         except TransformFailed as error:
@@ -218,8 +204,10 @@ class Pipeline:
         """Returns the put of this storage: what a query does with its batches."""
         if isinstance(storage, Storage):
             return BlockPut(storage, self._transform, self._settings.pipeline.transform)
-        if not isinstance(storage, LakeStorage):
-            raise TypeError(f"a batch cannot be put into {storage.identity}")
+        from kctl_agent.storage.lake.storage import LakeStorage  # and delta-rs, which a table alone needs
+        from kctl_agent.worker.query.lake_put import LakePut
+
+        assert isinstance(storage, LakeStorage)
         return LakePut(storage, self._transform, self._settings.pipeline.transform)
 
     @property
@@ -228,8 +216,10 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what puts dead letters back, as long as the transform is this one; None: with this storage that is no
-        worker's part, or their cluster is not known yet."""
+        """Returns what puts dead letters of a table back with this transform; None: their cluster is not known yet."""
+        from kctl_agent.storage.lake.storage import LakeStorage
+        from kctl_agent.worker.query.requeue_put import RequeuePut
+
         if not isinstance(self._storage, LakeStorage) or not self._storage.is_bound:
             return None
         if self._requeue_put is None:
@@ -297,8 +287,7 @@ class Pipeline:
         self._runs = {**self._runs, frozenset(sources): run}
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Lets no further batch begin, of this query or of any; True when none is running, so that `stop` will not have
-        to wait for one."""
+        """Lets no further batch begin, of this query or of any; True when none is running."""
         runs = self._of(group).values()
         for run in runs:
             run.gate.set()
@@ -311,10 +300,7 @@ class Pipeline:
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Ends this query, or all: waits so long for running batches, then abandons them. Returns the positions that
-        are stored.
-
-        An abandoned task may still write for a moment: the stored offset makes that harmless.
-        """
+        are stored. An abandoned task may still write for a moment: the stored offset makes that harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

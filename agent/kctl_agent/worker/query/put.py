@@ -1,8 +1,7 @@
 """The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage.
 
-A task reads whole Kafka partitions one after another, records in offset order (`in_few_tasks`). What an Arrow batch
-holds of them is stored in one transaction as a rule. Memory is bounded by two Arrow batches, one being stored and one
-being read, never by the Spark batch.
+A task reads whole Kafka partitions in offset order (`in_few_tasks`); what an Arrow batch holds of them is stored in one
+transaction as a rule. Memory is bounded by two Arrow batches, never by the Spark batch.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from kctl_agent.storage.block import BinaryColumn, Columns, binary_column
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import BatchRange
 
-__all__ = ["RESULT_SCHEMA", "BadOrder", "PutJob", "put_in_task", "put_partitions"]
-
 HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
@@ -39,8 +36,7 @@ SORTED = "the transform must not sort records"
 
 
 class BadOrder(StorageError):
-    """The records of a task are not those of whole Kafka partitions in offset order: the transform changed or moved
-    them."""
+    """The records of a task are not those of whole partitions in offset order: the transform changed or moved them."""
 
     code = "bad_order"
 
@@ -117,12 +113,8 @@ class _Task:
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Stores one task's Arrow record batches (columns `PutJob.selected`); yields one record batch with a row of
-    `RESULT_SCHEMA` for each partition, or nothing.
-
-    Raises:
-        BadOrder, GapRefused, StoredOffsetMoved: nothing of that portion was written; the Spark batch fails.
-        StorageUnusable: the same, and it may work later.
-    """
+    `RESULT_SCHEMA` for each partition, or nothing. Raises BadOrder, GapRefused, StoredOffsetMoved: nothing of that
+    portion was written; the Spark batch fails; StorageUnusable: the same, and it may work later."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -137,8 +129,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Returns the progress as a record batch. Out of buffers: `pa.array` would import pandas, if it is installed, for
-    most of a second in every Python of the executors."""
+    """Returns a record batch, out of buffers: `pa.array` would import pandas, for most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -161,11 +152,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Takes all present objects out of the reach of the garbage collector; once per process.
-
-    PySpark's daemon collects after each task (pyspark/daemon.py) and so walks through all that ever was imported: 50 to
-    85 ms of a processor that another task needs (benchmarks/README.md).
-    """
+    """Takes all present objects out of the reach of the garbage collector, which PySpark's daemon has walk through them
+    after each task: 50 to 85 ms of a processor (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 

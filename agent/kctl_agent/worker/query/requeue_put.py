@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Binding, StorageUnusable
@@ -19,11 +21,6 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.query.lake_put import LakePut, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["RequeuePut"]
 
 SCHEMA = (
     "cluster string, `group` string, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -41,12 +38,7 @@ class RequeuePut:
     """Puts requeued dead letters of a table back. For one thread at a time, whichever."""
 
     def __init__(
-        self,
-        storage: LakeStorage,
-        transform: Callable[[DataFrame], DataFrame],
-        name: str,
-        group: str,
-        worker: str,
+        self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str
     ) -> None:
         """`name` is that of the transform in the configuration."""
         self._put_of = partial(LakePut, storage, transform, name)
@@ -56,10 +48,7 @@ class RequeuePut:
         self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
-        """Puts back what was requested until now; None: nothing was.
-
-        Raises what Spark and the user's transform raise; RequeueTaken: another process was faster; StorageError.
-        """
+        """Puts back what was requested until now; None: nothing was. Raises RequeueTaken: another was faster."""
         batch = self._of_cluster().next()
         if batch is None:
             return None
@@ -83,8 +72,7 @@ class RequeuePut:
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Refuses to put rows back into a storage that is full. Raises StorageUnusable. Too many dead letters are no
-        reason: they become fewer."""
+        """Refuses a storage that is full, but for dead letters, which become fewer. Raises StorageUnusable."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 
@@ -92,16 +80,13 @@ class RequeuePut:
         """Frames of messages, each with one of the same coordinates at the most: by these a marked row is known."""
         if not batch.messages:
             return
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
-
         reader = spark.read.schema(SCHEMA).options(**WHOLE)
-        every = reader.parquet(*map(_escaped, batch.files))
+        every, owner = reader.parquet(*map(_escaped, batch.files)), batch.requeues.owner
         every = every.where(
-            (f.col("group") == f.lit(batch.owner.group))
-            & f.col("cluster").eqNullSafe(f.lit(batch.owner.cluster_id))
-            & (f.col(NUMBER) > batch.above)
-            & (f.col(NUMBER) <= batch.number)
+            (f.col("group") == f.lit(owner.group))
+            & f.col("cluster").eqNullSafe(f.lit(owner.cluster_id))
+            & (f.col(NUMBER) > batch.state.stored)
+            & (f.col(NUMBER) <= batch.state.requested)
         )
         if (found := every.count()) != batch.messages:
             raise StorageUnusable(
@@ -118,14 +103,11 @@ class RequeuePut:
             yield numbered.where(f.col(COPY) == copy).drop(COPY)
 
     def _write(self, put: LakePut, messages: DataFrame, batch: RequeueBatch) -> None:
-        from pyspark.sql import functions as f
-
         rows, marked = put.write_rows(messages, batch.folder)
         batch.rows = (batch.rows or 0) + rows
         if marked is not None:
             kept = marked.messages(messages, f.col("cluster"), f.col("group"), f.col(TRIES) + 1, f.col(READING))
             batch.kept = (batch.kept or 0) + write(kept, batch.kept_folder)
-            batch.is_keeping = True
             marked.check()
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.worker.query.batch_failure import failure
 
-__all__ = ["stop_queries"]
-
 log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from kctl_agent.spark.session import lost_jvm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["COLUMNS", "TransformFailed", "call_transform", "check_transform", "load_transform", "try_transform"]
-
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns that a user's transform must keep."""
 RECORDS = (
@@ -44,8 +42,7 @@ class TransformFailed(AgentError):
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
-    """Returns the function that `module:function` names, for which `import_dir` is searched first; for an empty name
-    one that changes nothing. Raises BootstrapError."""
+    """Returns the function that `module:function` names, `import_dir` first; for "" one that changes nothing."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)

@@ -15,13 +15,19 @@ from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.base import (
+    Advance,
+    Binding,
+    StorageUnusable,
+    StoredOffset,
+    StoredOffsetMoved,
+    TableRefused,
+)
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.commit_actions import append_actions
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import actions, write_entry
-from kctl_agent.storage.lake.delta.table import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.storage import LakeStorage

@@ -19,8 +19,7 @@ from py4j.protocol import Py4JError
 
 from kctl_agent.attached import partition_offsets
 from kctl_agent.process import deadline
-from kctl_agent.spark.call_limits import limit_calls
-from kctl_agent.spark.own_jvm import talk_to_no_other
+from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.offsets import brokers as brokers_module
@@ -178,8 +177,7 @@ def silent_jvm() -> Iterator[int]:
 
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, token: str | None) -> None:
-    talk_to_no_other()
-    limit_calls()
+    guard_connections()
     gateway = ClientServer(java_parameters=JavaParameters(port=silent_jvm, auth_token=token))
     started = time.monotonic()
     deadline.begin(0.3)

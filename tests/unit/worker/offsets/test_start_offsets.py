@@ -67,7 +67,9 @@ def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> St
     )
     pipeline = PipelineSettings("", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0)
     own = {"on_lost_offsets": "stop", "on_other_storage": "stop"} | settings
-    whole = WorkerSettings("w", Path(), Path(), "INFO", kafka, pipeline, own)
+    whole = WorkerSettings(
+        name="w", run_dir=Path(), scratch_dir=Path(), log_level="INFO", kafka=kafka, pipeline=pipeline, storage=own
+    )
     brokers: Any = answers
     return StartOffsets(whole, storage, brokers)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from kctl_agent.storage.base import Binding
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, of_cluster, than
 from kctl_agent.storage.lake.delta.log import own_file
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
-
-__all__ = ["NUMBER", "TRIES", "batches", "count", "numbered", "numbered_files", "read"]
 
 NUMBER = "requeue"
 """The column of a dead letter's request; null: nobody has asked for it."""
@@ -31,8 +28,6 @@ def numbered(owner: Binding, above: int, up_to: int) -> Condition:
 
 def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
     """How many rows there are, and how many of the most frequent coordinates."""
-    import pyarrow.compute as pc
-
     found = read(table, COORDINATES, wanted)
     copies = found.group_by(COORDINATES).aggregate([([], "count_all")])["count_all"]
     return found.num_rows, pc.max(copies).as_py() or 0
@@ -40,16 +35,12 @@ def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
 
 def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
     """These columns of the rows. Raises OSError, and what delta-rs raises."""
-    import pyarrow as pa
-
     return pa.concat_tables(batches(table, columns, wanted))
 
 
 def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
     """The same, part by part; the first one is empty. By pyarrow: a query of delta-rs holds the interpreter for as long
     as a store does not answer, and the whole process stands still."""
-    import pyarrow as pa
-
     try:
         dataset = table.to_pyarrow_dataset()
         schema = pa.schema([dataset.schema.field(name) for name in columns])

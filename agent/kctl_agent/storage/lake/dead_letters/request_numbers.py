@@ -13,8 +13,6 @@ from kctl_agent.storage.base import Binding, StorageError
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.table_storage import TableStorage
 
-__all__ = ["CANCELLED", "RequeueNumbers", "RequeueState", "RequeueTaken", "unmoved"]
-
 PUT_BACK = "kctl/requeued/"
 CANCELLED = -1
 """In place of a folder of what stayed dead: all of it did."""
@@ -34,8 +32,7 @@ class RequeueState:
     table: str
     version: int
     stored: int
-    """The request up to which rows are in the table; `kept` names the folder of what stayed dead then, or is
-    CANCELLED."""
+    """The request up to which rows are in the table; `kept` names the folder of what stayed dead, or is CANCELLED."""
     kept: int
     above: int
     """The request up to which rows were in the table before that."""

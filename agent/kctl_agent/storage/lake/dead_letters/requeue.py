@@ -10,11 +10,9 @@ Three steps, and after each commit of theirs every message is in one place, what
    added, then rows up to that number are removed. The files of the former were on the disk before the second commit,
    which names their folder: so the transform, which may be another one by then, is not asked again.
 
-A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows.
-
-A batch whose own commit is still to come is waited for: it may be run again, and another transform may read its
-messages then. Any process may do each step, several at once too: each commit is fenced by the number that it moves. All
-numbers are `txn` actions, named by the group.
+A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows. A batch whose
+own commit is still to come is waited for: it may be run again, by another transform. Any process may do each step,
+several at once too: each commit is fenced by the number that it moves, a `txn` action named by the group.
 """
 
 from __future__ import annotations
@@ -23,7 +21,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import Binding, StorageError, StorageUnusable
@@ -41,11 +40,6 @@ from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, spark_sche
 from kctl_agent.storage.lake.delta.offsets import read_offset
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-__all__ = ["BatchNotStored", "PutBack", "RequeueBatch", "RequeueTaken", "Requeues"]
 
 KEPT = f"{BATCH}requeue-"
 """How the folder of what stays dead begins; the rest of its name is a number of the second commit, in hexadecimal."""
@@ -86,13 +80,10 @@ class Requeues:
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Ask for rows that nobody has asked for, as `choose` names them by SQL; returns how many. Raises what that
-        raises; StorageUnusable, TableRefused."""
+        """Ask for rows that nobody has asked for, as `choose` names them by SQL; returns how many."""
         stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
-            from deltalake import CommitProperties, Transaction
-
             number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
             properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
             metrics = table.update({NUMBER: str(number)}, predicate=choose(table), commit_properties=properties)
@@ -101,13 +92,9 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many.
-
-        A batch like any other, but for what its third step does. So the number in the main table comes first: a worker
-        that is at it is refused from then on, and the next one ends what is killed here.
-
-        Raises RequeueTaken: a worker has just put them back; StorageUnusable, TableRefused.
-        """
+        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many. The
+        number in the main table comes first: a worker that is at it is refused from then on, and the next one ends what
+        is killed here. Raises RequeueTaken: a worker has just put them back; StorageUnusable, TableRefused."""
         state = self._finished_state()
         if state.requested <= state.stored:
             return 0
@@ -119,12 +106,8 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """What is to be put back now, or None. What a batch that was killed has left undone is done first.
-
-        Raises:
-            BatchNotStored, RequeueTaken: it may be put back later; another process was faster.
-            StorageUnusable, TableRefused: one of the two tables cannot be used.
-        """
+        """What is to be put back now, or None. What a killed batch has left undone is done first. Raises
+        BatchNotStored, RequeueTaken: later; another process was faster; StorageUnusable, TableRefused."""
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             return None
         state = self._finished_state()
@@ -142,10 +125,9 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of
-        a cancellation all stays dead, and so does what earlier batches have put back where the table of dead letters
-        was restored from an older copy: what became of it is not known any more. Raises RequeueTaken, StorageUnusable,
-        TableRefused."""
+        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of a
+        cancellation all stays dead, and so does what earlier batches have put back where the table of dead letters was
+        restored from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused."""
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
             self._add_kept(state)
@@ -172,8 +154,7 @@ class Requeues:
             forget(self._dead.folder, folder.name)
 
     def _fit_kept(self, files: Sequence[DataFile]) -> None:
-        """Others may have changed the table since they were written, perhaps by a process of before. Raises
-        StorageUnusable, TableRefused."""
+        """Others may have changed the table since they were written. Raises StorageUnusable, TableRefused."""
         if files:
             with self._dead.table.errors():
                 schema = spark_schema(self._dead.folder, files[0].path)
@@ -201,9 +182,9 @@ class Requeues:
         """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
         state = batch.state
         files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
-        kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.is_keeping)
+        kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.kept is not None)
         try:
-            self._commit(state, batch.kept_number if kept else 0, batch.number, files)
+            self._commit(state, batch.kept_number if kept else 0, state.requested, files)
         except DayRefused:
             batch.discard()  # each try would leave its files
             raise
@@ -230,8 +211,7 @@ class Requeues:
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
-        """Refuse rows of a batch that was not stored. Raises BatchNotStored: some lie above the stored offset of the
-        reading that they are of."""
+        """Refuse rows above the stored offset of the reading that they are of. Raises BatchNotStored."""
         columns = ["topic", "partition", READING]
         found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
         with self._lake.table.state() as table:
@@ -247,52 +227,32 @@ class Requeues:
                     )
 
 
+@dataclass(eq=False)
 class RequeueBatch:
-    """Dead letters that go through the transform once more.
+    """Dead letters that go through the transform once more: `messages`, with numbers above `state.stored` and up to
+    `state.requested`, in `files` of the table of dead letters, among others. Of one that was read several times (after
+    a seek, or from a topic that was recreated) there are so many `copies` at the most. Rows go into `folder`, and what
+    stays dead, as rows of the table of dead letters, into `kept_folder`."""
 
-    `messages` of this `owner`, with numbers `above` and up to `number`, are in `files` of the table of dead letters,
-    among others. Of one that was read several times (after a seek, or from a topic that was recreated) there are so
-    many `copies` at the most. Rows go into `folder`, and what stays dead, as rows of the table of dead letters, into
-    `kept_folder`.
-    """
-
-    def __init__(
-        self,
-        requeues: Requeues,
-        state: RequeueState,
-        messages: int,
-        copies: int,
-        files: list[Folder],
-        folder: Folder,
-        kept_number: int,
-        kept_folder: Folder,
-    ) -> None:
-        self.state = state
-        self.owner = requeues.owner
-        self.above = state.stored
-        self.number = state.requested
-        self.messages = messages
-        self.copies = copies
-        self.files = files
-        self.folder = folder
-        self.kept_number = kept_number
-        self.kept_folder = kept_folder
-        self.is_keeping = False
-        """Something was written into `kept_folder`."""
-        self.rows: int | None = None
-        """So many were written into `folder`; None: nobody has counted them."""
-        self.kept: int | None = None
-        """So many were written into `kept_folder`."""
-        self._requeues = requeues
+    requeues: Requeues
+    state: RequeueState
+    messages: int
+    copies: int
+    files: list[Folder]
+    folder: Folder
+    kept_number: int
+    kept_folder: Folder
+    rows: int | None = None
+    """So many were written into `folder`; None: nobody has counted them."""
+    kept: int | None = None
+    """So many were written into `kept_folder`; None: nothing was."""
 
     def commit(self) -> PutBack:
-        """What was written becomes part of both tables. Raises RequeueTaken: nothing of it is visible; StorageUnusable:
-        whether it is, shows the next batch."""
-        return self._requeues.commit(self)
+        """What was written becomes part of both tables. Raises RequeueTaken: nothing did; StorageUnusable: unknown."""
+        return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Remove what was written before anything was committed. Tasks that were given up may still write: the plans
-        stay, by which the rest is found."""
+        """Remove what was written before the commit; what given up tasks still write is found by the plans."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 

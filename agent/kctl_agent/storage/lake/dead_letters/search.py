@@ -1,7 +1,6 @@
 """Looks for dead letters in their table: in the order in which they became some, or all of them in any order.
 
-A table has no index but the least and the greatest value of each file. So to find the next ones the coordinates of all
-are read, then the rows of those.
+A table has no index but bounds of each file: to find the next ones the coordinates of all are read, then their rows.
 """
 
 from __future__ import annotations
@@ -10,7 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from kctl_agent.errors import BadParams, StorageError
 from kctl_agent.message import Message
@@ -20,13 +23,6 @@ from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, failed_between, of_cluster, quoted
 from kctl_agent.storage.selection import Selection
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from deltalake import DeltaTable
-
-__all__ = ["MOST_ROWS", "Origin", "RowPlace", "all_rows", "next_rows", "of_rows"]
 
 PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
@@ -45,8 +41,7 @@ class Origin(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """Of a dead letter among the others: when it became one, in microseconds, where it was in Kafka, and in which
-    reading of its partition."""
+    """Of a dead letter among the others: when it became one, in microseconds, its place in Kafka, its reading."""
 
     failed_at: int
     topic: str
@@ -72,9 +67,6 @@ def next_rows(
     table: DeltaTable, wanted: Condition, after: RowPlace | None, limit: int
 ) -> list[tuple[RowPlace, DeadLetter]]:
     """The next ones behind a place. Raises OSError, and what delta-rs raises."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if after is not None:
         wanted &= failed_between(after.failed_at, LATEST)
     found = _plain(read(table, PLACE, wanted))
@@ -98,10 +90,7 @@ def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
     """Those that are selected, each with its origin, in any order; without their payload unless it is needed to choose
-    them, or `with_payload`. `progress` is called with 0 for each part that is read.
-
-    Raises OSError, and what delta-rs raises.
-    """
+    them, or `with_payload`. `progress` is called with 0 for each part that is read."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for part in batches(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -130,8 +119,6 @@ def of_rows(rows: Sequence[tuple[Origin, DeadLetter]]) -> str:
 
 
 def _behind(after: RowPlace) -> pc.Expression:
-    import pyarrow.compute as pc
-
     condition = pc.scalar(False)
     for name, value in zip(reversed(PLACE), reversed(after), strict=True):
         condition = (pc.field(name) > value) | ((pc.field(name) == value) & condition)
@@ -139,11 +126,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """With times as numbers: a producer may have sent one beyond year 9999, which Python does not have. A reading that
-    is not known, of an earlier commit, is empty."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    """With times as numbers: Python has none beyond year 9999. An unknown reading, of an earlier commit, is empty."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):
@@ -155,13 +138,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
     message = Message(
-        row["topic"],
-        row["partition"],
-        row["offset"],
-        row["key"],
-        row["value"],
-        row["timestamp"] // 1000,
-        headers,
+        row["topic"], row["partition"], row["offset"], row["key"], row["value"], row["timestamp"] // 1000, headers
     )
     [found] = as_dead_letters([message], None, row[TRIES], row["error"], "none", row["failed_at"] / 1e6)
     return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

@@ -1,30 +1,15 @@
-"""Which dead letters are meant: as SQL, by which delta-rs changes rows, and as expressions of pyarrow, by which they
-are read (`numbered_rows.read`). Pure."""
+"""Which dead letters are meant: as SQL, for delta-rs, and as expressions of pyarrow, by which they are read. Pure."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow.compute as pc
 
 from kctl_agent.storage.selection import Selection
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
-__all__ = [
-    "READING",
-    "Condition",
-    "failed_between",
-    "is_null",
-    "needs_rows",
-    "of_cluster",
-    "predicate",
-    "quoted",
-    "reading",
-    "than",
-]
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter."""
@@ -48,8 +33,6 @@ class Condition:
 
 def than(column: str, is_: str, value: str | int | datetime) -> Condition:
     """That the column is equal to the value (`=`), or at most so large (`<=`), and so on."""
-    import pyarrow.compute as pc
-
     text = value.isoformat() if isinstance(value, datetime) else value
     sql = f'"{column}" {is_} {quoted(text) if isinstance(text, str) else text}'
     expression = OPERATORS[is_](pc.field(column), value)
@@ -57,8 +40,6 @@ def than(column: str, is_: str, value: str | int | datetime) -> Condition:
 
 
 def is_null(column: str) -> Condition:
-    import pyarrow.compute as pc
-
     # A file that lacks the column has no count of its nulls, which delta-rs takes for none.
     return Condition(f'"{column}" is null', pc.field(column).is_null(), pc.scalar(True))
 
@@ -93,8 +74,7 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """One for each time that a stored offset of this table is set: after a seek messages come again, and where a topic
-    was recreated others have their offsets."""
+    """One for each time that a stored offset is set: after a seek, or in a recreated topic, its offsets come again."""
     return f"{table_id}/{version}"
 
 

@@ -1,10 +1,9 @@
 """Messages that a transform could not read: rows of a second Delta table, beside the one that they were meant for.
 
-Two tables have no common commit. So the dead letters of a batch are committed first, with stored offsets of their own
-(`DeadLetterTable.begin`), and then its rows with those of the group. A batch that is run again, because nothing of its
-rows was committed, finds the dead letters that it has stored already (`earlier_try`), and leaves those messages out
-before the transform sees them. So each message ends in one of the two tables, also where another transform, that marks
-other messages, runs the batch again.
+Two tables have no common commit. So the dead letters of a batch are committed first, with stored offsets of their own,
+and then its rows with those of the group. A batch that is run again finds the dead letters that it has stored already
+(`earlier_try`), and leaves those messages out before the transform sees them. So each message ends in one of the two
+tables, also where another transform, that marks other messages, runs the batch again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
 
 from kctl_agent.storage.base import (
     Binding,
@@ -44,15 +44,9 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     than,
 )
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["DeadLetterTable", "EarlierTry"]
 
 SENT = 500
 """Messages that are sent somewhere else at a time: a commit removes them here."""
@@ -114,13 +108,9 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """What the dead letters of this batch, of that schema, are written to and committed by. None of them may be one
-        of an earlier try. No other batch of these offsets that has begun before is committed from now on.
-
-        Raises:
-            StoredOffsetMoved: the batch cannot be committed any more.
-            StorageUnusable, TableRefused: this table cannot be used.
-        """
+        """What the dead letters of this batch, of that schema, are written to and committed by; none may be one of an
+        earlier try. No batch of these offsets that began before is committed from now on. Raises StoredOffsetMoved: the
+        batch cannot be committed any more; StorageUnusable, TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -131,16 +121,10 @@ class DeadLetterTable(DeadLetterStore):
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Have nobody store dead letters any more who has read the stored offsets before this batch, such as a process
-        that was frozen while it had its partitions, or one that does not know that it lost them. Without it, it could
-        where this batch has no dead letter. What was done for a claim (`LakeBatch.claims`) holds until there is
-        another: who makes one later has this batch refused.
-
-        False: there is no table yet, which that process may still make.
-
-        Raises:
-            StoredOffsetMoved: somebody has stored dead letters of these partitions since `earlier`.
-            StorageUnusable: it is not known whether that was done.
-        """
+        that was frozen while it had its partitions: it could where this batch has none. What was done for a claim
+        (`LakeBatch.claims`) holds until there is another: who makes one later has this batch refused. False: there is
+        no table yet, which that process may still make. Raises StoredOffsetMoved: somebody has stored dead letters of
+        these partitions since `earlier`; StorageUnusable: it is not known whether that was done."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
@@ -194,38 +178,21 @@ class DeadLetterTable(DeadLetterStore):
         return len(self._clusters_requeued())
 
     def requeue_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
-        if not self.storage.table.exists():
-            return check_count(0, expect)
-        count = self.requeues.request(self._choice(selection, expect, progress))
-        progress(count)
-        return count
+        return self._changed(selection, expect, progress, self.requeues.request)
 
     def cancel_requeued(self) -> int:
-        """Have those that were put back, and that no worker has taken, be dead letters again; returns how many.
-
-        Raises RequeueTaken: a worker has just put them back; StorageUnusable.
-        """
+        """Have those that were put back, and that no worker has taken, be dead letters again; returns how many. Raises
+        RequeueTaken: a worker has just put them back; StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
     def remove_dead(
-        self,
-        selection: Selection = EVERYTHING,
-        expect: int | None = None,
-        progress: Progress = silent,
+        self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        if not self.storage.table.exists():
-            return check_count(0, expect)
-        choose = self._choice(selection, expect, progress)
-        count = self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
-        progress(count)
-        return count
+        return self._changed(selection, expect, progress, self._deleted)
 
     def move_dead(
         self,
@@ -253,16 +220,27 @@ class DeadLetterTable(DeadLetterStore):
     def _remove_rows(self, condition: Condition, rows: list[tuple[Origin, DeadLetter]]) -> int:
         """Remove exactly these, but for those that were put back meanwhile; returns how many."""
         sql = f"{condition.sql} and {of_rows(rows)}"
-        return self.storage.table.rewrite(lambda table: int(table.delete(sql)["num_deleted_rows"])) if rows else 0
+        return self._deleted(lambda _: sql) if rows else 0
+
+    def _deleted(self, choose: Callable[[DeltaTable], str]) -> int:
+        return self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
 
     def expire(self) -> int:
         """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
         age = self.storage.limits.dead_seconds
         return 0 if age is None else self.remove_dead(Selection(older_than_seconds=age))
 
-    def _choice(self, selection: Selection, expect: int | None, progress: Progress) -> Callable[[DeltaTable], str]:
-        """What is to be changed of a version of the table, as SQL: what a commit on that version changes is what was
-        counted. The result raises CountChanged, StorageError."""
+    def _changed(
+        self,
+        selection: Selection,
+        expect: int | None,
+        progress: Progress,
+        change: Callable[[Callable[[DeltaTable], str]], int],
+    ) -> int:
+        """How many `change` has changed, which gets what names them in a version of the table, as SQL: what a commit on
+        that version changes is what was counted. Raises CountChanged, StorageError."""
+        if not self.storage.table.exists():
+            return check_count(0, expect)
         selection = selection.dated(time.time())
 
         def choose(table: DeltaTable) -> str:
@@ -278,7 +256,9 @@ class DeadLetterTable(DeadLetterStore):
             check_count(len(rows), expect)
             return f"{condition.sql} and {chosen}"
 
-        return choose
+        count = change(choose)
+        progress(count)
+        return count
 
     def _matching(
         self, table: DeltaTable, selection: Selection, progress: Progress

@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, parsed, reading_log
-from kctl_agent.storage.lake.folder import FOLDER
+from kctl_agent.storage.lake.folder import FOLDER, Folder, FolderFile
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.delta.table import LakeTable
-    from kctl_agent.storage.lake.folder import Folder, FolderFile
-
-__all__ = ["BATCH", "BatchPlan", "forget", "has_plan_on", "plan_name", "planned", "sweep"]
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +33,12 @@ PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
 MOST_ENTRIES = 1000
 """So many are searched for the end of a batch at the most."""
 GIVEN_UP_SECONDS = 86_400.0
-"""After so long a plan without a folder is removed though it may still be committed: a batch that fails for days leaves
-one with each try, and each has to be read."""
+"""After so long a plan without a folder is removed: a batch that fails for days leaves one to be read with each try."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the beginning of the batch; `numbers` are those of its `txn` actions then, by their
-    names, that the batch moves; None where there was none."""
+    """`version` is the table's at the beginning; `numbers` are those of `txn` actions that the batch moves, or None."""
 
     version: int
     numbers: Mapping[str, int | None]
@@ -66,8 +61,7 @@ class BatchPlan:
             raise ValueError("this is no plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
-        """Whether all stored offsets still are what they were; `read` answers the number of a name, as
-        `LogState.transaction_version` does."""
+        """Whether all stored offsets still are what they were; `read` is as `LogState.transaction_version`."""
         return all(read(name) == number for name, number in self.numbers.items())
 
 
@@ -95,11 +89,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Remove what batches have left that can never be committed any more: the stored offset of one of their partitions
-    is not the one that they were planned on. A frozen batch that can still be committed keeps its files.
-
-    Raises StorageUnusable.
-    """
+    """Remove what batches have left that can never be committed any more: a stored offset is not the one that they were
+    planned on. A frozen batch that can still be committed keeps its files. Raises StorageUnusable."""
     with table.errors():  # first: none of them is newer than the table that is read
         plans = dict(_read_all(table.folder))
     if not plans:

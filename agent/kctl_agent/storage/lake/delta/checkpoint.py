@@ -1,8 +1,7 @@
 """Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
 
-It takes seconds and hundreds of megabytes where a table has 100,000 files, which is neither for the memory of a
-worker nor for the time of its batch. So the process has a session of its own: a worker's memory limits count what is in
-its session (`kctl.master.memory`).
+At 100,000 files it takes seconds and hundreds of megabytes, which is not for a worker. The process has a session of its
+own: a worker's memory limits count what is in its session (`kctl.master.memory`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from kctl_agent.storage.lake.delta.log import (
     LAST_CHECKPOINT,
@@ -34,11 +35,6 @@ from kctl_agent.storage.lake.delta.log import (
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import FOLDER, Folder, LocalFolder
 from kctl_agent.storage.lake.folder.local import sync_file
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-__all__ = ["Checkpoints", "main"]
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +59,7 @@ class Checkpoints:
         self._clean_up_at = 0.0
 
     def after(self, state: LogState, version: int) -> None:
-        """Have one written if it is due with this version, which this process has committed, and none is under way. The
-        state may be a newer one: others commit, too."""
+        """Have one written if it is due with this version, which this process has committed, and none is under way."""
         interval = state.configuration.get("delta.checkpointInterval", "")
         if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
@@ -101,8 +96,6 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
     """Write one, and clean up the log as it is configured. `options` are those of a store, if the table is in one."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
 
     def written() -> DeltaTable:
         if options is None:
@@ -120,8 +113,6 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 def _written_local(table: LocalFolder) -> DeltaTable:
     """It has its name when it is on the disk, and the pointer to it is moved there after it. delta-rs writes it in a
     folder of its own, which has links to what the log consists of without a checkpoint that is damaged."""
-    from deltalake import DeltaTable
-
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
     for left in place.glob(f"{UNFINISHED}*"):
@@ -141,15 +132,14 @@ def _written_local(table: LocalFolder) -> DeltaTable:
     return opened
 
 
-def _yield_to_others() -> None:
-    """The lowest priority, one thread of delta-rs, the first to be killed where memory is short; no longer than the
-    process that has started it."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def yield_to_others() -> None:
+    """The lowest priority, one thread of delta-rs, the first to be killed where memory is short."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 if __name__ == "__main__":
-    _yield_to_others()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    yield_to_others()
     main(*json.load(sys.stdin))  # the options of a store hold keys, and arguments are open to every user

@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 
-__all__ = ["ENGINE", "append_actions", "compaction_actions"]
-
 ENGINE = "kctl"
 """Who has written an entry, as its `commitInfo` has it: one that was synced before anybody could see it."""
 COMPACTION = {"kctl": "compaction"}

@@ -1,27 +1,23 @@
 """What the commit of a compaction was decided on, and whether that still holds of the version that it is written upon.
 
-delta-rs and Delta's own for Spark check a commit against those that came first. Of two compactions of the same files
-delta-rs takes both, and each row is there twice: so a compaction of kctl's is written by kctl.
+Of two compactions of the same files delta-rs takes both, and each row is there twice: so kctl writes it by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import Schema
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.log import actions, committed_at
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from kctl_agent.storage.lake.delta.log_state import LogState
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["COMPACTIONS", "CompactionBasis", "Overtaken"]
+from kctl_agent.storage.lake.delta.log_state import LogState
+from kctl_agent.storage.lake.folder import Folder
 
 COMPACTIONS = "kctl/compactions"
 """The `txn` action that each compaction of kctl's moves on: what an earlier one has left is known by it."""
@@ -54,9 +50,6 @@ class CompactionBasis:
     @property
     def columns(self) -> pa.Schema:
         """Those that are in the files."""
-        import pyarrow as pa
-        from deltalake import Schema
-
         every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 
@@ -69,8 +62,7 @@ class CompactionBasis:
         return {COMPACTIONS: (self.number or 0) + 1}
 
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
-        """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable,
-        OSError."""
+        """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable."""
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:

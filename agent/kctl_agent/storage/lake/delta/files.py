@@ -1,5 +1,4 @@
-"""The Parquet files of a batch as actions of a Delta table's log: sizes, partition values, and for data skipping the
-statistics of their footers."""
+"""The Parquet files of a batch as actions of a Delta table's log: sizes, partition values, statistics of footers."""
 
 from __future__ import annotations
 
@@ -10,31 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
+import pyarrow.parquet as pq
+from pyarrow.parquet import FileMetaData
+
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.folder.base import TableRefused
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import FileMetaData
-
-    from kctl_agent.storage.lake.folder import Folder, FolderFile
-
-__all__ = [
-    "OWN_FOOTER",
-    "DataFile",
-    "DayRefused",
-    "TableFile",
-    "check_days",
-    "is_exact",
-    "is_hidden",
-    "is_ordered",
-    "read_files",
-    "spark_schema",
-    "written_files",
-]
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 OWN_FOOTER = {b"kctl": b"compaction"}
 """In the footer of a file that kctl itself has written."""
@@ -52,8 +35,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file. `path` is relative to the table's folder; `nulls`, `least` and `greatest` are by column, where the
-    footer has them."""
+    """One file, `path` relative to the table's folder; `nulls`, `least`, `greatest` by column, as in the footer."""
 
     path: str
     size: int
@@ -88,11 +70,8 @@ class TableFile:
 
 def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:
     """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
-    folder; it is made also where there is no row.
-
-    `rows` is how many Spark has counted on their way into the files; None: nobody knows any more. Raises
-    StorageUnusable, also where the files hold more or less: then they are removed.
-    """
+    folder; it is made also where there is no row. `rows` is how many Spark has counted; None: nobody knows any more.
+    Raises StorageUnusable, also where the files hold more or less: then they are removed."""
     try:
         files = read_files(table, folder) if folder.exists() else None
     except OSError as error:
@@ -107,11 +86,7 @@ def written_files(table: Folder, folder: Folder, rows: int | None = None) -> lis
 
 
 def read_files(table: Folder, folder: Folder) -> list[DataFile]:
-    """The files with rows that Spark has written into the folder of a batch, synced to the disk; its checksum files,
-    and files without rows, are removed.
-
-    Raises OSError.
-    """
+    """The files with rows in the folder of a batch, synced to the disk; others there are removed. Raises OSError."""
     found: list[DataFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -176,18 +151,13 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark. Raises
-    OSError."""
-    import pyarrow.parquet as pq
-
+    """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
 
 
 def _read_file(folder: Folder, file: FolderFile) -> DataFile:
-    import pyarrow.parquet as pq
-
     with folder.open(file.name) as opened:
         metadata = pq.read_metadata(opened)
     nulls: dict[str, int] = {}

@@ -7,34 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.parquet import ParquetFile
 
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = [
-    "LAST_CHECKPOINT",
-    "LOG",
-    "CheckpointDamaged",
-    "EntryMissing",
-    "LogFiles",
-    "LogUnreadable",
-    "actions",
-    "added",
-    "checkpoint_name",
-    "checkpoint_opened",
-    "committed_at",
-    "entry_name",
-    "log_files",
-    "own_file",
-    "parsed",
-    "read_again",
-    "reading_log",
-    "write_entry",
-]
+from kctl_agent.storage.lake.folder import Folder
 
 LOG = "_delta_log"
 CHECKPOINT = re.compile(
@@ -67,8 +47,7 @@ class EntryMissing(LogUnreadable):
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
     """What `read` returns, which is called again where it raises one of these: a listing may lack an entry that is
-    written at the same time, and what it has may be gone when it is opened; delta-rs has DeltaError alone for that.
-    Raises what the last try does."""
+    being written, and what it has may be gone when it is opened; delta-rs has DeltaError alone for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -104,8 +83,7 @@ def added(table: Folder, version: int) -> list[str]:
 
 
 def own_file(path: str) -> str:
-    """The name of a file in the table's folder, by the path that its log has of it. Raises LogUnreadable: it may be
-    anybody's, for it is elsewhere."""
+    """The name of a file in the table's folder, by its path in the log. Raises LogUnreadable: it is elsewhere."""
     name = unquote(path)
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
@@ -116,9 +94,6 @@ def own_file(path: str) -> str:
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
     """One of its parts, to be read part by part. In memory of the C library: of what pyarrow's own allocator takes for
     a log of 100,000 files, 40 MB stay a part of the process. Raises CheckpointDamaged, OSError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -188,10 +163,7 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
     """Commit these actions as this version, if there is none yet; what was written. None, and nothing is, where another
     writer was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would
-    make the table unreadable.
-
-    Raises OSError: whether it is written shows the log.
-    """
+    make the table unreadable. Raises OSError: whether it is written shows the log."""
     # No escapes: delta-rs takes those of a character from U+100000 on for another one.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
@@ -199,8 +171,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Unix seconds, by the clock of the file system, as Delta itself dates a commit; None where it was cleaned up.
-    Raises OSError."""
+    """Unix seconds, by the clock of the file system, as Delta itself dates a commit; None where it was cleaned up."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 
@@ -214,9 +185,8 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of an entry, each of its lines: after a power cut an entry of other writers may be cut off, or hold
-    zeros. Lines end with a line feed alone: what else Unicode takes for an end of a line, such as U+2028, other writers
-    have in their JSON as it is. Raises ValueError."""
+    """The actions of an entry, one on each line: after a power cut an entry of other writers may be cut off, or hold
+    zeros. What else Unicode takes for an end of a line, such as U+2028, is in JSON as it is. Raises ValueError."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

@@ -1,5 +1,4 @@
-"""The newest version of a table's log: read on from where it was last read to, as long as the log still is the one
-that was read, and from its newest checkpoint otherwise.
+"""The newest version of a table's log: read on as long as the log still is the one that was read, else read anew.
 
 A process may be frozen between any two steps, while others write checkpoints and clean up what lies below them, or
 replace the table. Both engines write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below
@@ -12,7 +11,7 @@ that here; the stamps of the newest entries show it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.log import (
@@ -26,11 +25,7 @@ from kctl_agent.storage.lake.delta.log import (
     read_again,
 )
 from kctl_agent.storage.lake.delta.log_state import LogState
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["DeltaLogReader"]
+from kctl_agent.storage.lake.folder import Folder
 
 MOST_ENTRIES = 200
 """So many are read on: of more, a checkpoint has most."""
@@ -57,11 +52,8 @@ class DeltaLogReader:
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """What is read of the log is on the disk before anything is decided on it.
-
-        Raises StorageUnusable: another writer has overwritten what was read, which is read anew then; NoTable,
-        LogUnreadable, OSError.
-        """
+        """What is read of the log is on the disk before anything is decided on it. Raises StorageUnusable: another
+        writer has overwritten what was read, which is read anew then; NoTable, LogUnreadable, OSError."""
         state, self._state = self._state, None  # what is read in part is not gone on from
         if state is None or not self._is_read_on(state):
             try:
@@ -124,10 +116,7 @@ class DeltaLogReader:
 
     def confirm(self, version: int, written: bytes) -> LogState:
         """That the entry which was just written upon the version that was last read is seen by every reader; the newest
-        version then.
-
-        Raises StorageUnusable: it is not, or nobody knows; LogUnreadable, OSError.
-        """
+        version then. Raises StorageUnusable: it is not, or nobody knows; LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):

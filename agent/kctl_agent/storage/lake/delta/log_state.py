@@ -1,8 +1,7 @@
 """What a version of a Delta table demands of who writes it, and its `txn` actions, as the log has them.
 
-Read here and not by delta-rs, which takes up the list of all files whenever it opens a table, goes on in its log or
-has committed, and replays the log once more for each `txn` that is asked for. A batch needs no list of files: what it
-costs is the same in a table of 100,000 files.
+Not by delta-rs, which takes up the list of all files whenever it opens a table or goes on in its log: so a batch costs
+the same in a table of 100,000 files.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kctl_agent.storage.lake.delta.commit_actions import ENGINE
 from kctl_agent.storage.lake.delta.log import (
@@ -25,11 +24,7 @@ from kctl_agent.storage.lake.delta.log import (
     parsed,
     reading_log,
 )
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["LogState", "NoTable"]
+from kctl_agent.storage.lake.folder import Folder
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +69,7 @@ class LogState:
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """The newest version, by the newest checkpoint, below this version, that can be read. Raises NoTable,
-        LogUnreadable, FileNotFoundError, OSError."""
+        """The newest version that can be read, by the newest checkpoint, below this one. Raises NoTable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)

@@ -14,8 +14,6 @@ from urllib.parse import quote, unquote
 
 from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
 
-__all__ = ["app_id", "claim_id", "dead_letter_owner", "owner_of", "read_offset", "transactions"]
-
 _HALF = 1 << 64
 
 
@@ -31,8 +29,7 @@ def claim_id(owner: Binding, tp: TopicPartition) -> str:
 
 
 def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
-    """Under whose names the stored offsets of a group's dead letters stand in their own table. A table that replaced
-    the other one begins anew there too."""
+    """Whose stored offsets those of a group's dead letters are; another main table begins anew there too."""
     return Binding(f"{group} {table_id}", cluster_id)
 
 

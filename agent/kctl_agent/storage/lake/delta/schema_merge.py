@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-__all__ = ["add_columns", "inner", "new_columns", "nullable", "unknown_type"]
+from deltalake import DeltaTable, Field
 
 TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
@@ -21,17 +18,13 @@ TYPES = frozenset(
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of the wanted ones (fields of Spark's JSON) that a table does not have. Names that differ by case alone
-    are one column, as for Delta itself."""
+    """Those of the wanted ones (fields of Spark's JSON) that a table does not have, whatever the case of a name."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
-    """A commit of its own. Raises CommitFailedError: another writer has changed the table meanwhile; and what delta-rs
-    raises of a type that the table cannot have."""
-    from deltalake import Field
-
+    """A commit of its own. Raises CommitFailedError: another writer came first; and what delta-rs does of a type."""
     made = nullable({"type": "struct", "fields": fields})["fields"]
     table.alter.add_columns([Field.from_json(json.dumps(field)) for field in made])
 

@@ -1,8 +1,7 @@
 """A Delta table: opened, checked, committed to.
 
-What another program may have done to the table meanwhile is the normal case: its log is read on before each use. The
-commit of a batch or a compaction is written here (`write_entry`), upon the newest version, which is checked anew as
-long as others come first; what needs the list of files (queries, vacuum) is done by delta-rs.
+Its log is read on before each use, for others may change the table. The commit of a batch or a compaction is written
+here, upon the newest version; what needs the list of files (queries, vacuum) is done by delta-rs.
 """
 
 from __future__ import annotations
@@ -12,10 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
-from kctl_agent.storage.base import StorageUnusable
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
 from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
@@ -25,12 +28,7 @@ from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.delta.schema_merge import add_columns, new_columns, nullable
 from kctl_agent.storage.lake.delta.table_checks import check_columns, check_features, check_rewritable, check_schema
-from kctl_agent.storage.lake.folder import FOLDER, Folder, TableRefused
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-__all__ = ["LakeTable", "TableRefused"]
+from kctl_agent.storage.lake.folder import FOLDER, Folder
 
 ATTEMPTS = 5
 """Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
@@ -57,12 +55,8 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Check what is there; the table itself is made by `fit`.
-
-        Raises:
-            StorageUnusable: the place is missing or cannot be used, or the folder holds something else.
-            TableRefused: a table, or a place, that cannot be written to.
-        """
+        """Check what is there; the table itself is made by `fit`. Raises StorageUnusable: the place cannot be used, or
+        the folder holds something else; TableRefused: a table, or a place, that cannot be written to."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -94,8 +88,7 @@ class LakeTable:
 
     @contextmanager
     def state(self) -> Iterator[LogState]:
-        """The newest version without its files, which stays the one that is read until the end of the block. Raises
-        StorageUnusable."""
+        """The newest version without its files, until the end of the block. Raises StorageUnusable."""
         with self._lock, self.errors():
             yield self._log.newest()
 
@@ -114,13 +107,9 @@ class LakeTable:
         files: Sequence[DataFile] = (),
     ) -> None:
         """Add these files and set these numbers, all or nothing. `check` is called with the version that is written
-        upon, and raises if it is not what the commit was decided on; nobody commits between the two.
-
-        Raises:
-            what `check` raises.
-            TableRefused: others have changed the table, and what was written does not fit it any more.
-            StorageUnusable: it is not known to be written, or the table is not `id_` any more.
-        """
+        upon, and raises if it is not what the commit was decided on; nobody commits between the two. Raises what
+        `check` raises; TableRefused: others have changed the table, and what was written does not fit it any more;
+        StorageUnusable: it is not known to be written, or the table is not `id_` any more."""
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
             if state.id != id_:
@@ -139,11 +128,7 @@ class LakeTable:
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
         """Commit what is decided on the newest version, as often as another writer comes first; the version that is
-        made. The lock is held.
-
-        Raises what `decided` raises: nothing was committed then; StorageUnusable, NoTable, LogUnreadable, OSError:
-        whether it was, shows the log.
-        """
+        made. The lock is held. Raises what `decided` does: nothing was committed; StorageUnusable: the log shows."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -157,14 +142,9 @@ class LakeTable:
         return version
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Let files take the place of others that hold the same rows; the version that is made. Older versions keep
-        theirs.
-
-        Raises:
-            TableRefused: the table is of a kind that cannot be written; nothing was changed.
-            Overtaken: another writer has changed one of the files, or the table; nothing was changed.
-            StorageUnusable: whether it is committed, shows the log.
-        """
+        """Let files take the place of others that hold the same rows; the version that is made. Raises TableRefused: a
+        kind of table that cannot be written; Overtaken: another writer has changed one of the files, or the table:
+        nothing was changed then; StorageUnusable: whether it is committed, shows the log."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -184,13 +164,8 @@ class LakeTable:
             check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed.
-        It is called anew with the newest version where other writers came first.
-
-        Raises what `change` raises; StorageUnusable, TableRefused.
-        """
-        from deltalake.exceptions import CommitFailedError
-
+        """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed;
+        it is called anew where other writers came first. Raises what `change` does; StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -219,9 +194,6 @@ class LakeTable:
             return bool(log.versions) or log.checkpoint is not None
 
     def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
-        from deltalake import DeltaTable, Schema
-        from deltalake.exceptions import DeltaError
-
         text = json.dumps(nullable({"type": "struct", "fields": fields}))
         try:
             schema = Schema.from_json(text)
@@ -250,8 +222,6 @@ class LakeTable:
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
         """The lock is held. Raises TableRefused, StorageUnusable."""
-        from deltalake.exceptions import CommitFailedError
-
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)
             if not new:
@@ -266,17 +236,11 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")
 
     def _opened(self) -> DeltaTable:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-
         return read_again(lambda: DeltaTable(self.folder.uri, storage_options=self.folder.options), DeltaError)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Where something of the table is used. Raises StorageUnusable."""
-        import pyarrow as pa
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
         try:
             yield
         except (TableNotFoundError, NoTable) as error:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.delta.schema_merge import inner, unknown_type
-from kctl_agent.storage.lake.folder import TableRefused
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.delta.log_state import LogState
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["check_columns", "check_features", "check_rewritable", "check_schema"]
+from kctl_agent.storage.lake.folder import Folder
 
 VECTORS = "deletionVectors"
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
@@ -39,8 +35,7 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Whether files may take the place of others: a file that is added has no deletion vector, one that is there may
-    have."""
+    """Whether files may take the place of others: those that are added have no deletion vectors."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
@@ -104,8 +99,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Where a column of the table, or what is inside of it, must not be null, and that of the batch may be. Both have
-    the same type."""
+    """Where a column of the table, or what is inside of it, must not be null, and that of the batch may be."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

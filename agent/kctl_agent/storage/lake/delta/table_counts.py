@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from kctl_agent.storage.base import StorageUnusable
@@ -26,13 +26,9 @@ from kctl_agent.storage.lake.delta.log import (
     reading_log,
 )
 from kctl_agent.storage.lake.delta.log_state import NoTable
+from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import TableCounts
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.delta.table import LakeTable
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["TableCounter", "count", "is_small"]
 
 SMALL = 0.5
 """Of the size that compaction aims at, as Delta's own auto compaction counts. What fills files is not cut to fit, so
@@ -138,8 +134,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table anew when it has another version: where that takes requests, in a thread of its own. For one
-    thread."""
+    """Counts a table anew when it has another version; where that takes requests, in a thread of its own."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -152,8 +147,7 @@ class TableCounter:
         self._counting: threading.Thread | None = None
 
     def last(self) -> TableCounts | None:
-        """As last counted, which is done now where it is time; None of one that is not there yet, or cannot be read. No
-        commit waits for it, and it waits for none."""
+        """As last counted, which is done now where it is time; None: there is none, or it cannot be read."""
         is_counting = self._counting is not None and self._counting.is_alive()
         began = time.monotonic()
         if began < self._next_at or is_counting:
@@ -183,9 +177,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """By the entries since the last count; None where files were removed meanwhile, such as by a compaction, or
-        added without other rows, perhaps a second time with new statistics, or where the log is not the one that was
-        counted."""
+        """By the entries since the last count; None where files were removed meanwhile, or added without other rows
+        (with new statistics), or where the log is not the one that was counted."""
         last = self._last
         if (
             last is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
 from kctl_agent.storage.lake.folder.local import LocalFolder
 
-__all__ = ["FOLDER", "Folder", "FolderFile", "LocalFolder", "TableRefused"]
+__all__ = ["FOLDER", "Folder", "FolderFile", "LocalFolder"]

@@ -12,25 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from kctl_agent.errors import StorageError
 from kctl_agent.storage.limits import Free
-
-__all__ = ["FOLDER", "Folder", "FolderFile", "TableRefused"]
 
 FOLDER = "_kctl"
 """In the folder of a table, of plans; one that begins so is hidden from every engine."""
 
 
-class TableRefused(StorageError):
-    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
-
-    code = "table_refused"
-
-
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """One file, by its name in the folder that was asked. `modified` is in Unix seconds, by the clock of
-    the place that keeps it; `stamp` changes with each write."""
+    """One file, by its name in the folder; `modified` by the place's clock; `stamp` changes with each write."""
 
     name: str
     size: int
@@ -39,8 +29,7 @@ class FolderFile:
 
 
 class Folder(ABC):
-    """May be used by any thread. Where a method names no other error, it raises OSError, with one line as
-    `strerror`."""
+    """May be used by any thread. What fails raises OSError with one line as `strerror`, where nothing else is named."""
 
     uri: str
     """As delta-rs opens it."""
@@ -77,12 +66,7 @@ class Folder(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Before it is first written to.
-
-        Raises:
-            StorageUnusable: the place is not there, or cannot be used now.
-            TableRefused: it does not hold what a table needs.
-        """
+        """Before it is first written to. Raises StorageUnusable: it cannot be used now; TableRefused: nor ever."""
 
     def check_create(self) -> None:  # noqa: B027 - most places have what it takes
         """Before a table relies on `create`. Raises TableRefused: the place lacks what it takes."""
@@ -113,8 +97,7 @@ class Folder(ABC):
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
-        """Write it, all at once, where there is no such file: False, and nothing is written, where somebody else was
-        first. What others see of it outlasts a power cut."""
+        """Write it, all at once and past a power cut, where there is no such file; False: somebody else was first."""
 
     @abstractmethod
     def find(self, name: str) -> FolderFile | None:
@@ -130,8 +113,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """These files, and folders that become empty but for FOLDER, where others write; how many were removed, as far
-        as that is known."""
+        """These files, and folders that become empty but for FOLDER, where others write; how many, if known."""
 
     @abstractmethod
     def remove_all(self) -> None:

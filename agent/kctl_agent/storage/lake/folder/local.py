@@ -14,11 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Self
 
-from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
 from kctl_agent.storage.limits import Free
-
-__all__ = ["LocalFolder", "sync_file"]
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 """What `link(2)` answers where there are none."""

@@ -17,14 +17,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
-from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, TableRefused
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
+from obstore.store import S3Store
+
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
 from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore
 
 if TYPE_CHECKING:
-    from obstore.store import RetryConfig, S3Store
-
-__all__ = ["S3Folder"]
+    from obstore.store import RetryConfig
 
 BUFFER_BYTES = 256 << 10
 """What is read of an object at a time: the footer of most Parquet files."""
@@ -83,8 +85,6 @@ class S3Folder(Folder):
     def _client(self) -> S3Store:
         if self._given is not None:
             return self._given
-        from obstore.store import S3Store
-
         return S3Store(
             self._store.bucket,
             config=self._store.options(),  # type: ignore[arg-type]
@@ -114,9 +114,6 @@ class S3Folder(Folder):
 
     def _created(self, key: str, content: bytes) -> bool:
         """Whether there was no such object, and now there is. Raises OSError."""
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         with self._errors():
             try:
                 obstore.put(self._client, key, content, mode="create", use_multipart=False)
@@ -144,21 +141,15 @@ class S3Folder(Folder):
         return io.BufferedReader(_Object(self, file), BUFFER_BYTES)
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
-        import obstore
-
         with self._errors():
             return bytes(obstore.get_range(self._client, self._key(name), start=start, end=end))
 
     def read_stamped(self, name: str) -> tuple[bytes, str]:
-        import obstore
-
         with self._errors():
             found = obstore.get(self._client, self._key(name))
             return bytes(found.bytes()), self._file(found.meta).stamp
 
     def write(self, name: str, content: bytes) -> None:
-        import obstore
-
         with self._errors():
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
@@ -173,8 +164,6 @@ class S3Folder(Folder):
         raise OSError(5, f"the store refuses {CREATES} times to make {name}, which is not there")
 
     def find(self, name: str) -> FolderFile | None:
-        import obstore
-
         with suppress(FileNotFoundError), self._errors():
             return self._file(obstore.head(self._client, self._key(name)))
         return None
@@ -190,8 +179,6 @@ class S3Folder(Folder):
         return (file for file in self._listed() if file.size)
 
     def _listed(self, folder: str = "", after: str = "") -> Iterator[FolderFile]:
-        import obstore
-
         offset = self._key(after) if after else None
         with self._errors():
             for found in obstore.list(self._client, self._key(folder), offset=offset):
@@ -208,8 +195,6 @@ class S3Folder(Folder):
         return len(keys)
 
     def _delete(self, keys: list[str]) -> None:
-        import obstore
-
         if keys:
             with suppress(FileNotFoundError), self._errors():
                 obstore.delete(self._client, keys)
@@ -249,10 +234,7 @@ class S3Folder(Folder):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Has errors of the object store raised as those of a file. Raises FileNotFoundError, and OSError for all else
-        that obstore raises."""
-        from obstore.exceptions import BaseError, NotFoundError
-
+        """Has errors of the object store raised as those of a file: FileNotFoundError, and OSError for all else."""
         try:
             yield
         except (NotFoundError, FileNotFoundError) as error:

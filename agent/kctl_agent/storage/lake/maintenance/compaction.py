@@ -1,11 +1,8 @@
 """Compaction: the rows of many small files in few large ones, in commits of its own.
 
-Nothing else changes: older versions keep their files until `vacuum` removes them. A commit of a batch meanwhile is no
-conflict; an UPDATE, DELETE, MERGE or another OPTIMIZE of the same files is, and then the compaction has done nothing.
-
-delta-rs' own writes footers and statistics that hide rows (`file_merge`), and takes a commit for good that another
-OPTIMIZE got ahead of, so that each row is there twice; it syncs nothing. So the file is kctl's, in a folder like that
-of a batch, with a plan, by which `vacuum` leaves it alone.
+A commit of a batch meanwhile is no conflict; an UPDATE, DELETE, MERGE or OPTIMIZE of the same files is, and then the
+compaction has done nothing. Not by delta-rs, which writes statistics that hide rows (`file_merge`), takes a commit for
+good that another OPTIMIZE got ahead of, and syncs nothing. The file lies in a folder like that of a batch, with a plan.
 """
 
 from __future__ import annotations
@@ -15,22 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, forget, has_plan_on, sweep
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, is_exact
+from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.delta.table_checks import check_rewritable
 from kctl_agent.storage.lake.delta.table_counts import is_small
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_footer
 from kctl_agent.storage.limits import readable
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.delta.table import LakeTable
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["Compacted", "Compaction", "Group"]
 
 MOST_FILES = 10_000
 """Of one that is made of others."""
@@ -91,10 +83,7 @@ class Compaction:
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], None] = lambda _version: None) -> Compacted:
         """Make one file of each group and commit it; `progress` is called with each version that is made. What another
-        process compacts at that time is not committed any more.
-
-        Raises StorageUnusable, TableRefused: also where another writer has changed the same files meanwhile.
-        """
+        process compacts then is not committed any more. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -106,8 +95,7 @@ class Compaction:
         return total
 
     def _fence(self) -> None:
-        """See that no earlier compaction is committed any more, and remove what it has left: it was killed, or stands
-        still, or is at work in another process."""
+        """See that no earlier compaction, killed or still at work, is committed any more; remove what it has left."""
         with self._lake.errors():
             is_left = has_plan_on(self._lake.folder, COMPACTIONS)
         if is_left:

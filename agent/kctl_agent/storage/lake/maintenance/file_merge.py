@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from kctl_agent.storage.base import StorageUnusable
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.parquet import FileMetaData
+
+from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.delta.files import OWN_FOOTER, DataFile, TableFile, is_ordered, read_files
 from kctl_agent.storage.lake.delta.log import own_file
-from kctl_agent.storage.lake.folder import TableRefused
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow.parquet import FileMetaData
-
-    from kctl_agent.storage.lake.folder import Folder
-
-__all__ = ["merge_files", "read_footer"]
+from kctl_agent.storage.lake.folder import Folder
 
 NAME = "part-00000.zstd.parquet"
 CODEC = "zstd"
@@ -34,13 +29,7 @@ ROW_GROUP_BYTES = 64 << 20
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
     """The one in the folder `to`, synced, that has the rows of these files of one partition; none where they have no
-    row. `columns` are the table's without those of its partitions.
-
-    Raises StorageUnusable, TableRefused, LogUnreadable, OSError.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    row. `columns` are the table's without those of its partitions. Raises StorageUnusable, TableRefused."""
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
     try:
@@ -67,8 +56,6 @@ def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: 
 
 def read_footer(table: Folder, file: TableFile) -> FileMetaData:
     """The footer of a Parquet file of the table. Raises LogUnreadable, OSError."""
-    import pyarrow.parquet as pq
-
     with table.open(own_file(file.path)) as opened:
         return pq.read_metadata(opened)
 
@@ -87,13 +74,7 @@ def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
 
 def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a file with the columns of the table: null where it has been given one since. Raises TableRefused."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with (
-        table.open(own_file(file.path)) as opened,
-        pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet,
-    ):
+    with table.open(own_file(file.path)) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet:
         if unknown := set(_paths(parquet.schema_arrow)) - set(_paths(columns)) - file.partition_values.keys():
             raise TableRefused(f"{file.path} of {table} has {min(unknown)}, and the table has no such column")
         for batch in parquet.iter_batches(READ_ROWS, use_threads=False):
@@ -109,8 +90,6 @@ def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.R
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
     """Of all that a cast finds by its name: columns, and what is inside of structs."""
-    import pyarrow as pa
-
     for field in fields:
         yield (path := f"{parent}{field.name}")
         inner = [field.type.field(number) for number in range(field.type.num_fields)]
@@ -121,8 +100,6 @@ def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
 
 def _parts(files: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
     """Of about ROW_GROUP_BYTES."""
-    import pyarrow as pa
-
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in chain.from_iterable(files):

@@ -1,22 +1,16 @@
-"""Removal of files that no version of a table needs any more: replaced longer ago than the retention, or never
-committed and as old."""
+"""Removal of files that no version needs any more: replaced before the retention, or never committed and as old."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kctl_agent.storage.lake.delta import batch_plans as plans
 from kctl_agent.storage.lake.delta.files import is_hidden
 from kctl_agent.storage.lake.delta.log import LOG
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.delta.table import LakeTable
-    from kctl_agent.storage.lake.folder import FolderFile
-
-__all__ = ["RETENTION_HOURS", "remove", "unused"]
+from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.folder import FolderFile
 
 RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
@@ -34,8 +28,7 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
     process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
     plan nor, after the plans were read, a place in the table, belongs to none. What others write, such as an UPDATE or
     DELETE of delta-rs, has no plan: it is known by its age alone. Files are listed first, then the plans, then the
-    table: in another order a batch that ends in between would lose its files.
-    """
+    table: in another order a batch that ends in between would lose its files."""
     plans.sweep(lake)
     with lake.latest() as table:
         listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))

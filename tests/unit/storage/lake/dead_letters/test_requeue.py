@@ -18,11 +18,12 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, RequeueTaken
+from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset, TableRefused
+from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
+from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
-from kctl_agent.storage.lake.delta.table import LakeTable, TableRefused
+from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
@@ -112,14 +113,14 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
     rows = [
         row
         for row in every
-        if (row["group"], row["cluster"]) == (batch.owner.group, batch.owner.cluster_id)
-        and batch.above < (row["requeue"] or 0) <= batch.number
+        if (row["group"], row["cluster"]) == (batch.requeues.owner.group, batch.requeues.owner.cluster_id)
+        and batch.state.stored < (row["requeue"] or 0) <= batch.state.requested
     ]
     put([row for row in rows if not marks(row["offset"])], ROW, Path(batch.folder.uri))
     kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
     if kept:
         put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
-        batch.is_keeping = True
+        batch.kept = len(kept)
 
 
 def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable, StoredOffset
-from kctl_agent.storage.lake.delta import checkpoint, log_state
+from kctl_agent.storage.lake.delta import checkpoint, log_state, table
 from kctl_agent.storage.lake.delta import table_counts as counts
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files
 from kctl_agent.storage.lake.folder import Folder
@@ -66,7 +66,8 @@ def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(
         with hidden(path, 2):
             return opening(*args, **options)
 
-    monkeypatch.setattr(deltalake, "DeltaTable", raced)
+    for module in (checkpoint, table):
+        monkeypatch.setattr(module, "DeltaTable", raced)
 
     if times == 4:
         USES[use](storage)

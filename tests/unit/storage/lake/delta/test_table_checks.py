@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.storage.lake.delta.table import TableRefused
+from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 

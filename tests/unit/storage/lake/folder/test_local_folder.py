@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.unit.storage.lake.test_storage import noting, opened
 

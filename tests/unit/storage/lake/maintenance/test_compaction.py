@@ -18,11 +18,11 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset, TableRefused
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import LocalFolder, TableRefused, local
+from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.maintenance import compaction
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["client_settings", "is_authenticated", "is_encrypted"]
-
 
 def is_encrypted(protocol: str) -> bool:
     return protocol in ("SSL", "SASL_SSL")
@@ -30,8 +28,7 @@ def client_settings(
     password: str | None,
     read_token: Callable[[], str] | None,
 ) -> dict[str, Any]:
-    """Returns the settings for consumer, producer and admin client. `read_token` is called at each authentication by
-    OAUTHBEARER: a renewed token is written to its file."""
+    """Returns the settings for kafka-python's clients. `read_token` is called at each authentication by OAUTHBEARER."""
     settings: dict[str, Any] = {"security_protocol": protocol}
     if is_encrypted(protocol):
         settings |= {
@@ -42,16 +39,20 @@ def client_settings(
             "ssl_password": key_password,
         }
     if is_authenticated(protocol):
-        settings |= {
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": username,
-            "sasl_plain_password": password,
-        }
+        settings |= {"sasl_mechanism": mechanism, "sasl_plain_username": username, "sasl_plain_password": password}
         if mechanism == "OAUTHBEARER" and read_token is not None:
-            from kctl_agent.kafka.security.token import TokenProvider  # and kafka-python
-
-            settings["sasl_oauth_token_provider"] = TokenProvider(read_token)
+            settings["sasl_oauth_token_provider"] = _token_provider(read_token)
     return settings
+
+
+def _token_provider(read_token: Callable[[], str]) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+        def token(self) -> str:
+            return read_token()
+
+    return TokenProvider()
 
 
 def _text(path: Path | str | None) -> str | None:
