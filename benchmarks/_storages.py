@@ -16,8 +16,9 @@ import numpy as np
 import redis
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 

@@ -22,7 +22,8 @@ from kafka import KafkaProducer, TopicPartition
 
 from benchmarks._fleet import progress, running_broker, worker_settings, write_config
 from kctl.testing.topics import create_topic
-from kctl_agent.storage.base import Storage, StoredOffset
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import kafka_source
 from kctl_agent.worker.query import pipeline as worker

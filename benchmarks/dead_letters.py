@@ -27,10 +27,12 @@ from typing import TypeVar
 
 from benchmarks._storages import redis_server
 from kctl_agent.message import Message
-from kctl_agent.storage.base import DeadLetter, Selection, Storage
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.redis import RedisStorage
+from kctl_agent.storage.selection import Selection
 
 T = TypeVar("T")
 

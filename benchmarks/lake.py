@@ -40,7 +40,7 @@ from benchmarks._fleet import GROUP, TOPIC, produce, progress, running_broker, w
 from benchmarks._orders import ORDER, orders
 from kctl.testing.topics import create_topic
 from kctl_agent.rpc.wire import JsonObject
-from kctl_agent.storage.base import Advance, Binding, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake import storage as storage_module
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage

@@ -37,7 +37,7 @@ from time import perf_counter, time
 
 from benchmarks._fleet import progress
 from kctl_agent.rpc.wire import JsonObject
-from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.lake.delta.commit_actions import append_actions
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import write_entry

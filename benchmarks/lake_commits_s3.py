@@ -37,7 +37,7 @@ from typing import Any
 from benchmarks._fleet import progress
 from benchmarks.lake_commits import PARTITIONS, SCHEMA, made
 from kctl_agent.rpc.wire import JsonObject
-from kctl_agent.storage.base import Advance, Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, checkpoint_name, entry_name
 from kctl_agent.storage.lake.folder import s3

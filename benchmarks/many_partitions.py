@@ -36,7 +36,8 @@ from kafka import TopicPartition
 from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._storages import redis_server
 from kctl.testing.topics import create_topic
-from kctl_agent.storage.base import Advance, Binding, OffsetStore, StoredOffset
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage

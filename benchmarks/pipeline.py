@@ -54,7 +54,8 @@ from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_s
 from benchmarks._orders import orders
 from benchmarks._storages import redis_server
 from kctl.testing.topics import create_topic
-from kctl_agent.storage.base import Advance, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange

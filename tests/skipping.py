@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from kctl_agent.storage.base import Advance, Binding, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta.files import OWN_FOOTER
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage

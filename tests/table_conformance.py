@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Binding, Chunk, Put, StoredOffset, StoredOffsetMissing, TopicPartition
+from kctl_agent.storage.chunk import Advance, Binding, Chunk, Put, StoredOffset, StoredOffsetMissing, TopicPartition
 from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table import LakeTable

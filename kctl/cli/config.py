@@ -84,7 +84,7 @@ def _table_refusals(config: Config) -> Iterator[str]:
     """Yields what a worker would refuse of the table, as far as it is found without writing and without its store."""
     if not config.storage.kind.is_table:
         return
-    from kctl_agent.storage.base import StorageError
+    from kctl_agent.errors import StorageError
     from kctl_agent.storage.kinds import open_lake  # numpy and pyarrow: 200 ms
 
     try:

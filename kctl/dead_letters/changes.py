@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from kctl.dead_letters.sending import Send
-    from kctl_agent.storage.base import DeadLetterStore, Selection
+    from kctl_agent.storage.base import DeadLetterStore
     from kctl_agent.storage.dead_letter_pages import Progress
+    from kctl_agent.storage.selection import Selection
 
 Verb: TypeAlias = Literal["requeue", "delete", "send"]
 

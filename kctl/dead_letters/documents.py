@@ -11,7 +11,7 @@ from kctl_agent.storage.causes import sentence_of, traceback_in
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
-    from kctl_agent.storage.base import DeadLetter, DeadLetterGroup
+    from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 
 Form = Literal["text", "json", "hex"]
 """How bytes are shown."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kctl.config import Config
     from kctl.kafka.produce import Production
     from kctl_agent.message import Message
-    from kctl_agent.storage.base import DeadLetter
+    from kctl_agent.storage.claim import DeadLetter
 
 Send: TypeAlias = "Callable[[list[DeadLetter]], list[DeadLetter]]"
 """Returns those that are there."""

@@ -24,8 +24,9 @@ from kctl_agent.errors import Busy, StorageError
 
 if TYPE_CHECKING:
     from kctl.dead_letters.sending import Send
-    from kctl_agent.storage.base import DeadLetterStore, Selection
+    from kctl_agent.storage.base import DeadLetterStore
     from kctl_agent.storage.dead_letter_pages import Progress
+    from kctl_agent.storage.selection import Selection
 
 T = TypeVar("T")
 _DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})

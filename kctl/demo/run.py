@@ -33,7 +33,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Binding
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.kinds import KINDS
 
 TOPIC = "demo"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 
 from kctl.demo.audit import Audit, Place, audit_places
-from kctl_agent.storage.base import Binding
+from kctl_agent.storage.chunk import Binding
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import failure
 from kctl_agent.worker.query.batch_put import BatchRange

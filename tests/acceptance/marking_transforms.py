@@ -18,7 +18,8 @@ from pyspark.sql import functions as f
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, StoredOffset, TableRefused
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage

@@ -17,7 +17,8 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kctl_agent.storage.base import Advance, TableRefused
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.chunk import Advance
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage

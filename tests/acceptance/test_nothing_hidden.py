@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kctl_agent.storage.base import Chunk, GapRefused
 from kctl_agent.storage.block import Columns
+from kctl_agent.storage.chunk import Chunk, GapRefused
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.servers import kafka_tools, topics
 

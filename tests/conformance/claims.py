@@ -7,8 +7,10 @@ from dataclasses import astuple, replace
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Settled, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import pack
+from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.claim import Settled
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 
 __all__ = ["Claims"]

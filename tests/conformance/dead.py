@@ -8,9 +8,10 @@ import pytest
 
 from kctl_agent.errors import BadParams
 from kctl_agent.message import Message
-from kctl_agent.storage.base import CountChanged, DeadLetter, DeadLetterStore, OffsetStore, Selection
+from kctl_agent.storage.base import DeadLetterStore, OffsetStore
+from kctl_agent.storage.claim import CountChanged, DeadLetter
 from kctl_agent.storage.limits import StorageLimits
-from kctl_agent.storage.selection import EVERYTHING
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 __all__ = ["ERROR", "Dead"]
 

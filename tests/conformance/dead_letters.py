@@ -8,9 +8,13 @@ from functools import partial
 
 import pytest
 
+from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
-from kctl_agent.storage.base import DeadLetterStore, Selection, Settled, Storage, StorageError, StoredOffset
+from kctl_agent.storage.base import DeadLetterStore, Storage
+from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.claim import Settled
+from kctl_agent.storage.selection import Selection
 from tests.conformance.dead import ERROR, Dead
 from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
 

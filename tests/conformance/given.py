@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Claim, OffsetStore, Put, Storage, StoredOffset
+from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
+from kctl_agent.storage.claim import Claim
 
 __all__ = [
     "OTHER_TOPIC_ID",

@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from kctl_agent.storage.base import (
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.chunk import (
     Advance,
     Binding,
     Chunk,
     GapRefused,
-    OffsetStore,
     Put,
     StoredOffset,
     StoredOffsetMissing,

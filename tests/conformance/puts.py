@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl_agent.storage.base import Binding, Chunk, GapRefused, OtherGroup, Put, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Binding, Chunk, GapRefused, OtherGroup, Put, StoredOffset
 from tests.conformance import given
 from tests.conformance.given import TOPIC_ID, chunk
 from tests.conformance.offsets import StoredOffsets

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl_agent.storage.base import Selection, Settled, Storage
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.claim import Settled
+from kctl_agent.storage.selection import Selection
 from tests.conformance.given import everything, fill, offsets, total
 
 __all__ = ["PassTime", "Times"]

@@ -17,11 +17,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import (
-    StorageUnusable,
-    StoredOffset,
-    TableRefused,
-)
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.numbered_rows import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Settled, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.chunk import Chunk, StoredOffset
+from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import everything, offsets, put, total

@@ -15,8 +15,9 @@ import pytest
 from kctl.config import load
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Chunk, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import pack
+from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from tests.conformance.given import fill, put

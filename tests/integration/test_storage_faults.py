@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kctl_agent.storage.base import Chunk, Storage, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import Storage, StorageUnusable
 from kctl_agent.storage.block import BinaryColumn
+from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import chunk, everything, put, stored, total

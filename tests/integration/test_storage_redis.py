@@ -20,11 +20,13 @@ import pytest
 import redis
 
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Advance, Binding, Chunk, Selection, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.block import BinaryColumn, Columns
+from kctl_agent.storage.chunk import Advance, Binding, Chunk, StoredOffset
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
+from kctl_agent.storage.selection import Selection
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 from tests.proxies import CuttingProxy
 from tests.redis_server import require_redis

@@ -23,7 +23,7 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.table_maintenance import MAINTENANCE_COMMAND, TableMaintenance
 from kctl.rows.lag import LagTotals
 from kctl_agent.replies.block_size import StorageReply, TableReply
-from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.table_maintenance import LEAST_FILES
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offsets, opened
 

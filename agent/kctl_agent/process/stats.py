@@ -22,7 +22,8 @@ from kctl_agent.replies.workers import CommitStats, Event, Outside, WorkerReply
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.storage.base import OffsetStore, StorageStats
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.claim import StorageStats
 from kctl_agent.storage.limits import TableCounts, TableStats, why_full
 
 _PUBLISH_SECONDS = 0.5

@@ -21,7 +21,8 @@ from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import RETURNED_FALSE, Ack
 from kctl_agent.sinker.slots import Slots
-from kctl_agent.storage.base import Advance, Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.base import StorageUnusable, Writer
+from kctl_agent.storage.chunk import Advance, Chunk, Put
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.put_rules import cut, judged, skipped

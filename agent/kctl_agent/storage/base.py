@@ -37,28 +37,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.chunk import (
-    Advance,
-    Binding,
-    Chunk,
-    GapRefused,
-    OtherGroup,
-    Put,
-    StoredOffset,
-    StoredOffsetMissing,
-    StoredOffsetMoved,
-    TopicPartition,
-)
-from kctl_agent.storage.claim import (
-    Claim,
-    CountChanged,
-    DeadLetter,
-    DeadLetterGroup,
-    DeadLetterPage,
-    PartitionStats,
-    Settled,
-    StorageStats,
-)
+from kctl_agent.storage.chunk import Advance, Binding, Chunk, Put, StoredOffset, TopicPartition
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Settled, StorageStats
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, silent
 from kctl_agent.storage.limits import StorageLimits, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
@@ -66,36 +46,6 @@ from kctl_agent.storage.selection import EVERYTHING, Selection
 if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
-
-__all__ = [
-    "Advance",
-    "Binding",
-    "Chunk",
-    "Claim",
-    "CountChanged",
-    "DeadLetter",
-    "DeadLetterGroup",
-    "DeadLetterPage",
-    "DeadLetterStore",
-    "GapRefused",
-    "OffsetStore",
-    "OtherGroup",
-    "PartitionStats",
-    "Put",
-    "Selection",
-    "Settled",
-    "Storage",
-    "StorageError",
-    "StorageMisconfigured",
-    "StorageStats",
-    "StorageUnusable",
-    "StoredOffset",
-    "StoredOffsetMissing",
-    "StoredOffsetMoved",
-    "TableRefused",
-    "TopicPartition",
-    "Writer",
-]
 
 
 class StorageUnusable(StorageError):

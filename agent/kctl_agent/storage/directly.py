@@ -5,7 +5,8 @@ What remains is what has to outlive a batch: the stored offsets, and the dead le
 
 from __future__ import annotations
 
-from kctl_agent.storage.base import StorageError, Writer
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import Writer
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 

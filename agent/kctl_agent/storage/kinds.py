@@ -46,7 +46,7 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
     """The storage that the settings name, unless that is a table. It opens no file and no connection yet. A server's
     reply is waited for `reply_seconds`, or as long as is usual. The result can be pickled: executors get it with their
     task. Raises StorageError: the mode is not known, or it is a table."""
-    from kctl_agent.storage.base import StorageError
+    from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
     if kind is None:

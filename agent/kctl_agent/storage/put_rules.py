@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kctl_agent.storage.base import (
+from kctl_agent.storage.block import Block
+from kctl_agent.storage.chunk import (
     Advance,
     Binding,
     Chunk,
@@ -18,7 +19,6 @@ from kctl_agent.storage.base import (
     StoredOffsetMoved,
     TopicPartition,
 )
-from kctl_agent.storage.block import Block
 
 
 def skipped(chunk: Chunk, stored: StoredOffset) -> int:

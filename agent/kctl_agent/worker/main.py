@@ -11,6 +11,7 @@ import logging
 
 from kafka.errors import KafkaError
 
+from kctl_agent.errors import StorageError
 from kctl_agent.kafka.errors import describe
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
@@ -21,7 +22,7 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.storage.base import OffsetStore, StorageError, StorageMisconfigured, TableRefused
+from kctl_agent.storage.base import OffsetStore, StorageMisconfigured, TableRefused
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced
 from kctl_agent.worker.main_thread.requests import OPERATIONS

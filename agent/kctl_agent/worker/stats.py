@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
+from kctl_agent.errors import StorageError
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
@@ -20,7 +21,7 @@ from kctl_agent.replies.workers import Event, UnreadPartition
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.storage.base import OffsetStore, StorageError
+from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch

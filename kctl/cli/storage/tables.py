@@ -12,7 +12,7 @@ from kctl.fields import moment
 from kctl_agent.storage.causes import sentence_of
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.base import DeadLetter, DeadLetterGroup, StorageStats
+    from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, StorageStats
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.limits import TableStats
 

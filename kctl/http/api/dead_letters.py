@@ -27,8 +27,10 @@ from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.base import DeadLetter, DeadLetterStore, Selection
+    from kctl_agent.storage.base import DeadLetterStore
+    from kctl_agent.storage.claim import DeadLetter
     from kctl_agent.storage.dead_letter_pages import Progress
+    from kctl_agent.storage.selection import Selection
 
 PAGE_SECONDS = 0.1
 """What an index does not answer is looked for so long; then the page is what was found, and `next` goes on."""
@@ -199,7 +201,7 @@ def _workbench(request: Request) -> Workbench:
 
 
 async def _changed(request: Request, verb: Verb, given: _Change, to: str = "") -> Response:
-    from kctl_agent.storage.base import CountChanged  # with numpy
+    from kctl_agent.storage.claim import CountChanged
 
     by = request.scope.get(CALLER_KEY, "")
     steps = _workbench(request).change(verb, selection_of(given.filter), given.count, by, to)

@@ -12,10 +12,11 @@ from deltalake import DeltaTable
 
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
-from kctl_agent.storage.base import Binding, Selection, StoredOffset
+from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.selection import Selection
 from tests.command_lines import Kctl
 from tests.conformance.given import chunk, put
 from tests.unit.storage.lake.dead_letters.test_table import written

@@ -16,9 +16,10 @@ import pytest
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import OperationRefused, TopicMissing
 from kctl.http import AccessRights, Token
+from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
-from kctl_agent.storage.base import DeadLetterStore, StorageError, StorageUnusable
+from kctl_agent.storage.base import DeadLetterStore, StorageUnusable
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage
 from kctl_agent.storage.dead_letter_pages import Progress, silent
 from kctl_agent.storage.file import FileStorage

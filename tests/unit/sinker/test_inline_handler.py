@@ -12,7 +12,8 @@ import pytest
 from kctl_agent.sinker import inline_handler
 from kctl_agent.sinker.failures import FailureLog
 from kctl_agent.sinker.inline_handler import HandlingStorage
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import StoredOffset
 from tests.conformance.given import chunk
 
 CODE = """

@@ -11,7 +11,8 @@ import pytest
 
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.watchdog import Watchdog
-from kctl_agent.storage.base import Claim, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill
 from tests.scratch_storage import ScratchStorage
 

@@ -12,8 +12,9 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.storage import dead_letter_pages
-from kctl_agent.storage.base import Chunk, Storage, StoredOffset
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
+from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
 from tests.conformance.given import everything, put, stored

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 
 

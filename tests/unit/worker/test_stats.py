@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from kafka import TopicPartition
-from tests.memory_storage import MemoryStorage
 
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.storage.base import Advance, StoredOffset
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
@@ -49,7 +48,7 @@ class BreakableStats(WorkerStats):
 
 
 def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentServer) -> None:
-    stats = WorkerStats("worker-0", server, MemoryStorage(), Inbox())
+    stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     other = TopicPartition("t", 1)
     for reasons in ({}, {other: "no leader", TP: "no leader"}, {other: "no leader", TP: "no leader"}, {}):
         stats.leaves_out(reasons)

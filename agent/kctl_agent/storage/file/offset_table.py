@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable
 
-from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
 
 _COLUMNS = "topic, partition, topic_id, next, version"
 

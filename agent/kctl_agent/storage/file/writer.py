@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from kctl_agent.storage.base import Chunk, Put, StorageUnusable, Writer
+from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.block import Block
+from kctl_agent.storage.chunk import Chunk, Put
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import offset_table
 from kctl_agent.storage.file.checkpoint import begin_copy, in_turn

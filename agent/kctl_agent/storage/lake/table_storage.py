@@ -14,15 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from kctl_agent.storage.base import (
-    Advance,
-    Binding,
-    OffsetStore,
-    StorageUnusable,
-    StoredOffset,
-    StoredOffsetMoved,
-    TopicPartition,
-)
+from kctl_agent.storage.base import OffsetStore, StorageUnusable
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved, TopicPartition
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, written_files
 from kctl_agent.storage.lake.delta.log_state import LogState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kctl_agent.storage.base import StoredOffset, TopicPartition
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.chunk import StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
 

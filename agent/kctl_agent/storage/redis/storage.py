@@ -20,8 +20,9 @@ from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
-from kctl_agent.storage.base import Advance, Binding, Storage, StorageUnusable, StoredOffset, TopicPartition, Writer
+from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place

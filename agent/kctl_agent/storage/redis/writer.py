@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kctl_agent.storage.base import Chunk, Put, Writer
+from kctl_agent.storage.base import Writer
 from kctl_agent.storage.block import Block
+from kctl_agent.storage.chunk import Chunk, Put
 from kctl_agent.storage.put_rules import cut, judged, skipped
 from kctl_agent.storage.redis.client import as_unusable, transact
 from kctl_agent.storage.redis.codec import name_of, stored_offset_of

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.storage.base import OffsetStore, StorageError
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import OffsetStore
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource

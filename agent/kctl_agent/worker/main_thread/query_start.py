@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from kafka import TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
 
+from kctl_agent.errors import StorageError
 from kctl_agent.process import deadline
 from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.storage.base import StorageError
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names

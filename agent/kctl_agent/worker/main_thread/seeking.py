@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from kctl_agent.errors import StorageError
 from kctl_agent.kafka.errors import reason
-from kctl_agent.storage.base import OffsetStore, StorageError, StoredOffset
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers

@@ -14,7 +14,8 @@ from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.process import deadline
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import Binding, OffsetStore, OtherGroup, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import OffsetStore, StorageUnusable
+from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
 from kctl_agent.storage.put_rules import refuse_moved
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.commit_metadata import StorageId

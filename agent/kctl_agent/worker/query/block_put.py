@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.spark.without_pandas import map_in_arrow
-from kctl_agent.storage.base import Advance, Storage
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Advance
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
 from kctl_agent.worker.query.transform import check_transform

@@ -14,7 +14,8 @@ from pyspark.sql import functions as f
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Advance, StorageUnusable, TableRefused, TopicPartition
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.chunk import Advance, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage

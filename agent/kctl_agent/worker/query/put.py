@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.base import Chunk, Put, Storage, TopicPartition
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import BinaryColumn, Columns, binary_column
+from kctl_agent.storage.chunk import Chunk, Put, TopicPartition
 from kctl_agent.worker.query.batch_failure import TaskFailed
 from kctl_agent.worker.query.batch_put import BatchRange
 

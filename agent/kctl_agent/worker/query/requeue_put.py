@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Binding, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueBatch, Requeues
 from kctl_agent.storage.lake.dead_letters.selection import READING

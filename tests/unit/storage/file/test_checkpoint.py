@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import Advance
+from kctl_agent.storage.chunk import Advance
 from kctl_agent.storage.file import FileStorage, log, schema
 from kctl_agent.storage.file import storage as storage_module
 from kctl_agent.storage.file.checkpoint import copy, reading, writing

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, StoredOffset, TableRefused
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch

@@ -15,14 +15,8 @@ from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from kctl_agent.storage.base import (
-    Advance,
-    Binding,
-    StorageUnusable,
-    StoredOffset,
-    StoredOffsetMoved,
-    TableRefused,
-)
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.commit_actions import append_actions

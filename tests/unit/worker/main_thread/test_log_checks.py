@@ -10,7 +10,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.epochs import LogSeen

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
+from kctl_agent.errors import StorageError
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.driver import DriverLost
-from kctl_agent.storage.base import Advance, OffsetStore, StorageError
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.chunk import Advance
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Membership

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl_agent.storage.base import StoredOffset
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found, StartOffset, decide
 

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError
 
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.storage.base import StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.chunk import StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.positions import Found

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kctl_agent.storage.base import Advance, Storage, StorageError, StoredOffset
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId, parse
 from kctl_agent.worker.offsets.positions import Found, decide
 from tests.conformance.given import chunk, stored

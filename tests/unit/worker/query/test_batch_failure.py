@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import GapRefused, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import GapRefused
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import BatchFailure, TaskFailed, failure
 from kctl_agent.worker.query.put import PutJob, put_in_task

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.storage.base import Binding, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import block_put

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from kctl_agent.storage.base import Chunk, Put, Storage, StoredOffset, Writer
+from kctl_agent.storage.base import Storage, Writer
+from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions

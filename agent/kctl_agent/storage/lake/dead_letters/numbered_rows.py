@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Binding
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, of_cluster, than
 from kctl_agent.storage.lake.delta.log import own_file
 

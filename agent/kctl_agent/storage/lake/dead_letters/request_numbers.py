@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from kctl_agent.storage.base import Binding, StorageError
+from kctl_agent.errors import StorageError
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.table_storage import TableStorage
 

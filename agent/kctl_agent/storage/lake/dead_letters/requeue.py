@@ -24,8 +24,10 @@ from dataclasses import dataclass
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from kctl_agent.errors import StorageError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Binding, StorageError, StorageUnusable
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, count, numbered, numbered_files, read
 from kctl_agent.storage.lake.dead_letters.request_numbers import (
     CANCELLED,

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from kctl_agent.errors import BadParams, StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import as_dead_letters
-from kctl_agent.storage.base import DeadLetter
+from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, failed_between, of_cluster, quoted

@@ -17,17 +17,9 @@ from itertools import islice
 
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import (
-    Binding,
-    DeadLetter,
-    DeadLetterGroup,
-    DeadLetterPage,
-    DeadLetterStore,
-    Selection,
-    StoredOffset,
-    TopicPartition,
-)
-from kctl_agent.storage.claim import check_count
+from kctl_agent.storage.base import DeadLetterStore
+from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, Progress, Step, read_page, silent
 from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
@@ -46,7 +38,7 @@ from kctl_agent.storage.lake.dead_letters.selection import (
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
-from kctl_agent.storage.selection import EVERYTHING
+from kctl_agent.storage.selection import EVERYTHING, Selection
 
 SENT = 500
 """Messages that are sent somewhere else at a time: a commit removes them here."""

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from urllib.parse import quote, unquote
 
-from kctl_agent.storage.base import Binding, StoredOffset, TopicPartition
+from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
 
 _HALF = 1 << 64
 

@@ -18,7 +18,8 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from kctl_agent.storage.base import Advance, Selection, StorageUnusable, StoredOffset, TableRefused
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
 from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -28,6 +29,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.selection import Selection
 from tests.table_conformance import compact
 from tests.unit.storage.lake.dead_letters.test_table import HEADERS, NOW, dead, written
 from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema

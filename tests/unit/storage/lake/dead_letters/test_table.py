@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Binding, Selection, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.limits import StorageLimits, why_full
+from kctl_agent.storage.selection import Selection
 from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
 
 HEADER = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.delta import batch_plans as plans
 from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, BatchPlan, plan_name, sweep
 from kctl_agent.storage.lake.folder import LocalFolder

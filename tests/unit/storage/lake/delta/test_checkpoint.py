@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Binding, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint, table
 from kctl_agent.storage.lake.delta.log import log_files, write_entry
 from kctl_agent.storage.lake.folder.local import sync_file

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
-from kctl_agent.storage.base import Advance, StoredOffset
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, LogUnreadable, entry_name
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState

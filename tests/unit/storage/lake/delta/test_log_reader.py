@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import Advance, Binding, StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.log import write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader

@@ -12,7 +12,8 @@ import deltalake
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent.storage.base import StorageUnusable, StoredOffset
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint, log_state, table
 from kctl_agent.storage.lake.delta import table_counts as counts
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files

@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.table import TableAlterer
 
-from kctl_agent.storage.base import StoredOffset, TableRefused
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.table_conformance import compact

@@ -18,7 +18,8 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from kctl_agent.storage.base import Advance, StorageUnusable, StoredOffset, TableRefused
+from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
