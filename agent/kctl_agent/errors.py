@@ -1,7 +1,6 @@
 """Errors at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
 
-A message is one sentence, fit for a reply: no traceback, no path (except `PathError`, which never leaves the process)
-and nothing a peer has sent beyond a bounded, sanitised name.
+A message is one sentence, fit for a reply: no traceback, no path (but `PathError`'s), and of a peer a sanitised name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Sockets of agents: where one may lie, who owns it, who may call it. Linux only (/proc, SO_PEERCRED).
 
-`run_dir` is a real directory of ours that nobody else can enter; a socket path has at most 107 bytes (unix(7), with its
-final NUL); a socket appears under its name only when it is ready; a file left behind is removed only when its recorded
-owner is gone; a peer is known by SO_PEERCRED.
+`run_dir` is a real directory of ours that nobody else can enter; a path has at most 107 bytes (unix(7)); a socket
+appears under its name only when it is ready, and is removed only when its recorded owner is gone.
 """
 
 from __future__ import annotations

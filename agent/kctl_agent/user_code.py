@@ -1,8 +1,7 @@
 """`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, for `kctl config check`.
 
 Reads `{"kind": "handler" | "transform" | "batch_transform", "name": …, "import_dir": …}` from stdin and writes
-`{"error": …, "traceback": …}` to stdout, both null where it can be used; a transform is called with no records where
-there is a Java. What the code itself prints goes to stderr.
+`{"error": …, "traceback": …}` to stdout; a transform is called with no records where there is a Java.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import pytest
 from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owners_of
+from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.py4j_connections import guard_connections
@@ -53,6 +54,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from kctl.jars import java_command
 
     monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))
+    deadline.go_on(deadline.NEVER)  # the thread has one left where tests of a worker's turns ran
     gateway = launched()
     yield gateway
     gateway.shutdown()

@@ -101,7 +101,7 @@ def test_both_kinds_of_folders_do_the_same(folder: Folder) -> None:
     folder.write("_kctl/plan.json", b"22")
     assert folder.read("_kctl/plan.json") == b"22"
     assert [(file.name, file.size) for file in folder.files()] == [("_kctl/plan.json", 2)]
-    assert folder.below("_kctl").names() == ["plan.json"]
+    assert folder.subfolder("_kctl").names() == ["plan.json"]
     assert not folder.holds_others({"_kctl"})
 
     assert folder.create("a.json", b"ours")
@@ -217,7 +217,7 @@ def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_s
         begun(storage, start, start + 10).commit()
     storage.table.checkpoints.wait()
 
-    assert [name for name in storage.folder.below("_delta_log").names() if ".checkpoint." in name]
+    assert [name for name in storage.folder.subfolder("_delta_log").names() if ".checkpoint." in name]
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 130, 1)
 
 
@@ -283,7 +283,7 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
         folder.make()
         marker = f"{server.endpoint}/{BUCKET}/kctl-1/topic=t/"
         urllib.request.urlopen(urllib.request.Request(marker, b"", method="PUT"), timeout=10).close()
-        write(folder.below("topic=t"), pa.table({"a": [1]}))
+        write(folder.subfolder("topic=t"), pa.table({"a": [1]}))
 
         assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
         assert [file.rows for file in read_files(folder, folder)] == [1]
@@ -326,10 +326,10 @@ def test_other_threads_go_on_while_a_store_is_waited_for(
         slow.bind(GROUP)
         assert isinstance(slow, LakeStorage)
         assert slow.table.exists()
-        assert not LakeStorage(slow.folder.beside("none")).table.exists()
+        assert not LakeStorage(slow.folder.sibling("none")).table.exists()
         earlier = DeadLetterTable(slow, GROUP.group).earlier_try(begun(slow, 100, 110))
         assert earlier.messages == ((*TP, 101), (*TP, 105))
-        with slow.beside().table.latest() as dead_letters:
+        with slow.dead_letter_table().table.latest() as dead_letters:
             assert count(dead_letters, numbered(GROUP, 0, 1)) == (2, 1)
 
 

@@ -94,4 +94,4 @@ class Engine:
             gateway = guests.admit(wanted.name, ProcessIdentity(wanted.pid, wanted.start_ticks))
         except (OSError, OverflowError) as error:
             return Outcome("failed", f"{wanted.name} gets no gateway: {error}")
-        return Outcome("done", "has a gateway", {**asdict(gateway), "engine_pid": os.getpid()})
+        return Outcome("done", "has a gateway", asdict(gateway))

@@ -14,26 +14,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.paths import ProcessIdentity, is_alive
 from kctl_agent.replies.workers import EngineStats
+from kctl_agent.spark.gateway import Gateway
 from kctl_agent.spark.own_gateway import OwnGateways
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayAccess:
-    """How a worker reaches its gateway."""
-
-    port: int
-    token: str = field(repr=False)
-    callback_port: int
 
 
 @dataclass(slots=True)
@@ -60,7 +52,7 @@ class Guests:
         self._gateways = OwnGateways(self._spark.sparkContext._gateway)
         self._poll = select.poll()
 
-    def admit(self, name: str, identity: ProcessIdentity) -> GatewayAccess:
+    def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
         """Gives this process a gateway; one that it had is closed. Raises OSError, OverflowError: no such process."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
@@ -78,7 +70,7 @@ class Guests:
         self._guests[name] = guest
         self._poll.register(descriptor, select.POLLIN)
         log.info("%s, pid %d, has a gateway", name, identity.pid)
-        return GatewayAccess(port, token, guest.callbacks.getsockname()[1])
+        return Gateway(port, token, os.getpid(), guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
         """Waits until a worker has ended, at most so long; then frees what it had."""

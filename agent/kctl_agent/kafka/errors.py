@@ -1,7 +1,6 @@
 """Exceptions of kafka-python in plain words for an operator; for workers, attached applications and `kctl`.
 
-An error that a broker answered keeps the broker's own name of it, as in its log. kafka-python's texts hold class names
-and raw `errno`s; it is not imported: its classes are known by their names.
+What a broker answered keeps the broker's own name, as in its log. kafka-python's classes are known by their names.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ from typing import Any
 
 from kafka.coordinator.base import MemberState
 
-__all__ = ["take_up_forgotten_join"]
-
 
 def take_up_forgotten_join(consumer: Any) -> None:
     """Resumes joins that outlast a poll, which kafka-python 3.0.12 forgets; to be called before each poll.
@@ -16,8 +14,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
     - One that was caused by new metadata: the leader's own assignment makes `need_rejoin` false, so nobody awaits the
       result; with its heartbeats off the member is evicted, for good.
     - One that ends between two polls: the next begins another instead of taking the result, and so all others have to
-      join again. Two members whose polls are far apart keep each other from reading, for as long as that lasts.
-    """
+      join again. Two members whose polls are far apart keep each other from reading, for as long as that lasts."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     if consumer.group_metadata().state != MemberState.REBALANCING:
         return

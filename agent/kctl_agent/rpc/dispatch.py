@@ -1,7 +1,6 @@
 """From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread.
 
-Whatever a command raises becomes a reply here: its kind goes into the log with a count, and only sentences written for
-callers leave the process.
+Whatever a command raises becomes a reply here; its kind is counted in the log.
 """
 
 from __future__ import annotations

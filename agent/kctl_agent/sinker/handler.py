@@ -1,7 +1,6 @@
 """The user's handler: loaded by name, called with messages, its result checked.
 
-It is a function, an `async` function, or a class with `handle` and, if it likes, `open` and `close`, each `async` or
-not. How a call that never returns is ended is the `guard`'s business.
+A function, or a class with `handle` and, if it likes, `open` and `close`, each `async` or not.
 """
 
 from __future__ import annotations

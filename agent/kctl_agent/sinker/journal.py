@@ -2,8 +2,7 @@
 
 By this a message that kills its process is found, as one that raises is by its error. Written while messages are
 handled one by one; it need not survive the machine: then the leases run out. One line of JSON, the claim, and behind it
-one byte for each note, whose room is taken with the claim: a disk that is full keeps a message from being handled, and
-never from being noted as handled. Neither read nor written through a link.
+a byte for each note, whose room is taken with the claim: a full disk never keeps a message from being noted as handled.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from kctl_agent.sinker.handler import Handler, described
 from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
-from kctl_agent.sinker.stats import Call, SinkerProcessStats
+from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage
 
@@ -91,7 +91,7 @@ class Sinker:
         self._failures.error(error)
         for part in call:
             part.failed(error.text, is_alone=len(messages) == 1)
-        self._stats.called(Call(time.monotonic(), self._settings.handler_timeout_seconds, len(messages)), str(error))
+        self._stats.called(self._settings.handler_timeout_seconds, len(messages), str(error))
         for claimed in list(self._in_flight):
             if not claimed.is_untouched:
                 self._settle(claimed)
@@ -206,8 +206,7 @@ class Sinker:
             self._failures.error(error)
             for part in call:
                 part.failed(error.text, is_alone=count == 1)
-        error_text = None if error is None else str(error)
-        self._stats.called(Call(time.monotonic(), time.monotonic() - started, count), error_text)
+        self._stats.called(time.monotonic() - started, count, None if error is None else str(error))
 
     def _settle(self, claimed: InFlightClaim) -> None:
         self._guard.drop(claimed)

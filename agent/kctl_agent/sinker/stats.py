@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.workers import Event, SinkerStats
@@ -16,15 +16,6 @@ from kctl_agent.storage.base import Storage
 KEPT_CALLS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the handler that has ended, at `time.monotonic()`."""
-
-    at: float
-    seconds: float
-    messages: int
-
-
 class SinkerProcessStats(StoringStats):
     """State, counters and calls of one sinker. Every method may be called from any thread."""
 
@@ -34,7 +25,7 @@ class SinkerProcessStats(StoringStats):
         super().__init__(name, server, storage, inbox)
         self._settled = Counter[str]()
         self._in_flight = self._handler_errors = 0
-        self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
+        self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
         """Logs an event and keeps it for the replies."""
@@ -47,18 +38,18 @@ class SinkerProcessStats(StoringStats):
     def calling(self) -> None:
         self._batch_started_at = time.monotonic()
 
-    def called(self, call: Call, error: str | None) -> None:
-        """Counts a call that has ended: well, or with an error."""
+    def called(self, seconds: float, messages: int, error: str | None) -> None:
+        """Counts a call of the handler that has ended: well, or with an error."""
         with self._lock:
-            self._calls.append(call)
+            self._calls.append(seconds)
             self._batch_started_at = None
             self._batches_total += 1
             self._handler_errors += error is not None
-            self._worker = replace(self._worker, last_batch_seconds=call.seconds, last_batch_rows=call.messages)
+            self._worker = replace(self._worker, last_batch_seconds=seconds, last_batch_rows=messages)
             if error is None:
                 self._troubles.over("handler")
             else:
-                self._troubles.met("handler", error, call.at, time.time())
+                self._troubles.met("handler", error, time.monotonic(), time.time())
 
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
         """Counts settled messages."""
@@ -69,7 +60,7 @@ class SinkerProcessStats(StoringStats):
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            seconds = sorted(call.seconds for call in self._calls)
+            seconds = sorted(self._calls)
             sinker = SinkerStats(
                 **{outcome: self._settled[outcome] for outcome in ("handled", "retried", "dead", "lost")},
                 in_flight=self._in_flight,

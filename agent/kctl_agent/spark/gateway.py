@@ -5,7 +5,7 @@ port and token stand in no file, on no command line and in no environment that o
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,10 @@ class GatewayRequest:
         self._begin_anew()
         if outcome["state"] == "failed":
             return str(outcome["text"])
-        result = outcome["result"]
-        return Gateway(result["port"], result["token"], result["engine_pid"], result["callback_port"])
+        return Gateway(**outcome["result"])
 
     def _ask(self) -> None:
-        identity = process_identity()
-        params = {
-            "operation": self._operation,
-            "name": self._name,
-            "pid": identity.pid,
-            "start_ticks": identity.start_ticks,
-        }
+        params = {"operation": self._operation, "name": self._name, **asdict(process_identity())}
         ask(self._path, "gateway", params, _ANSWER_SECONDS)
         self._is_accepted = True
 

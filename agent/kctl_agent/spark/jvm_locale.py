@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-
-from kctl_agent.spark.exported import exported
 
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
+"""The value of `LC_ALL` for a JVM, if the machine has it."""
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
 """The locale of the executors' Pythons, which inherit the JVM's else."""
 _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
@@ -30,8 +28,3 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
         check=False,
     )
     return process.stdout.strip().upper() in ("UTF-8", "UTF8")
-
-
-def of_utf8() -> AbstractContextManager[None]:
-    """Sets a locale of UTF-8 for what is started meanwhile, if the machine has one."""
-    return exported(LC_ALL, UTF8)

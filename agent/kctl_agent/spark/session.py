@@ -15,7 +15,7 @@ from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import LOG_OPTION, configuration, is_local, properties_file, use_this_python
 from kctl_agent.spark.exported import exported
-from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, is_utf8, of_utf8
+from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, UTF8, is_utf8
 from kctl_agent.spark.own_gateway import launched
 from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.settings import SparkSettings
@@ -53,7 +53,7 @@ def session(settings: SparkSettings) -> SparkSession:
         if not is_utf8():
             if is_local(settings.master):  # an empty one is none: setlocale(3)
                 conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
-            started.enter_context(of_utf8())
+            started.enter_context(exported(LC_ALL, UTF8))
         started.enter_context(_submitting(started.enter_context(properties_file(conf, settings.scratch_dir))))
         if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for a JVM that is there already
             SparkContext._ensure_initialized(gateway=launched())  # noqa: SLF001

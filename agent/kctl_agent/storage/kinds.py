@@ -1,7 +1,6 @@
 """The kinds of storage and what each can do: what a value of `storage.mode` stands for.
 
-Whoever needs to know what a storage can do asks its kind, never for a name. To import this costs nothing: what a kind
-is made of is imported when one is opened.
+Who needs to know what a storage can do asks its kind. To import this costs nothing.
 """
 
 from __future__ import annotations

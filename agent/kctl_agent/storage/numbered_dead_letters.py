@@ -1,8 +1,7 @@
 """Dead letters of storages that number them: read in pages, counted in groups, put back and removed.
 
-A page goes on behind a `Place`; what an index cannot answer is looked for in every dead letter that it leaves. What is
-done to all that match is done page by page, to those that were there when it began, else a handler that fails at once
-would keep it going for ever.
+What is done to all that match is done page by page, to those that were there when it began, else a handler that fails
+at once would keep it going for ever.
 """
 
 from __future__ import annotations

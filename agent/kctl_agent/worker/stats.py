@@ -6,14 +6,13 @@ Nothing here calls the JVM or asks a storage: what hangs there would hold up eve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.stats import StoringStats
-from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition as Assigned
@@ -23,8 +22,10 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.limits import why_full
-from kctl_agent.worker.offsets.brokers import BrokerView
-from kctl_agent.worker.query.pipeline import Batch
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.offsets.brokers import BrokerView, BrokerWatcher
+from kctl_agent.worker.offsets.progress import ReadProgress
+from kctl_agent.worker.query.pipeline import Batch, Pipeline
 
 LONG_BATCH_SECONDS = 15.0
 """Seconds after which a running batch is checked every so often for whether it still stores something."""
@@ -34,12 +35,10 @@ LONG_BATCH_SECONDS = 15.0
 class Sources:
     """The parts of a worker that have its stats; each is read on the publishing thread and must not wait."""
 
-    member: Callable[[], MemberReply | None]
-    brokers: Callable[[], BrokerView]
-    positions: Callable[[], Mapping[TopicPartition, int | None]]
-    committed: Callable[[], Mapping[TopicPartition, int]]
-    query_id: Callable[[], str | None]
-    batch_started_at: Callable[[], float | None]
+    member: Membership
+    watcher: BrokerWatcher
+    pipeline: Pipeline
+    progress: ReadProgress
     reset: str = "earliest"
     """`auto.offset.reset`: where a group begins that has committed nothing."""
 
@@ -133,20 +132,14 @@ class WorkerStats(StoringStats):
         with self._lock:
             if sources is None:
                 return self._common("worker")
-            view, member = sources.brokers(), sources.member()
-            self._batch_started_at = sources.batch_started_at()
-            common = self._common("worker")
-            partitions = self._partitions(sources, view, None if member is None else member.generation)
+            view, member = sources.watcher.view, sources.member.info
+            self._batch_started_at = sources.pipeline.batch_started_at
+            common, partitions = self._common("worker"), self._partitions(sources, view, member.generation)
+            names = tuple(Assigned(each.topic, each.partition) for each in partitions)
             paused = self._inbox.paused
             return replace(
                 common,
-                member=None
-                if member is None
-                else replace(
-                    member,
-                    worker=self._name,
-                    partitions=tuple(Assigned(each.topic, each.partition) for each in partitions),
-                ),
+                member=replace(member, worker=self._name, partitions=names),
                 partitions=partitions,
                 not_read=frozenset(
                     tp
@@ -157,7 +150,7 @@ class WorkerStats(StoringStats):
                 topics=None if view.topics is None else TopicsReply(view.topics),
                 worker=replace(
                     common.worker,
-                    query_id=sources.query_id(),
+                    query_id=sources.pipeline.query_id,
                     last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
                     left_out=_unread(self._left_out),
                     isolated=_unread(self._isolated),
@@ -170,7 +163,8 @@ class WorkerStats(StoringStats):
         return "; ".join(texts)[:500] or None
 
     def _partitions(self, sources: Sources, view: BrokerView, generation: int | None) -> tuple[PartitionReply, ...]:
-        committed_offsets = sources.committed()
+        committed_offsets = sources.progress.committed(view)
+        positions = sources.progress.positions(sources.member.partitions, sources.pipeline.positions, view)
         has_read_since = bool(self._recent) and self._recent[-1][0] > (view.taken_at or 0.0)
         age = None if view.taken_at is None else max(time.monotonic() - view.taken_at, 0.0)
 
@@ -183,16 +177,16 @@ class WorkerStats(StoringStats):
                 tp.topic, tp.partition, start, committed, position, end, lag, timestamp, generation or 0, age
             )
 
-        return tuple(row(tp, position) for tp, position in sorted(sources.positions().items()))
+        return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
         """Whether a batch that runs for long has moved stored offsets since they were last read."""
-        now, started = time.monotonic(), sources.batch_started_at()
+        now, started = time.monotonic(), sources.pipeline.batch_started_at
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
             return False
         self._long_batch_seen_at = now
         try:
-            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in sources.positions()])
+            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in sources.member.partitions])
         except StorageError:
             return False  # reported where the storage is counted
         before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}

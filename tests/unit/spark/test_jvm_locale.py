@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from kctl_agent.spark.jvm_locale import is_utf8, of_utf8
+from kctl_agent.spark.exported import exported
+from kctl_agent.spark.jvm_locale import LC_ALL, UTF8, is_utf8
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_what_is_started_has_utf8_and_this_process_keeps_its_own(
     if given is not None:
         monkeypatch.setenv("LC_ALL", given)
 
-    with of_utf8():
+    with exported(LC_ALL, UTF8):
         assert is_utf8()
 
     assert os.environ.get("LC_ALL") == given

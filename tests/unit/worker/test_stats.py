@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka import TopicPartition
 
+from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -47,6 +50,18 @@ class BreakableStats(WorkerStats):
         return super()._snapshot()
 
 
+def sources(view: BrokerView, position: int, committed: int) -> Sources:
+    parts: dict[str, Any] = {
+        "member": SimpleNamespace(info=MemberReply(), partitions=frozenset({TP})),
+        "watcher": SimpleNamespace(view=view),
+        "pipeline": SimpleNamespace(positions={TP: position}, query_id=None, batch_started_at=None),
+        "progress": SimpleNamespace(
+            positions=lambda _assigned, running, _view: running, committed=lambda _: {TP: committed}
+        ),
+    }
+    return Sources(**parts)
+
+
 def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentServer) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     other = TopicPartition("t", 1)
@@ -69,15 +84,14 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     storage, started = ScratchStorage(), time.monotonic()
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     stats = WorkerStats("worker-0", server, storage, Inbox())
-    stats.draw_from(
-        Sources(lambda: None, BrokerView, lambda: {TP: 5}, dict, lambda: None, lambda: started if runs else None)
-    )
+    batch = sources(BrokerView(), 5, 5)
+    stats.draw_from(batch)
 
     def progress() -> int:
         stats._count()
         return stats._snapshot().progress
 
-    runs = True
+    batch.pipeline.batch_started_at = started  # type: ignore[misc]
     before = progress()
     assert progress() == before, "it does not run for long yet"
 
@@ -86,7 +100,7 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     assert progress() == first, "it stores nothing"
     storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
     assert progress() == first + 1
-    runs = False
+    batch.pipeline.batch_started_at = None  # type: ignore[misc]
     storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
     assert progress() == first + 1, "what no batch stores is not counted"
 
@@ -98,9 +112,7 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
 ) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
-    stats.draw_from(
-        Sources(lambda: None, lambda: view, lambda: {TP: 137}, lambda: {TP: 131}, lambda: None, lambda: None)
-    )
+    stats.draw_from(sources(view, 137, 131))
     stats.batch(Batch(0, 7, 0.1, {}, {}))
 
     [row] = stats._snapshot().partitions

@@ -2,8 +2,7 @@
 
 WAL, so that readers never wait for the writer, and `synchronous=NORMAL`: a power cut takes back the last transactions.
 What it must not take back is synced afterwards: a put by the time its writer is closed, a stored offset when it is
-returned, because it may be committed to Kafka then. What was settled in the last moments is claimed again, which
-at-least-once allows. This file is the connection.
+returned, as it may be committed to Kafka then. What was settled last is claimed again, which at-least-once allows.
 """
 
 from __future__ import annotations

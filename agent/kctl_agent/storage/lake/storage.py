@@ -15,7 +15,7 @@ class LakeStorage(TableStorage):
 
     @cached_property
     def _dead_letters(self) -> TableStorage:
-        return self.beside()
+        return self.dead_letter_table()
 
     def stats(self) -> TableStats:
         counts = self._dead_letters.counter.last()

@@ -58,9 +58,9 @@ class TableStorage(OffsetStore):
     def identity(self) -> str:
         return f"lake:{self.folder}"
 
-    def beside(self) -> TableStorage:
+    def dead_letter_table(self) -> TableStorage:
         """The table of its dead letters, in the folder beside it."""
-        folder = self.folder.beside(f"{self.folder.name}_dead_letters")
+        folder = self.folder.sibling(f"{self.folder.name}_dead_letters")
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
@@ -232,7 +232,7 @@ class LakeBatch:
     claims: Mapping[TopicPartition, int | None]
 
     def __post_init__(self) -> None:
-        self.folder = self._storage.folder.below(f"{BATCH}{uuid.uuid4().hex}")
+        self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
         """Where its files are written, and stay."""
 
     def commit(self, rows: int | None = None) -> list[DataFile]:

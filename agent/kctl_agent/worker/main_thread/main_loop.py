@@ -106,7 +106,7 @@ class MainLoop:
             settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
         )
         self._requeuing = self._made_requeuing(storage)
-        stats.draw_from(self._sources())
+        stats.draw_from(Sources(member, self._watcher, pipeline, progress, settings.kafka.auto_offset_reset))
         self._watcher.start()
 
     def turn(self) -> None:
@@ -133,18 +133,6 @@ class MainLoop:
         if self._requeuing is not None:
             self._requeuing.close(REQUEUE_SECONDS)
 
-    def _sources(self) -> Sources:
-        member, pipeline, progress, watcher = self._membership, self._pipeline, self._progress, self._watcher
-        return Sources(
-            member=lambda: member.info,
-            brokers=lambda: watcher.view,
-            positions=lambda: progress.positions(member.partitions, pipeline.positions, watcher.view),
-            committed=lambda: progress.committed(watcher.view),
-            query_id=lambda: pipeline.query_id,
-            batch_started_at=lambda: pipeline.batch_started_at,
-            reset=self._settings.kafka.auto_offset_reset,
-        )
-
     def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
         if isinstance(storage, Storage):
             return None
@@ -160,7 +148,7 @@ class MainLoop:
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
 
-        return Requeuing(storage.beside().folder, begin, self._stats)
+        return Requeuing(storage.dead_letter_table().folder, begin, self._stats)
 
     def _poll(self) -> None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
@@ -28,16 +27,6 @@ RECHECK_SECONDS = 60.0
 """After so long the tables are read again even if nothing was committed: two commits may have the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Neither: another worker is at it."""
-
-    done: PutBack | None = None
-    error: BaseException | None = None
-    is_over: bool = False
-    """Everything that was asked for until the thread began is put back."""
-
-
 class Requeuing:
     """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now."""
 
@@ -51,8 +40,8 @@ class Requeuing:
         self._failures = 0
         """In a row."""
         self._thread: threading.Thread | None = None
-        self._outcome = _Outcome()
-        """Written by the thread; read once it has ended."""
+        self._outcome: PutBack | BaseException | None = None
+        """What `put_next` has returned or raised: written by the thread, read once it has ended."""
         self._seen: int | None = None
         """The log up to which there is nothing left to be put back."""
         self._began_on: int | None = None
@@ -85,29 +74,25 @@ class Requeuing:
 
     def _put(self, put_next: Callable[[], PutBack | None]) -> None:
         try:
-            done = put_next()
-            self._outcome = _Outcome(done, is_over=done is None)
-        except RequeueTaken as error:
-            log.debug("%s", error)
-            self._outcome = _Outcome()
+            self._outcome = put_next()
         except BaseException as error:  # Spark's, Py4J's, those of the user's transform (`exit()`), a panic of delta-rs
             log.debug("dead letters were not put back", exc_info=True)
-            self._outcome = _Outcome(error=error)
+            self._outcome = error
 
-    def _ended(self, outcome: _Outcome, now: float) -> None:
-        if outcome.error is not None:
+    def _ended(self, outcome: PutBack | BaseException | None, now: float) -> None:
+        if isinstance(outcome, RequeueTaken):  # another worker is at it
+            return
+        if isinstance(outcome, BaseException):
             seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
             self._failures, self._due_at = self._failures + 1, now + seconds
-            why = failure(outcome.error, "-")
+            why = failure(outcome, "-")
             text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
             self._stats.failing("requeue", text, "storage" if why.is_storage else None)
             return
-        if outcome.is_over:
+        if outcome is None:  # everything that was asked for until the thread began is put back
             self._seen = self._began_on
-        elif outcome.done is not None:
-            self._stats.happened("requeued", str(outcome.done))
         else:
-            return
+            self._stats.happened("requeued", str(outcome))
         self._failures = 0
         self._stats.works("requeue")
 

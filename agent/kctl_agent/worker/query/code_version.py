@@ -1,7 +1,6 @@
 """The version of the user's code that a worker runs, so that the executors' Pythons run the same.
 
-An engine's Pythons outlive a worker, and would run old code for one that was started again with new code. Spark keeps
-Pythons of different environments apart: so the version goes into theirs.
+An engine's outlive a worker; Spark keeps Pythons of different environments apart, so the version goes into theirs.
 """
 
 from __future__ import annotations

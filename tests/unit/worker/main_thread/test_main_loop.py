@@ -222,7 +222,7 @@ def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_p
     monkeypatch.setattr(worker.stats, "why_full", {1.0: "1000 dead letters", 0.8: "1000 dead letters"}.get)
     worker.until(lambda: worker.stats.state == "throttled")
 
-    log = Path(lake.beside().folder.uri, "_delta_log")
+    log = Path(lake.dead_letter_table().folder.uri, "_delta_log")
     log.mkdir(parents=True)
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events() == ["throttled", "requeued"])
@@ -237,7 +237,7 @@ def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_par
     turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = opened(tmp_path / "orders")
-    Path(lake.beside().folder.uri, "_delta_log").mkdir(parents=True)
+    Path(lake.dead_letter_table().folder.uri, "_delta_log").mkdir(parents=True)
     others = EVERYTHING - {ORDERS_0}
     monkeypatch.setattr(Membership, "partitions", property(lambda _: others))
     worker = turning(lake)

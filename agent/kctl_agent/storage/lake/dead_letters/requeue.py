@@ -178,7 +178,7 @@ class Requeues:
             )
 
     def _kept_folder(self, number: int) -> Folder:
-        return self._dead.folder.below(f"{KEPT}{number:016x}")
+        return self._dead.folder.subfolder(f"{KEPT}{number:016x}")
 
     def commit(self, batch: RequeueBatch) -> PutBack:
         """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
@@ -204,9 +204,12 @@ class Requeues:
         with self._dead.table.latest() as table:
             self._check_stored(table, state.table, wanted)
             messages, copies = count(table, wanted)
-            files = [self._dead.folder.below(name) for name in numbered_files(table)] if messages else []
+            files = [self._dead.folder.subfolder(name) for name in numbered_files(table)] if messages else []
         kept_number = secrets.randbits(62) + 1
-        folder, kept_folder = self._lake.folder.below(f"{BATCH}{secrets.token_hex(16)}"), self._kept_folder(kept_number)
+        folder, kept_folder = (
+            self._lake.folder.subfolder(f"{BATCH}{secrets.token_hex(16)}"),
+            self._kept_folder(kept_number),
+        )
         finished = {self._numbers.finished(state.table): state.finished or None}
         BatchPlan(state.version, {self._numbers.put_back: state.stored or None}).write(self._lake.folder, folder.name)
         BatchPlan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)

@@ -59,7 +59,7 @@ class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str) -> None:
         self.group = group
         self._lake = lake
-        self.storage = lake.beside()
+        self.storage = lake.dead_letter_table()
 
     @cached_property
     def requeues(self) -> Requeues:

@@ -49,7 +49,7 @@ class BatchPlan:
         try:
             table.write(plan_name(batch), content)
         except OSError as error:
-            raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
+            raise StorageUnusable(f"{table.subfolder(FOLDER)} cannot be written: {error.strerror}") from error
 
     @classmethod
     def parse(cls, content: bytes) -> BatchPlan:
@@ -85,7 +85,7 @@ def forget(table: Folder, batch: str) -> None:
     try:
         table.remove([plan_name(batch)])
     except OSError as error:
-        raise StorageUnusable(f"{table.below(FOLDER)} cannot be written: {error.strerror}") from error
+        raise StorageUnusable(f"{table.subfolder(FOLDER)} cannot be written: {error.strerror}") from error
 
 
 def sweep(table: LakeTable) -> None:
@@ -109,7 +109,7 @@ def sweep(table: LakeTable) -> None:
 
 def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
     """The folder of each batch, and its plan. Raises OSError."""
-    for file in table.below(FOLDER).files():
+    for file in table.subfolder(FOLDER).files():
         if (found := PLANNED.fullmatch(file.name)) is not None:
             yield found[1], file
 
@@ -131,14 +131,14 @@ def _read_all(table: Folder) -> Iterator[tuple[FolderFile, BatchPlan | None]]:
 
 def _is_given_up(table: Folder, plan: FolderFile) -> bool:
     """Whether a batch has failed long ago, or was killed before its first file."""
-    return not table.below(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
+    return not table.subfolder(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
     """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
     versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
     they are left to `vacuum`, which keeps what an older version may need."""
-    folder = table.below(_batch(file))
+    folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
         folder.remove_all()
     table.remove([plan_name(folder.name)])

@@ -1,7 +1,6 @@
 """Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
 
-At 100,000 files it takes seconds and hundreds of megabytes, which is not for a worker. The process has a session of its
-own: a worker's memory limits count what is in its session (`kctl.master.memory`).
+At 100,000 files it takes hundreds of megabytes, which its own session keeps out of a worker's (`kctl.master.memory`).
 """
 
 from __future__ import annotations

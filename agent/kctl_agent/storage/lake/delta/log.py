@@ -125,7 +125,7 @@ class LogFiles:
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
     """By their names, which are listed from the checkpoint on that `_last_checkpoint` has: there may be a newer one.
     All are where it has none that is there, or one below this version is wanted. Raises OSError."""
-    names = table.below(LOG).names
+    names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
         if found.checkpoint is not None:

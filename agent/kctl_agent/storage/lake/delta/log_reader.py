@@ -1,11 +1,9 @@
 """The newest version of a table's log: read on as long as the log still is the one that was read, else read anew.
 
-A process may be frozen between any two steps, while others write checkpoints and clean up what lies below them, or
-replace the table. Both engines write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below
-it: while the pointer is the one that was there before, no entry above what was read is missing.
-
-Delta's own for Spark overwrites an entry that comes between its check and its rename, or its `PUT`. Nobody can prevent
-that here; the stamps of the newest entries show it.
+A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
+the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is the one that was
+there before, no entry above what was read is missing. Delta's own for Spark overwrites an entry that comes between its
+check and its rename, or its `PUT`, which nobody can prevent; the stamps of the newest entries show it.
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class DeltaLogReader:
             raise CheckpointMoved("checkpoints of its log are written faster than it can be read")
         entries = map(entry_name, {state.log.newest_checkpoint, *state.unsynced} - {-1})
         self._sync([LAST_CHECKPOINT, *state.log.checkpoint_files, *entries])
-        self._table.below(LOG).sync_name()
+        self._table.subfolder(LOG).sync_name()
         self._table.sync_name()
         self._pointer = pointer
         self._read_to(state)
@@ -148,4 +146,4 @@ class DeltaLogReader:
     def _sync(self, names: Iterable[str]) -> None:
         """Entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the newest
         one would make the whole table unreadable. What precedes a checkpoint was synced with it."""
-        self._table.below(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)
+        self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

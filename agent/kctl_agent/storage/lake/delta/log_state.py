@@ -1,7 +1,6 @@
 """What a version of a Delta table demands of who writes it, and its `txn` actions, as the log has them.
 
-Not by delta-rs, which takes up the list of all files whenever it opens a table or goes on in its log: so a batch costs
-the same in a table of 100,000 files.
+Not by delta-rs, which takes up the list of all files: so a batch costs the same in a table of 100,000 files.
 """
 
 from __future__ import annotations

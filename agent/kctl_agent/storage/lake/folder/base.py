@@ -49,11 +49,11 @@ class Folder(ABC):
         """As Spark opens it."""
 
     @abstractmethod
-    def beside(self, name: str) -> Self:
+    def sibling(self, name: str) -> Self:
         """The one of this name in the same place."""
 
     @abstractmethod
-    def below(self, name: str) -> Self:
+    def subfolder(self, name: str) -> Self:
         """One of its own."""
 
     @abstractmethod

@@ -39,10 +39,10 @@ class LocalFolder(Folder):
     def spark_uri(self) -> str:
         return f"file://{self.local}"  # Hadoop takes the escapes of a URI for what the folder is called
 
-    def beside(self, name: str) -> Self:
+    def sibling(self, name: str) -> Self:
         return type(self)(self.local.with_name(name))
 
-    def below(self, name: str) -> Self:
+    def subfolder(self, name: str) -> Self:
         return type(self)(self.local / name)
 
     def make(self) -> None:

@@ -71,11 +71,11 @@ class S3Folder(Folder):
     def spark_uri(self) -> str:
         return f"s3a://{self._store.bucket}/{self._path}"
 
-    def beside(self, name: str) -> Self:
+    def sibling(self, name: str) -> Self:
         parent = self._path.rpartition("/")[0]
         return self._made(f"{parent}/{name}" if parent else name)
 
-    def below(self, name: str) -> Self:
+    def subfolder(self, name: str) -> Self:
         return self._made(f"{self._path}/{name}")
 
     def _made(self, path: str) -> Self:

@@ -105,7 +105,7 @@ class Compaction:
     def _replace(self, files: Group) -> tuple[list[DataFile], int]:
         """What was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
         folder = self._lake.folder
-        made = folder.below(f"{BATCH}{uuid.uuid4().hex}")
+        made = folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
         self._basis.plan.write(folder, made.name)
         try:
             with self._lake.errors():
