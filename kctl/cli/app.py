@@ -31,7 +31,6 @@ _MODULES = {
     "demo": "demo",
     "config": "config",
     "jars": "jars",
-    "version": "version",
 }
 """Command to its module under kctl.cli, with `COMMAND`, in the order of the help page."""
 COMMANDS = tuple(_MODULES)
@@ -40,8 +39,7 @@ _OPTIONS = (
     CONFIG,
     Option(("--version",), "print the version of kctl", "flag"),
     Option(("--debug",), "show the traceback of an error; KCTL_DEBUG=1 too", "flag"),
-    Option(("--install-completion",), "install completion for the current shell", "flag"),
-    Option(("--show-completion",), "show completion for the current shell, to copy it", "flag"),
+    Option(("--show-completion",), "print what completes kctl in the current shell", "flag"),
 )
 _EXAMPLES = (
     ("kctl demo", "see all of it at work"),
@@ -78,8 +76,8 @@ def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]
         raise UsageError(f"kctl takes no {clean(unknown[0])} before a command; see `kctl --help`")
     if options.get("--config") == "":
         raise UsageError("-c takes a FILE; see `kctl --help`")
-    if not options.keys().isdisjoint(("--install-completion", "--show-completion")):
-        return _completion(options, words, env)
+    if "--show-completion" in options:
+        return _completion(words, env)
     if not words or not options.keys().isdisjoint(("-h", "--help")):
         return _show(tree(), "kctl", is_asked=not words and options.keys().isdisjoint(("--config", "--debug")))
     node, path, rest = _walked(words)
@@ -145,11 +143,12 @@ def _places(group: CommandGroup, path: str) -> Iterator[str]:
             yield f"{path} {each.name}"
 
 
-def _completion(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
+def _completion(words: Sequence[str], env: Mapping[str, str]) -> int:
     from kctl.cli import completion
 
-    [option] = [each for each in options if each.endswith("-completion")][:1]
     if words:
-        raise UsageError(f"{option} takes no `{clean(words[0])}`: it is for the shell that kctl is called from")
-    echo(completion.install(env) if option.startswith("--install") else completion.script(env))
+        raise UsageError(
+            f"--show-completion takes no `{clean(words[0])}`: it is for the shell that kctl is called from"
+        )
+    echo(completion.script(env))
     return 0

@@ -35,12 +35,6 @@ end
 complete --command kctl --no-files --arguments '(__kctl)'
 """,
 }
-_FILES = {
-    "bash": (".bash_completions/kctl.sh", ".bashrc", "source {path}"),
-    "zsh": (".zfunc/_kctl", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
-    "fish": (".config/fish/completions/kctl.fish", None, ""),
-}
-"""Where the script goes, and what its shell reads at its start with the line that is added there."""
 
 
 def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> list[str]:
@@ -59,30 +53,10 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
 
 def script(env: Mapping[str, str]) -> str:
     """Of the shell of the caller. Raises UsageError: it is none that is known."""
-    return _SCRIPTS[_shell(env)]
-
-
-def install(env: Mapping[str, str]) -> str:
-    """Puts the script where the shell of the caller finds it; returns what was done. Raises UsageError."""
-    shell = _shell(env)
-    name, start, line = _FILES[shell]
-    path = Path.home() / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_SCRIPTS[shell], encoding="utf-8")
-    if start is not None:
-        read = Path.home() / start
-        line = line.format(path=path)
-        text = read.read_text(encoding="utf-8") if read.exists() else ""
-        if line not in text.splitlines():
-            read.write_text(f"{text.rstrip()}\n{line}\n".lstrip(), encoding="utf-8")
-    return f"{shell} completes kctl from its next start on, by {path}"
-
-
-def _shell(env: Mapping[str, str]) -> str:
     shell = Path(env.get("SHELL", "")).name
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")
-    return shell
+    return _SCRIPTS[shell]
 
 
 def _named(node: Command | CommandGroup, word: str) -> Option | None:

@@ -1,7 +1,7 @@
 """From the words of a command line to an exit code, with errors in one sentence.
 
 Each command is imported when it is meant, and parsed by argparse, which takes 8 ms of processor time: with Typer 0.29
-`kctl version` took 358 ms, where it takes 64 now.
+the least command took 358 ms, where it takes 64 now.
 """
 
 from __future__ import annotations

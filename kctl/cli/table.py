@@ -105,6 +105,20 @@ def clip(text: str, columns: int) -> str:
     return "".join(kept) + "…"
 
 
+def duration(seconds: float | None) -> str | None:
+    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`."""
+    if seconds is None:
+        return None
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
     """Formats sorted numbers as `0-3,7`: runs of at least `shortest` are joined."""
     runs: list[list[int]] = []

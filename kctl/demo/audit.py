@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from kctl_agent.storage.base import Binding
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import DeadLetter
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.storage import LakeStorage
 
 Place = tuple[str, int, int]
 """The place of a message: topic, partition, offset."""
@@ -42,17 +47,27 @@ def audit(
     Every record is decoded, so a damaged block raises BadBlock.
     """
     dead_places = _places(dead_letter.block for dead_letter in dead)
-    return audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
+    return _audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
 
 
-def audit_places(
+def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
+    """Compares the rows of a table, as delta-rs reads them, which has written none of its files. Raises
+    StorageUnusable."""
+    storage.bind(owner)
+    stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
+    with storage.table.latest() as table:
+        columns = table.to_pyarrow_table(columns=["topic", "partition", "offset"])
+    rows = zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+    return _audit_places(rows, produced, stored_offsets=stored_offsets)
+
+
+def _audit_places(
     stored: Iterable[Place],
     produced: Mapping[tuple[str, int], int],
     handled: Iterable[Place] = (),
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compares as `audit`, where messages are stored elsewhere than in blocks."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]

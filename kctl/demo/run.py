@@ -19,7 +19,7 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
-from kctl.demo.audit import Audit, audit
+from kctl.demo.audit import Audit, audit, audit_table
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.ledger import handled
 from kctl.demo.parts import DemoParts, PartEnded, bring_parts
@@ -27,7 +27,6 @@ from kctl.demo.producer import Producer
 from kctl.demo.record_classes import Recorder
 from kctl.demo.screen import Screen
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
-from kctl.demo.table import audit_table, cluster_of
 from kctl.errors import KctlError
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.topics import create_topic
@@ -136,7 +135,7 @@ def _demo(
         stack.callback(fleet.stop)
         fleet.start()  # its processes take seconds, in which the topic is made
         create_topic(broker.bootstrap_servers, TOPIC, options.partitions)
-        owner = Binding(GROUP, cluster_of(broker.bootstrap_servers)) if KINDS[options.storage].is_table else None
+        owner = Binding(GROUP, broker.cluster_id) if KINDS[options.storage].is_table else None
         producer = Producer(broker.bootstrap_servers, TOPIC, options.partitions, options.rate)
     except KafkaError as error:
         if (ended := parts.ended()) is not None:

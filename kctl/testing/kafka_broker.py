@@ -89,7 +89,7 @@ class KafkaBroker:
         self._extra = dict(properties or {})
         self._start_timeout_seconds = start_timeout_seconds
         self._choose_ports = choose_ports or two_free_ports
-        self._cluster_id = cluster_id or new_cluster_id()
+        self.cluster_id = cluster_id or new_cluster_id()
         self._heap = heap
         self._java_options = java_options
         self._ports: tuple[int, int] | None = None
@@ -214,7 +214,7 @@ class KafkaBroker:
         return wait
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
-        words = ("format", "-t", self._cluster_id, "-c", str(properties))
+        words = ("format", "-t", self.cluster_id, "-c", str(properties))
         command = kafka_command("kafka.tools.StorageTool", *words, options=java_options())
         tool = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, process_group=0)
         if tool.returncode != 0:

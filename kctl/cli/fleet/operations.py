@@ -8,8 +8,7 @@ from kctl.cli.fleet.submit import all_operations
 from kctl.cli.options import ConfigOption, OutputOption, fleet_of
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import columns, render
-from kctl.cli.times import duration
+from kctl.cli.table import columns, duration, render
 from kctl.fields import moment
 
 _COLUMNS = columns(">id operation by via at >took state what-happened")

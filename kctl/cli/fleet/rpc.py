@@ -12,18 +12,17 @@ from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
 from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
-from kctl.cli.fleet.threshold import THRESHOLDS, check
 from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.parsing import nearest
-from kctl.cli.table import clean
-from kctl.cli.times import duration
+from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
 from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-_COMPARED = ", ".join(f"{what} ({name})" for name, (what, _) in THRESHOLDS.items())
+_COMPARED = {name: table.compared[0] for name, table in TABLES.items() if table.compared is not None}
+_HIGHER = ", ".join(f"{what} ({name})" for name, what in _COMPARED.items())
 _COMMANDS = tuple((name, table.question) for name, table in TABLES.items())
 
 
@@ -53,8 +52,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"give a command: {', '.join(TABLES)}")
     if command not in TABLES:
         raise UsageError(f"there is no rpc command `{clean(command)}`; {nearest(command, TABLES)}")
-    if options.fail_above is not None and command not in THRESHOLDS:
-        raise UsageError(f"--fail-above is for {', '.join(THRESHOLDS)}, not for {command}")
+    if options.fail_above is not None and command not in _COMPARED:
+        raise UsageError(f"--fail-above is for {', '.join(_COMPARED)}, not for {command}")
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
@@ -67,7 +66,7 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str 
     result = TABLES[options.command].read(options.command, reply.raw) if is_read else None
     if options.fail_above is not None:
         try:
-            check(options.command, result, options.fail_above)
+            TABLES[options.command].check(result, options.fail_above)
         except IncompleteAnswer as error:
             problem = problem or error
         except KctlError as error:
@@ -104,7 +103,7 @@ COMMAND = Command(
         Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
         Option(("--worker",), "ask only this one; of another host as HOST/NAME", metavar="NAME"),
         *OF_HOSTS,
-        Option(("--fail-above",), f"exit 4 if a value is higher: {_COMPARED}", "int", "N"),
+        Option(("--fail-above",), f"exit 4 if a value is higher: {_HIGHER}", "int", "N"),
     ),
     (
         ("kctl rpc kafka_lag", "how many messages wait"),

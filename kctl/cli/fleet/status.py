@@ -14,8 +14,7 @@ from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts
 from kctl.cli.fleet.tables import pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import as_text, whole
-from kctl.cli.table import cell, clean
-from kctl.cli.times import duration
+from kctl.cli.table import cell, clean, duration
 from kctl.errors import NotWell
 from kctl.fields import moment
 from kctl.rpc.decode import answered

@@ -1,4 +1,5 @@
-"""A command's result as an operator reads it. `TABLES` is the table of the commands that `kctl rpc` knows."""
+"""A command's result as an operator reads it, and as `--fail-above` compares it. `TABLES` is the table of the commands
+that `kctl rpc` knows."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
-from kctl.cli.table import Column, cell, clip, columns, ranges, render, render_columns
-from kctl.cli.times import duration
+from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
+from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
 from kctl.rpc.decode import answered
 
@@ -132,23 +133,46 @@ class CommandTable(NamedTuple):
     lines: Callable[[Any], list[str]]
     wide: Callable[[Any], list[str]] | None = None
     """With every column, nothing cut; None: `lines` has them all."""
+    compared: tuple[str, Callable[[Any], Sequence[int | None]]] | None = None
+    """What `--fail-above` compares, in words, and its values; None is a value that is not known."""
 
     def read(self, command: str, result: Any) -> Any:
         """An answer to `command` as the type that this table is of. Raises BadAnswer."""
         module, _, name = self.kind.rpartition(".")
         return answered(command, getattr(import_module(module), name), result)
 
+    def check(self, result: Any, limit: int) -> None:
+        """Compares the values of a result with the limit. Raises ThresholdExceeded: one is above it; IncompleteAnswer:
+        none of those known is, but not all are known: that must not pass for "all is well"."""
+        assert self.compared is not None
+        what, values_of = self.compared
+        values = values_of(result)
+        highest = max((value for value in values if value is not None), default=None)
+        if highest is not None and highest > limit:
+            raise ThresholdExceeded(f"{what} is {highest}, above {limit}")
+        if highest is None or None in values:
+            raise IncompleteAnswer(f"it is not known whether {what} is above {limit}: not all values are known")
+
 
 _REPLIES = "kctl_agent.replies"
 TABLES: dict[str, CommandTable] = {
     "kafka_lag": CommandTable(
-        "How many messages wait in Kafka, in all and per topic", "kctl.rows.lag.LagTotals", _kafka_lag
+        "How many messages wait in Kafka, in all and per topic",
+        "kctl.rows.lag.LagTotals",
+        _kafka_lag,
+        compared=("the total lag", lambda lag: [lag.total, *([None] if lag.unknown else [])]),
     ),
     "offset_checker": CommandTable(
-        "How far each partition has been read, and by which worker", "kctl.rows.offsets.Offsets", _offset_checker
+        "How far each partition has been read, and by which worker",
+        "kctl.rows.offsets.Offsets",
+        _offset_checker,
+        compared=("a remaining-count", lambda offsets: [row.remaining_count for row in offsets.rows]),
     ),
     "block_size": CommandTable(
-        "How many messages wait in the storage", f"{_REPLIES}.block_size.StorageReply", _block_size
+        "How many messages wait in the storage",
+        f"{_REPLIES}.block_size.StorageReply",
+        _block_size,
+        compared=("the number of pending messages", lambda storage: [storage.pending]),
     ),
     "member_leader": CommandTable(
         "The leader of the consumer group, and its members", "kctl.rows.members.GroupMembers", _member_leader

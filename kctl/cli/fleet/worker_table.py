@@ -10,8 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kctl.cli.table import Column, render
-from kctl.cli.times import duration
+from kctl.cli.table import Column, duration, render
 
 if TYPE_CHECKING:
     from kctl.rows.workers import WorkerRow, WorkerStatus

@@ -12,8 +12,7 @@ from kctl.cli.groups.groups import growth
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import cell, columns, ranges, render
-from kctl.cli.times import duration
+from kctl.cli.table import cell, columns, duration, ranges, render
 
 _PARTITIONS = columns("topic >partition >committed >end >lag >behind >growth/s status reason")
 _MEMBERS = columns("member client host instance >lag holds")

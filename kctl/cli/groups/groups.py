@@ -12,8 +12,7 @@ from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOptio
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, render
-from kctl.cli.times import duration
+from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, duration, render
 
 _MOST = 10_000
 """The most rows, as many as are answered at once."""

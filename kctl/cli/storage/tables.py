@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.table import cell, clean, clip, columns, render
-from kctl.cli.times import duration
+from kctl.cli.table import cell, clean, clip, columns, duration, render
 from kctl.dead_letters.documents import dead_letter_document
 from kctl.fields import moment
 from kctl_agent.storage.causes import sentence_of

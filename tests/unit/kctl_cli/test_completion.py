@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.app import tree
-from kctl.cli.completion import complete, install, script
+from kctl.cli.completion import complete, script
 from kctl.cli.fleet.tables import TABLES
 from kctl.cli.output import OUTPUTS
 from kctl.errors import UsageError
@@ -56,25 +56,6 @@ def test_what_is_offered_belongs_to_the_command_before_it(words: list[str], offe
 def test_zsh_and_fish_show_what_each_word_means() -> None:
     assert complete(tree(), ["res"], "zsh")[0] == "resume:Read again what was paused."
     assert complete(tree(), ["res"], "fish")[0] == "resume\tRead again what was paused."
-
-
-@pytest.mark.parametrize(("shell", "start"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", None)])
-def test_completion_is_installed_once_and_leaves_what_was_there(
-    shell: str, start: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    env = {"SHELL": f"/usr/bin/{shell}"}
-    if start is not None:
-        (tmp_path / start).write_text("alias ll=ls")
-
-    reported = [install(env), install(env)]
-
-    written = Path(reported[0].rpartition(" ")[2])
-    assert written.read_text() == script(env)
-    assert reported[0] == reported[1]
-    if start is not None:
-        first, *lines = (tmp_path / start).read_text().splitlines()
-        assert (first, len(lines)) == ("alias ll=ls", 1)
 
 
 def test_a_shell_that_is_not_known_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kctl.cli.fleet.tables import TABLES, compact_partitions, pause_text
-from kctl.cli.times import duration
+from kctl.cli.table import duration
 from kctl.fields import moment
 from kctl.master.reduction import COMMANDS
 from kctl_agent.replies.topic_partition import TopicPartition
