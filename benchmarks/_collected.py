@@ -11,14 +11,16 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from kctl.config import Config, load
+from kctl.config.sections import Config
+from kctl.config.load import load
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
-from kctl.reduce import Answer, BrokerSnapshot, Freshness, GroupStats, PartitionRow
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, GroupStats
+from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.rpc.wire import JsonObject, json_text
 

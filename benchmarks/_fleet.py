@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.demo.fleet import DemoFleet
-from kctl.jars import jar_paths
+from kctl.jars.lock import jar_paths
 from kctl.master import launch
 from kctl.testing.jvm import kafka_command
 from kctl.testing.kafka_broker import KafkaBroker

@@ -9,8 +9,7 @@ from itertools import islice
 
 from benchmarks._burrow import Burrow, BurrowStatus
 from benchmarks._histories import History, Second, Truth
-from kctl.reduce import PartitionRow
-from kctl.rows.partitions import ResetPolicy
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessor, Owner, Status, StatusRules
 
 __all__ = ["RULES", "Score", "burrow_statuses", "scores", "statuses"]

@@ -19,11 +19,13 @@ import tempfile
 from pathlib import Path
 
 from benchmarks._collected import collector_over
-from kctl.http import HttpServer, SnapshotSource, bind, create_app
+from kctl.http.server import HttpServer, bind
+from kctl.http.source import SnapshotSource
+from kctl.http.app import create_app
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History
 from kctl.master.verdict import Verdicts
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 
 TARGET_P99_MS = 20.0
 

@@ -35,7 +35,7 @@ import psutil
 
 import kctl_agent
 from benchmarks._fleet import TOPIC, produce, progress, running_broker
-from kctl.jars import jar_paths
+from kctl.jars.lock import jar_paths
 from tests.servers import topics
 
 WARM_UP = 5

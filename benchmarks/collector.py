@@ -36,7 +36,7 @@ from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 from tests.servers.kafka_cluster import KafkaCluster
 
 PARTITIONS = 10_000

@@ -33,7 +33,7 @@ from kctl.exporter import Exposition
 from kctl.groups.collector import ClusterCollector
 from kctl.groups.snapshot import Clusters
 from kctl.kafka.client.access import plain
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 
 GZIPPED = ("", "gzip")
 

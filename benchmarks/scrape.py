@@ -29,12 +29,14 @@ from prometheus_client.registry import Collector as FamilyCollector
 
 from benchmarks._collected import SERIES_PER_PARTITION, collector_over
 from kctl.exporter import Exposition
-from kctl.http import HttpServer, SnapshotSource, bind, create_app
+from kctl.http.server import HttpServer, bind
+from kctl.http.source import SnapshotSource
+from kctl.http.app import create_app
 from kctl.master.collector import Collector
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 from tests.snapshot_collector import SnapshotCollector
 
 TARGET_RATIO = 20.0

@@ -21,7 +21,7 @@ from kctl.ownership import refuse_others
 from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
 
 log = logging.getLogger(__name__)
 

@@ -138,7 +138,7 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
 
 
 def _from_config(path: Path, env: Mapping[str, str]) -> Fleet:
-    from kctl.config import load  # costs 20 ms, and most callers name a fleet that runs
+    from kctl.config.load import load
 
     config = load(path, env)
     return Fleet(config.fleet.name, config.fleet.run_dir, config.path)

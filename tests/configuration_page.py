@@ -13,7 +13,7 @@ from kctl.config.clusters import NAMED
 from kctl.config.declared import allowed, default_of, kind_words, mark, plain
 from kctl.config.effects import effect
 from kctl.config.forms import Effect, Section, Unit
-from kctl.config.help import help_texts
+from kctl.config.schema import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 

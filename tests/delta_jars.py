@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from kctl.errors import KctlError
-from kctl.jars import Jar, fetch_jars, jars_dir
+from kctl.jars.lock import Jar, jars_dir
+from kctl.jars.fetcher import fetch_jars
 from kctl.jars.lock import parse_lock
-from kctl.jars.progress import shown_on
+from kctl.jars.fetcher import shown_on
 
 __all__ = ["delta_jars", "delta_lock"]
 

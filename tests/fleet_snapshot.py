@@ -11,16 +11,19 @@ from typing import Any, TypeVar
 
 import httpx
 
-from kctl.http import AccessRights, HttpServer, SnapshotSource, Token, bind, create_app
+from kctl.http.access import AccessRights, Token
+from kctl.http.server import HttpServer, bind
+from kctl.http.source import SnapshotSource
+from kctl.http.app import create_app
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
-from kctl.reduce import Freshness, GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import Freshness, GroupStats
+from kctl.reduce.partitions import Partitions, kafka_lag
 from kctl.rows.members import GroupMembers, MemberRow
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
@@ -62,7 +65,7 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         taken_at=TAKEN_AT,
         collect_seconds=0.1,
         offset_checker=reduced(of_partitions),
-        kafka_lag=totals(of_partitions),
+        kafka_lag=kafka_lag(of_partitions),
         block_size=reduced(StorageReply(pending=7, processing=0, bytes=512, limit=0)),
         member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3),))),
         metadata_brokers=reduced(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kctl.jars import java_command
+from kctl.jars.java import java_command
 from kctl_agent.spark.own_gateway import JAVA_CLASSES
 
 __all__ = ["compiled"]

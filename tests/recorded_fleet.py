@@ -23,20 +23,23 @@ import httpx
 
 from kctl import fleets
 from kctl.cli.entry import run
-from kctl.config import load
+from kctl.config.load import load
 from kctl.exporter import Exposition
-from kctl.http import SnapshotSource, create_app
+from kctl.http.source import SnapshotSource
+from kctl.http.app import create_app
 from kctl.http.api.streams import Streams
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
-from kctl.master.control import ControlServer, MasterService
+from kctl.master.control.server import ControlServer
+from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts
-from kctl.reduce import BrokerSnapshot, Freshness, GroupStats, PartitionRow
+from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.workers import Scope

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Raw
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, BrokerSnapshot
+from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.replies.encode import encoded

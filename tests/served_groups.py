@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from kctl.errors import BrokerUnreachable
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.http import AccessRights, GroupsSource, HttpServer, bind, groups_app
+from kctl.http.access import AccessRights
+from kctl.http.groups_app import GroupsSource, groups_app
+from kctl.http.server import HttpServer, bind
 from kctl.kafka.groups import Group, Member
-from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import GroupStats
+from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessment, Status
 
 __all__ = ["Latest", "cluster", "group", "serving_groups", "source_of_groups"]
@@ -33,7 +35,7 @@ def group(
     of_one = f"1 of 1 partitions {status.value}: orders-0; {reason}"
     judged = replace(assessed[0], reason=of_one if status.severity > Status.OK.severity else f"1 {status.value}")
     stats = GroupStats("stable", 1)
-    return GroupSnapshot("main", name, rows, assessed, judged, totals(Partitions(rows)), stats, "classic", 1)
+    return GroupSnapshot("main", name, rows, assessed, judged, kafka_lag(Partitions(rows)), stats, "classic", 1)
 
 
 def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = None) -> ClusterSnapshot:

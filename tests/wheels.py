@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kctl.jars import USUAL, jar_paths, read_lock
+from kctl.jars.lock import USUAL, jar_paths, read_lock
 
 __all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment", "maven_repository"]
 

@@ -16,7 +16,7 @@ from kctl.children import child_environment, python_module
 from kctl.errors import RunDirUnusable
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
 
 _ABORT_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024

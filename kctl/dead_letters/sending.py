@@ -14,7 +14,7 @@ from kctl.errors import MessageTooLarge, OperationFailed, OperationRefused
 from kctl_agent.errors import StorageError
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl.kafka.produce import Production
     from kctl_agent.message import Message
     from kctl_agent.storage.claim import DeadLetter

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kctl.children import PRIVATE
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl_agent.storage.base import DeadLetterStore, Storage
     from kctl_agent.storage.lake.storage import LakeStorage
 

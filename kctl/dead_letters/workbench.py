@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl import audit
 from kctl.dead_letters.changes import Verb, changed
-from kctl.dead_letters.threads import DaemonThreads
 from kctl.errors import OperationRefused
 from kctl_agent.errors import Busy, StorageError
 

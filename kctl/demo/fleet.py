@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl.children import python_module, safe_environment
-from kctl.config import load
+from kctl.config.load import load
 from kctl.config.storage import storage_settings
 from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError

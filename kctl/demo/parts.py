@@ -9,8 +9,9 @@ from importlib.util import find_spec
 
 from kctl.demo.fleet import DemoFleet
 from kctl.errors import StartError
-from kctl.jars import fetch, java_command
-from kctl.jars.progress import shown_on
+from kctl.jars.fetcher import fetch
+from kctl.jars.java import java_command
+from kctl.jars.fetcher import shown_on
 from kctl.master.exit_reasons import cause
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.storage.kinds import KINDS

@@ -22,7 +22,6 @@ from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit, audit_table
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.ledger import handled
-from kctl.demo.parts import DemoParts, PartEnded, bring_parts
 from kctl.demo.producer import Producer
 from kctl.demo.record_classes import Recorder
 from kctl.demo.screen import Screen

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kctl.groups.partitions import PartitionRows
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
 from kctl.status import Assessment
 from kctl.status.assessments import Assessments
 from kctl.status.history import ABSENT

@@ -25,11 +25,11 @@ from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSna
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
-from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import PARTS, ClusterReading
 from kctl.kafka.polls.log_reader import WantedLogs
-from kctl.reduce import GroupStats
+from kctl.reduce.base import GroupStats
 from kctl.status import Owner, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments
 

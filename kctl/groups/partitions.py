@@ -15,8 +15,8 @@ from typing import Any, Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.reduce import PartitionRow, ResetPolicy
 from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status.columns import Reported
 from kctl.status.history import ABSENT
 from kctl.status.observations import Bools, Ints, Rows

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from kctl.groups.partitions import PartitionColumns, PartitionRows
-from kctl.reduce import GroupStats, PartitionRow
+from kctl.reduce.base import GroupStats
 from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import Assessments
 

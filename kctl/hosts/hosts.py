@@ -19,7 +19,7 @@ from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
 from kctl.hosts.peers import Peers
 from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host
-from kctl.reduce import Answer
+from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed, FanOut

@@ -7,7 +7,7 @@ from kctl.http.app import create_app
 from kctl.http.groups_app import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
-from kctl.http.tokens import Token
+from kctl.http.access import Token
 
 __all__ = [
     "AccessRights",

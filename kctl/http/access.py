@@ -8,9 +8,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kctl.config import HttpSection
+from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
-from kctl.http.tokens import Token, check_distinct, read_tokens
 from kctl_agent.secrecy import check_private
 
 

@@ -30,7 +30,7 @@ from kctl.http.errors import (
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
 from kctl.http.protocol import CONNECTION_KEY
-from kctl.http.tokens import Token, shown_token
+from kctl.http.access import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 

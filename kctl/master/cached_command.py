@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from kctl.master.reduction import ReducedCommand, reduced
 from kctl.master.snapshot import Reduced
-from kctl.reduce import BrokerSnapshot, Freshness
+from kctl.reduce.base import BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
 
 R = TypeVar("R")

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import Raw
 
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
-from kctl.master.cached_command import CachedCommand
+from kctl.master.reduction import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -42,9 +42,14 @@ from kctl.master.reduction import (
 from kctl.master.snapshot import FleetSnapshot, RpcStats
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
-from kctl.reduce import BrokerSnapshot, Freshness, PartitionRow, kafka_lag
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import BrokerSnapshot, Freshness
+from kctl.rows.partitions import PartitionRow
+from kctl.reduce.partitions import kafka_lag
+from kctl.reduce.partitions import Partitions
 from kctl.rows.hosts import HostsAnswer
+from kctl.reduce.base import BrokerSnapshot, Freshness
+from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, StatusRules, allowed_lag, of_group
@@ -248,7 +253,7 @@ class Collector:
         return replace(
             begun,
             offset_checker=offsets,
-            kafka_lag=kafka_lag.totals(offsets.result),
+            kafka_lag=kafka_lag(offsets.result),
             block_size=reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness),
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
@@ -264,7 +269,7 @@ class Collector:
         self._attached = {name: self._attached.get(name) or Assessor(self._rules) for name in by_name}
         for name, of_one in by_name.items():
             found = self._attached[name].assess(of_one, owner_of, now, now_unix)
-            lag = kafka_lag.totals(Partitions(of_one))
+            lag = kafka_lag(Partitions(of_one))
             label = f"attached/{name}"  # the name of a group it may be as well
             yield GroupSnapshot(self._config.kafka.cluster, label, of_one, found, of_group(of_one, found), lag)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kctl.reduce import Freshness, PartitionRow
+from kctl.reduce.base import Freshness
+from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, WorkerStatus
 from kctl.status import Owner
 

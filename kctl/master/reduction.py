@@ -15,21 +15,10 @@ from msgspec import Raw
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
-from kctl.reduce import (
-    Answer,
-    BrokerSnapshot,
-    Freshness,
-    PartitionRow,
-    Reducer,
-    block_size,
-    kafka_lag,
-    member_leader,
-    offset_checker,
-    ping,
-    workers,
-)
-from kctl.reduce.offset_checker import Partitions
-from kctl.reduce.union import union
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, Reducer
+from kctl.reduce.partitions import Partitions, kafka_lag, offset_checker
+from kctl.reduce.reducers import block_size, member_leader, ping, union, workers
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
@@ -68,7 +57,7 @@ class ReducedCommand(Generic[R, T]):
 
 
 def _partitions(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> Partitions:
-    return offset_checker.reduce([answer.of(_rows(answer)) for answer in answers], brokers)
+    return offset_checker([answer.of(_rows(answer)) for answer in answers], brokers)
 
 
 def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
@@ -89,15 +78,15 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
     )
 
 
-BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size.reduce)
+BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size)
 DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
-KAFKA_LAG = ReducedCommand("kafka_lag", PartitionsReply, _partitions, kafka_lag.totals)
-MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader.reduce)
+KAFKA_LAG = ReducedCommand("kafka_lag", PartitionsReply, _partitions, kafka_lag)
+MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader)
 METADATA_BROKERS = ReducedCommand("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
 METADATA_TOPICS = ReducedCommand("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
 OFFSET_CHECKER = ReducedCommand("offset_checker", PartitionsReply, _partitions)
-PING = ReducedCommand("ping", PingReply, ping.reduce)
-WORKERS = ReducedCommand("workers", WorkerRow, workers.reduce)
+PING = ReducedCommand("ping", PingReply, ping)
+WORKERS = ReducedCommand("workers", WorkerRow, workers)
 
 COMMANDS: dict[str, ReducedCommand[Any, Any]] = {
     command.name: command

@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.reduce import Freshness, GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import Freshness, GroupStats
+from kctl.rows.partitions import PartitionRow
+from kctl.reduce.partitions import totals
+from kctl.reduce.partitions import Partitions
 from kctl.rows.hosts import HostsAnswer
+from kctl.reduce.base import Freshness, GroupStats
+from kctl.reduce.partitions import Partitions, kafka_lag
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
@@ -150,7 +154,7 @@ class FleetSnapshot:
             self.partitions,
             self.assessments,
             self.group_assessment,
-            totals(Partitions(self.partitions)) if self.attached else self.kafka_lag,
+            kafka_lag(Partitions(self.partitions)) if self.attached else self.kafka_lag,
             self.broker_group,
             is_own=True,
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kctl.children import child_environment, python_module
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.master.snapshot import FleetSnapshot
 

@@ -18,7 +18,7 @@ from kctl.operations.scale import scaled
 from kctl_agent.rpc.wire import JsonObject
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
 
 _ANSWER_SECONDS = 5.0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from kctl.config import check_together
+from kctl.config.rules import check_together
 from kctl.errors import OperationRefused
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState

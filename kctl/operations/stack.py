@@ -53,7 +53,7 @@ def _jvms(pid: int) -> list[int]:
 
 async def _jvm_stack(pid: int) -> JsonObject:
     """`error` instead of `stack` when it cannot be had: a JRE has no jcmd."""
-    from kctl.jars import java_command
+    from kctl.jars.java import java_command
 
     try:
         jcmd = await asyncio.to_thread(lambda: java_command().resolve().with_name("jcmd"))

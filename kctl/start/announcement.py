@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kctl import __version__, fleets
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl.errors import RunDirUnusable
 from kctl.start.checks import ABOUT_NAME
 from kctl_agent.errors import PathError

@@ -13,11 +13,14 @@ from kctl.children import PRIVATE
 from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
-from kctl.groups.collectors import CollectedCluster, Collectors
-from kctl.http import GroupsSource, HttpServer, access_of, bind, groups_app
+from kctl.groups.collector import CollectedCluster
+from kctl.groups.collectors import Collectors
+from kctl.http.groups_app import GroupsSource, groups_app
+from kctl.http.server import HttpServer, bind
+from kctl.http.access import access_of
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 from kctl.start.signals import StopSignals
 
 log = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ import socket
 import time
 
 from kctl import __version__
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl.errors import ConfigError
 from kctl.hosts.hosts import Hosts
 from kctl.hosts.membership import HostsMember
 from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.roster import Host
-from kctl.http.tokens import read_tokens
+from kctl.http.access import read_tokens
 from kctl.kafka.client.access import of_fleet
 
 _PORT = re.compile(r":\d+\Z")

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kctl.children import PRIVATE
-from kctl.config import Config, load
-from kctl.http import access_of, bind
+from kctl.config.sections import Config
+from kctl.config.load import load
+from kctl.http.access import access_of
+from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
@@ -24,7 +26,7 @@ from kctl.start.checks import (
     own_data_dir,
     own_run_dir,
 )
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 from kctl.start.master import Master
 from kctl.start.signals import StopSignals
 from kctl.start.wiring import wired

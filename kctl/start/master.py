@@ -14,12 +14,11 @@ import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl.errors import OperationRefused, RunDirUnusable
 from kctl.master.notify import notify, pet_watchdog
 from kctl.master.operations.base import Caller
 from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
-from kctl.start.announcement import announced
 from kctl.start.signals import StopSignals
 from kctl.start.wiring import MasterParts
 from kctl_agent.errors import PathError

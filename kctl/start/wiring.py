@@ -11,21 +11,27 @@ from functools import partial
 from pathlib import Path
 
 from kctl.audit import fleet_log
-from kctl.config import Config, HttpSection
+from kctl.config.sections import Config, HttpSection
 from kctl.config.effects import shown_settings
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
 from kctl.exporter import Exposition
-from kctl.groups.collectors import CollectedCluster, Collectors, Prepared
+from kctl.groups.collector import CollectedCluster
+from kctl.groups.collectors import Collectors, Prepared
 from kctl.hosts.hosts import Hosts
-from kctl.http import AccessRights, HttpServer, SnapshotSource, access_of, create_app
+from kctl.http.access import AccessRights, access_of
+from kctl.http.server import HttpServer
+from kctl.http.source import SnapshotSource
+from kctl.http.app import create_app
 from kctl.http.groups_api import GroupsView
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
-from kctl.master.control import ControlServer, MasterService, Router
+from kctl.master.control.server import ControlServer
+from kctl.master.control.service import MasterService
+from kctl.master.control.router import Router
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
 from kctl.status.assessments import Assessments, of_groups
 from kctl.status.columns import ColumnAssessor, Reported
 from kctl.status.history import ABSENT

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kctl.status.assessments import AssessmentColumns, Assessments
 from kctl.status.history import ABSENT, History, SeenOffsets, Uncommitted
-from kctl.status.hysteresis import Hysteresis
+from kctl.status.judgements import Hysteresis
 from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owners
@@ -22,7 +22,6 @@ from kctl.status.rules import (
     kept_seconds,
     span_seconds,
 )
-from kctl.status.time_lag import Processed, lag_seconds
 from kctl.status.words import Status
 
 

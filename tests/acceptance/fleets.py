@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer, TopicPartition
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
-from kctl.jars import jar_paths
+from kctl.jars.lock import jar_paths
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import eventually

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from kctl.jars import java_command
+from kctl.jars.java import java_command
 
 __all__ = ["EXECUTORS", "SparkCluster", "running_cluster"]
 

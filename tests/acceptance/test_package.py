@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.jars import USUAL, read_lock
+from kctl.jars.lock import USUAL, read_lock
 from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
 # Where uv's cache is empty, PySpark is downloaded and built.

@@ -10,11 +10,13 @@ from typing import Literal
 import pytest
 from kafka import KafkaProducer
 
-from kctl.config import KafkaSection
+from kctl.config.sections import KafkaSection
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
+from kctl.reduce.base import GroupStats
+from kctl.rows.partitions import PartitionRow
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.servers import topics
 

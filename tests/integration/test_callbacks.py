@@ -51,7 +51,7 @@ class Runnable:
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    from kctl.jars import java_command
+    from kctl.jars.java import java_command
 
     monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))
     deadline.go_on(deadline.NEVER)  # the thread has one left where tests of a worker's turns ran

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from kctl.demo.record_classes import KEPT, Recorder, record
-from kctl.jars import jars_dir
+from kctl.jars.lock import jars_dir
 from kctl.testing.jvm import archive_path, archives_dir, java_options
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.processes import alive, command_line

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.parts import DemoParts, PartEnded
+from kctl.demo.run import DemoParts, PartEnded
 from kctl.demo.producer import Producer
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.topics import create_topic

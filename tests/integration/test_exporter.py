@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.kafka.client.access import plain
-from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned

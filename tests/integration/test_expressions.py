@@ -17,10 +17,10 @@ import pytest
 from kctl.exporter import Exposition
 from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats
-from kctl.reduce import GroupStats, PartitionRow
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import GroupStats
+from kctl.reduce.partitions import Partitions, kafka_lag
 from kctl.rows.members import GroupMembers
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
@@ -91,7 +91,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         taken_at=float(tick),
         collect_seconds=0.25,
         offset_checker=Reduced(Partitions(rows), asked, answered, (), 0.1),
-        kafka_lag=totals(Partitions(rows)),
+        kafka_lag=kafka_lag(Partitions(rows)),
         block_size=Reduced(stored, asked, answered, (), 0.1),
         member_leader=Reduced(GroupMembers(generation=tick if is_sick else 3), asked, answered, (), 0.1),
         ping=Reduced(Pings(), asked, answered, (), 0.1),

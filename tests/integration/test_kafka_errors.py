@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache

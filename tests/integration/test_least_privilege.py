@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
-from kctl.config import load
+from kctl.config.load import load
 from kctl.config.exporter import load_exporter
 from kctl.groups.collector import ClusterCollector
 from kctl.kafka.client.access import of_cluster, of_fleet

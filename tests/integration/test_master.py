@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from kctl import fleets
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import (
     AlreadyRunning,
     BrokerUnreachable,

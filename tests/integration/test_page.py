@@ -14,13 +14,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from kctl.dead_letters.workbench import Workbench
-from kctl.http import AccessRights, HttpServer
+from kctl.http.access import AccessRights
+from kctl.http.server import HttpServer
 from kctl.master.events import EventFeed
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.partitions import Partitions
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import NOW, UNIX, healthy, history_of, judged, partition, serving, snapshot, source_of

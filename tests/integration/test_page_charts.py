@@ -12,7 +12,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
 from kctl.master.snapshot import Reduced
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.partitions import Partitions
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
 from tests.integration.test_page import Site, attribute, logged, rows, text

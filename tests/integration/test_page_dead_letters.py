@@ -12,7 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from kctl.dead_letters.workbench import Workbench
-from kctl.http import AccessRights
+from kctl.http.access import AccessRights
 from kctl_agent.message import Message
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage

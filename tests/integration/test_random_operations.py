@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import OperationRefused
 from kctl.master.agents import Agents
 from kctl.master.health import HealthRules

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Storage

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from kctl.config import KafkaSection
+from kctl.config.sections import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules

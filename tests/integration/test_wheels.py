@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kctl.jars import USUAL, read_lock
+from kctl.jars.lock import USUAL, read_lock
 from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment, maven_repository
 
 SERVES = """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kctl.config import load
+from kctl.config.load import load
 from tests.prometheus import require
 
 ROOT = Path(__file__).parents[2]

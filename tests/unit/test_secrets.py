@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import ConfigError
 from kctl.kafka.client.access import of_context, of_fleet
 from kctl.master.launch import engine_settings, worker_settings

@@ -12,7 +12,7 @@ from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
 from kctl.cli.output import as_text, whole
 from kctl.cli.table import columns, render
-from kctl.cli.times import duration
+from kctl.cli.table import duration
 from kctl.errors import IncompleteAnswer
 from kctl.fields import moment
 from kctl.rpc.decode import answered

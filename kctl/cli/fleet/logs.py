@@ -79,7 +79,7 @@ def _known(fleet: Fleet) -> dict[str, Path]:
         logs = {}
     folders = {path.parent for path in logs.values()}
     if not logs:
-        from kctl.config import load
+        from kctl.config.load import load
 
         folders = {load(fleet.config, os.environ).fleet.log_dir}
         logs = {path.stem: path for folder in folders for path in folder.glob("*.log")}

@@ -20,7 +20,7 @@ from kctl.errors import RunDirUnusable
 from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
 
 _POLL_SECONDS = 0.05
 _StartOption = Annotated[
@@ -55,7 +55,7 @@ def _start(
         carry_out(fleet_of(config), "start", {"name": name}, "table", deadline=None)
         return 0
     from kctl import logs
-    from kctl.config import load
+    from kctl.config.load import load
 
     path = config_file(config)
     loaded = load(path, os.environ, overrides(set_))

@@ -13,7 +13,7 @@ from kctl.kafka.client.access import ClusterAccess, of_context, of_fleet, plain
 from kctl.kafka.target import topic_and_partitions
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Partition, Topic
 
@@ -77,7 +77,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
     """Returns the configuration of the fleet whose cluster is chosen. Raises UsageError with the sentence `no_fleet`
     where none is named and none is running."""
     from kctl import fleets
-    from kctl.config import load
+    from kctl.config.load import load
 
     try:
         fleet = fleets.find(Path(options.config) if options.config else None, env)

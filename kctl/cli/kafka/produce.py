@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.commands import CODECS
-from kctl.cli.kafka.message_source import check_source, is_file, messages, value_of
 from kctl.cli.kafka.output import show
-from kctl.cli.kafka.progress import ProgressLine
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

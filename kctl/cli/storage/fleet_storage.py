@@ -13,13 +13,13 @@ from kctl.errors import UsageError
 from kctl.fleets import find
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl_agent.storage.lake.storage import LakeStorage
 
 
 def load_fleet(config: ConfigOption) -> Config:
     """The configuration of the fleet that is meant."""
-    from kctl.config import load
+    from kctl.config.load import load
 
     return load(find(config, os.environ).config, os.environ)
 

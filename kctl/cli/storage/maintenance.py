@@ -16,7 +16,7 @@ from kctl.cli.storage.fleet_storage import load_fleet, opened_table
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl_agent.storage.lake.maintenance.compaction import Group
     from kctl_agent.storage.lake.table_storage import TableStorage
 

@@ -17,7 +17,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
 
 
 @choosing

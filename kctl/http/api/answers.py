@@ -9,7 +9,7 @@ from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.partitions import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded

@@ -20,7 +20,6 @@ from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
-from kctl.http.api.dead_letter_filter import Filter, selection_of
 from kctl.http.errors import Error, error_body
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute

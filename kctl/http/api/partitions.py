@@ -12,7 +12,7 @@ from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
 from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Strings, listed, router
 from kctl.master.snapshot import FleetSnapshot
-from kctl.reduce import kafka_lag
+from kctl.reduce.partitions import kafka_lag
 from kctl.status import Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
@@ -61,7 +61,7 @@ async def _last_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list
 async def _live_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
     """How a partition is doing is judged over time and stays that of the snapshot."""
     reduced = await api.ask("offset_checker")
-    totals = await asyncio.to_thread(kafka_lag.totals, reduced.result)
+    totals = await asyncio.to_thread(kafka_lag, reduced.result)
     rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result)
     return {**encoded(totals), **live_head(reduced)}, rows
 

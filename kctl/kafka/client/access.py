@@ -15,7 +15,7 @@ from kctl.secrets import PASSWORD_VARIABLE, secret_of
 from kctl_agent.secrecy import check_private, read_private
 
 if TYPE_CHECKING:
-    from kctl.config import Config
+    from kctl.config.sections import Config
     from kctl.config.clusters import ClusterSection, SecuritySection
 
 

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.coordinators import Coordinators
-from kctl.kafka.client.deadline import Deadline
+from kctl.kafka.client.transport import Deadline
 from kctl.kafka.client.transport import Node, Transport
 
 ALL_TOPICS = None

@@ -17,7 +17,6 @@ from kafka.net.selector import NetworkSelector
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
-from kctl.kafka.client.deadline import PAUSE_SECONDS, Deadline
 from kctl.kafka.client.reasons import failure
 
 Node = int | str

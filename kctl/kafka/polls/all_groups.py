@@ -9,7 +9,7 @@ from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import MemberCounts, describe_groups, list_each
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.polls.missing_groups import MissingGroups
+from kctl.kafka.polls.group_sources import MissingGroups
 
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 

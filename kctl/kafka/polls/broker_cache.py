@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from kctl.config import KafkaSection
+from kctl.config.sections import KafkaSection
 from kctl.errors import KctlError, TopicMissing
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.layout import Partition

@@ -16,11 +16,11 @@ from typing import Protocol
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.polls.all_groups import AllGroups
+from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.committed_reader import CommittedReader
 from kctl.kafka.polls.log_reader import LogReader, WantedLogs
-from kctl.kafka.polls.named_groups import NamedGroups
+from kctl.kafka.polls.group_sources import NamedGroups
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
 from kctl.kafka.share import share_starts_on
 

@@ -10,7 +10,7 @@ from kctl.errors import BrokerUnreachable
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, ListedGroup, describe_groups
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.polls.missing_groups import MissingGroups
+from kctl.kafka.polls.group_sources import MissingGroups
 
 _ABSENT_SECONDS = 5.0
 """Seconds for which a missing group is taken for what it was: to be sure takes five requests."""

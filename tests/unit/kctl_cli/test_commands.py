@@ -15,7 +15,7 @@ import yaml
 
 from kctl import __version__
 from kctl.cli.app import COMMANDS
-from kctl.config import Config
+from kctl.config.sections import Config
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master
 from tests.servers.scripted_agent import Answers, SendsBytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.kafka.commands import COMMANDS
-from kctl.cli.kafka.progress import line
+from kctl.cli.kafka.produce import line
 from kctl.cli.parsing import parsed
 from kctl.cli.table import ranges
 from tests.command_lines import Kctl

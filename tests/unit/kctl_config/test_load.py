@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config import Config, load, variable
+from kctl.config.sections import Config
+from kctl.config.load import load
+from kctl.config.findings import variable
 from kctl.errors import ConfigError
 
 SMALLEST = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.config.schema import json_schema
 from kctl.errors import ConfigError
 

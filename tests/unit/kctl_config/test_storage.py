@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.config.sections import SparkSection, StorageSection
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from kctl.dead_letters.threads import DaemonThreads
+from kctl.dead_letters.workbench import DaemonThreads
 
 BLOCKED = """
 import threading

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
-from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import GroupStats
+from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessment, Status
 from tests.exporters import Samples
 from tests.snapshot_collector import SnapshotCollector
@@ -31,7 +31,7 @@ def group(name: str, *rows: tuple[str, int, int | None, int | None], start: int 
         name,
         partitions,
         tuple(Assessment(Status.OK, "commits come") for _ in partitions),
-        lag=totals(Partitions(partitions)),
+        lag=kafka_lag(Partitions(partitions)),
         stats=GroupStats("stable", 3),
         type="consumer",
         coordinator=2,

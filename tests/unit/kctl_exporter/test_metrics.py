@@ -18,10 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from kctl.exporter import Exposition
 from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
-from kctl.reduce import GroupStats, PartitionRow, ResetPolicy
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import GroupStats
+from kctl.reduce.partitions import Partitions
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status

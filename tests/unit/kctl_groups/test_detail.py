@@ -6,7 +6,7 @@ import pytest
 
 from kctl.groups.filters import bounded, detail_of
 from kctl.groups.snapshot import GroupSnapshot
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
 
 
 def group(name: str, partitions: int) -> GroupSnapshot:

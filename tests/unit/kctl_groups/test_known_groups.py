@@ -10,7 +10,7 @@ from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
-from kctl.reduce import PartitionRow
+from kctl.rows.partitions import PartitionRow
 
 GROUP = ListedGroup("billing", "classic", "Stable", "consumer", 1)
 OTHER = ListedGroup("other", "classic", "Empty", "consumer", 2)

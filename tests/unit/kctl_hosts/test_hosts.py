@@ -16,7 +16,7 @@ from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host, Refused, Roster
 from kctl.hosts.status import joined_status
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, BrokerSnapshot
+from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.fan_out import FanOut

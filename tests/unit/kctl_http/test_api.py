@@ -14,12 +14,12 @@ import pytest
 
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import GroupSnapshot
-from kctl.http import AccessRights, create_app
+from kctl.http.access import AccessRights
+from kctl.http.app import create_app
 from kctl.http.api import streams as stream_module
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
-from kctl.reduce.kafka_lag import totals
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.partitions import Partitions, kafka_lag
 from kctl.status import Assessment, Status
 from kctl_agent.errors import CommandFailed
 from kctl_agent.replies.workers import Event
@@ -88,7 +88,7 @@ async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> 
 async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
     row = partition(0, lag=4, worker="report")
     warned = Assessment(Status.STALLED, "1 of 1 partitions stalled: orders-0; nothing is committed")
-    group = GroupSnapshot("main", "attached/report", (row,), (warned,), warned, totals(Partitions((row,))))
+    group = GroupSnapshot("main", "attached/report", (row,), (warned,), warned, kafka_lag(Partitions((row,))))
     offsets = replace(healthy().offset_checker, result=Partitions(healthy().partitions, (row,)))
     latest = judged(replace(healthy(), offset_checker=offsets, attached=(group,)))
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kctl.http import AccessRights, HttpServer
+from kctl.http.access import AccessRights
+from kctl.http.server import HttpServer
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.server import connection_bound
 from tests.conftest import eventually

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from kctl.groups.snapshot import ClusterSnapshot
-from kctl.http import AccessRights, groups_app
+from kctl.http.access import AccessRights
+from kctl.http.groups_app import groups_app
 from kctl.kafka.groups import Group
 from kctl.status import Status
 from tests.served_groups import cluster, group, source_of_groups

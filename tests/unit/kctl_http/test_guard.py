@@ -18,9 +18,11 @@ import httpx
 import pytest
 from fastapi import Request, Response
 
-from kctl.config import HttpSection
+from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
-from kctl.http import AccessRights, Token, access_of, bind, create_app
+from kctl.http.access import AccessRights, Token, access_of
+from kctl.http.server import bind
+from kctl.http.app import create_app
 from kctl.http.guard import Guard, RequestLimits
 from kctl.http.protocol import BoundedProtocol
 from tests.conftest import eventually

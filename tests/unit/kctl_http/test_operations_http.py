@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import httpx
 import pytest
 
-from kctl.http import AccessRights, Token
+from kctl.http.access import AccessRights, Token
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import FleetOperation

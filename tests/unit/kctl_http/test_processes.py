@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kctl.http import AccessRights
+from kctl.http.access import AccessRights
 from kctl.http.api.processes import _BYTES
 from kctl.master.snapshot import FleetSnapshot
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, snapshot, source_of

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from kctl.dead_letters.workbench import Workbench
-from kctl.http import AccessRights, create_app
+from kctl.http.access import AccessRights
+from kctl.http.app import create_app
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import FleetOperation

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.http import AccessRights, HttpServer
+from kctl.http.access import AccessRights
+from kctl.http.server import HttpServer
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.config import HttpSection
+from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
-from kctl.http import AccessRights, Token, access_of
-from kctl.http.tokens import read_tokens, shown_token
+from kctl.http.access import AccessRights, Token, access_of
+from kctl.http.access import read_tokens, shown_token
 from tests.fleet_snapshot import ask, snapshot
 
 pytestmark = pytest.mark.anyio

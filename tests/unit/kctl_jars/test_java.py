@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.jars import java_version
+from kctl.jars.java import java_version
 
 JAVA = """#!/bin/sh
 cut -d' ' -f5 /proc/$$/stat > "$0.group"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import RunDirUnusable
-from kctl.start.announcement import announced
+from kctl.start.master import announced
 
 
 @pytest.mark.shows("a full disk is named with the path that could not be written")

@@ -15,7 +15,8 @@ from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import by_topic
-from kctl.reduce import BrokerSnapshot, PartitionRow
+from kctl.reduce.base import BrokerSnapshot
+from kctl.rows.partitions import PartitionRow
 
 pytestmark = pytest.mark.anyio
 

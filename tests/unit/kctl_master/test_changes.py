@@ -9,9 +9,9 @@ from types import MappingProxyType
 from kctl.master.changes import Changes
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.reduce import PartitionRow
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.partitions import Partitions
 from kctl.rows.members import GroupMembers, MemberRow
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.workers import Event, Scope

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.children import PRIVATE
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import RunDirUnusable
 from kctl.start.checks import check_code, check_folders, make_folders
 from kctl_agent.storage.lake.folder import LocalFolder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector

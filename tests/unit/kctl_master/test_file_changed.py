@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.master.operations.context import Context
 
 pytestmark = pytest.mark.anyio

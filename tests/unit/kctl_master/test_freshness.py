@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from kctl.master.freshness import gaps, stale
-from kctl.reduce import Freshness, PartitionRow
+from kctl.reduce.base import Freshness
+from kctl.rows.partitions import PartitionRow
 
 FRESH = Freshness(0.5, 0.5, 2.0, None)
 SILENT = Freshness(13.2, 13.2, 2.0, "b:9092 refused the connection")

@@ -25,7 +25,7 @@ from kctl.master.members import Members
 from kctl.master.reduction import OFFSET_CHECKER, reduced
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
-from kctl.reduce import Answer, BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, FanOut

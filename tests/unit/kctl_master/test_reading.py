@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.errors import OperationRefused
 from kctl.master.operations.context import Context
 from kctl.master.pauses import Pauses

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
-from kctl.reduce import Answer, BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.status import Assessor, Owner, StatusRules
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply

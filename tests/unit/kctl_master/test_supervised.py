@@ -8,7 +8,7 @@ import pytest
 
 from kctl.master.reduction import WORKERS, with_supervisor
 from kctl.master.snapshot import Reduced
-from kctl.reduce import Answer, BrokerSnapshot
+from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerStatus
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import WorkerReply

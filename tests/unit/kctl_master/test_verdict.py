@@ -12,8 +12,8 @@ import pytest
 from kctl.master.changes import Changes
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
-from kctl.reduce import Freshness
-from kctl.reduce.offset_checker import Partitions
+from kctl.reduce.base import Freshness
+from kctl.reduce.partitions import Partitions
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.decode import decoded

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer, BrokerSnapshot, PartitionRow, ResetPolicy
-from kctl.reduce.base import per_sender
-from kctl.reduce.union import union
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
+from kctl.reduce.reducers import union
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from tests.replies import parsed, reduced_json
 
 names = st.sampled_from(["worker-0", "worker-1", "worker-2", "worker-3"])

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kctl.reduce import Answer, BrokerSnapshot, PartitionRow, ResetPolicy
+from kctl.reduce.base import Answer, BrokerSnapshot
+from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import reduced_json
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kctl.reduce import Answer
+from kctl.reduce.base import Answer
 from tests.replies import reduced_json
 
 block_size = partial(reduced_json, "block_size")

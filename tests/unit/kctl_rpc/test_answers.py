@@ -10,7 +10,7 @@ import pytest
 from kctl.cli.fleet.tables import TABLES
 from kctl.errors import BadAnswer
 from kctl.master.reduction import COMMANDS, reduced, with_supervisor
-from kctl.reduce import Answer, BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.offsets import OffsetRow
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus, with_statuses
 from kctl.rpc.decode import answered

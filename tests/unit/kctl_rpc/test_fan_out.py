@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from kctl.reduce import Answer
+from kctl.reduce.base import Answer
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import NotReady
 from kctl_agent.rpc.wire import JsonObject

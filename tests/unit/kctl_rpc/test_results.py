@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce import Answer
+from kctl.reduce.base import Answer
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState
 from kctl.rpc.decode import BadResult, decoded

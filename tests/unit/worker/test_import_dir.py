@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kctl.config import load
+from kctl.config.load import load
 from kctl.master.launch import worker_settings
 from kctl_agent.spark.conf import configuration
 from kctl_agent.spark.settings import SparkSettings

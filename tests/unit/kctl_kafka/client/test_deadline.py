@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.kafka.client.deadline import Deadline
+from kctl.kafka.client.transport import Deadline
 
 
 class Clock:

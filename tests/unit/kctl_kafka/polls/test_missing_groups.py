@@ -6,7 +6,7 @@ import pytest
 
 from kctl.errors import GroupMissing, KctlError, NotAuthorised
 from kctl.kafka.groups import Group, ListedGroup
-from kctl.kafka.polls.missing_groups import MissingGroups
+from kctl.kafka.polls.group_sources import MissingGroups
 
 DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
 """By broker 1."""

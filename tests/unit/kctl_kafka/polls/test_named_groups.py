@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kctl.config import KafkaSection
+from kctl.config.sections import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.reduce import BrokerSnapshot, GroupStats
+from kctl.reduce.base import BrokerSnapshot, GroupStats
 from tests.servers.broker_frames import metadata_fields
 from tests.servers.scripted_broker import Answers, ScriptedBroker, Step
 from tests.unit.kctl_kafka.scripts import NOT_COORDINATOR, described, fetched, group, listed_offsets, member

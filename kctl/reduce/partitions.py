@@ -8,17 +8,33 @@ An attached application, which is of no generation, has rows of its own beside t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
+from kctl.rows.lag import LagTotals
 from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.rpc.wire import JsonObject
 
 
-def partition_rows(
-    answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot
-) -> tuple[tuple[PartitionRow, ...], tuple[PartitionRow, ...]]:
-    """Returns the merged rows, sorted by topic and partition, and those of attached applications of what the group
-    reads too, sorted by application. `answers` are those of `kafka_lag` or `offset_checker`."""
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    rows: tuple[PartitionRow, ...] = ()
+    """The group's partitions, sorted by topic and number, also those that no worker answers for."""
+    attached: tuple[PartitionRow, ...] = ()
+    """Partitions of attached applications, beside those of the group, sorted by application."""
+
+    @property
+    def every(self) -> tuple[PartitionRow, ...]:
+        return (*self.rows, *self.attached) if self.attached else self.rows
+
+    def to_json(self) -> JsonObject:
+        return {"rows": self.every}
+
+
+def offset_checker(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> Partitions:
+    """Merges rows; `answers` are those of `kafka_lag` or `offset_checker`."""
     claims: dict[tuple[str, int], PartitionRow] = {}
     of_no_group: list[PartitionRow] = []
     ages: dict[str | None, float] = {}
@@ -50,7 +66,22 @@ def partition_rows(
             merged.append(_alone(claim, ages, reset))
         else:
             merged.append(of_brokers if claim is None else _merged(claim, of_brokers, reset))
-    return tuple(merged), tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2])))
+    return Partitions(tuple(merged), tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2]))))
+
+
+def kafka_lag(partitions: Partitions) -> LagTotals:
+    """Sums partitions that are reduced already; what waits for attached applications too."""
+    topics: dict[str, int | None] = {}
+    unknown: list[TopicPartition] = []
+    for row in partitions.every:
+        topics.setdefault(row.topic, None)
+        lag = row.lag
+        if lag is None:
+            unknown.append(TopicPartition(row.topic, row.partition))
+        else:
+            topics[row.topic] = (topics[row.topic] or 0) + lag
+    known = [lag for lag in topics.values() if lag is not None]
+    return LagTotals(sum(known) if known else None, tuple(unknown), topics)
 
 
 def _strength(row: PartitionRow) -> tuple[int, float]:

@@ -1,0 +1,117 @@
+"""Reducers of the agents' answers to one, by command; those of partitions are in `partitions`, and
+`kctl.master.reduction` is the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from kctl.reduce.base import Answer, BrokerSnapshot, Reducer, newest_rows, per_sender
+from kctl.rows.members import GroupMembers, MemberRow
+from kctl.rows.workers import Pings, WorkerRow, Workers
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.ping import PingReply
+
+R = TypeVar("R")
+
+
+def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
+    """Returns the reducer of replies that hold but a list: its rows by their key and sorted by it; the newest
+    answer wins."""
+    make: Any = kind
+    rows_of, key_of = attrgetter(listed), attrgetter(*key)
+
+    def reduce(answers: Sequence[Answer[R]], _brokers: BrokerSnapshot) -> R:
+        rows = newest_rows([answer.of(rows_of(answer.result)) for answer in answers], key_of)
+        union_of_all: R = make(tuple(rows[each] for each in sorted(rows)))
+        return union_of_all
+
+    return reduce
+
+
+def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
+    """Sums messages and bytes in the storages, one that several workers share once. A worker that has not
+    opened its storage yet replies without an identity and counts for nothing."""
+    counts = [(answer.sender, _aged(answer), answer.age_seconds) for answer in answers]
+    rows: list[Answer[tuple[StorageReply, ...]]] = [
+        Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
+    ]
+    known = [row for storage, row in newest_rows(rows, lambda row: row.storage).items() if storage is not None]
+    return StorageReply(
+        pending=_sum([row.pending for row in known]),
+        delayed=_sum([row.delayed for row in known]),
+        processing=_sum([row.processing for row in known]),
+        dead=_sum([row.dead for row in known]),
+        bytes=_sum([row.bytes for row in known]),
+        limit=_sum([row.limit for row in known]),
+        limit_bytes=_sum([row.limit_bytes for row in known]),
+        dead_limit=_sum([row.dead_limit for row in known]),
+        free_bytes=min((row.free_bytes for row in known if row.free_bytes is not None), default=None),
+        table=known[0].table if len(known) == 1 else None,
+        full=_texts(row.full for row in known),
+        error=_texts(row.error for row in known),
+        age_seconds=max((row.age_seconds for row in known if row.age_seconds is not None), default=None),
+    )
+
+
+def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
+    """Lists the members of the consumer group, as each sees it, and its leader. A worker that has not joined yet is
+    without ids, and has no part in leader and generation."""
+    newest = per_sender(answers)
+    generations = {each.result.generation for each in newest if each.result.generation is not None}
+    leaders = {each.result.leader for each in newest if each.result.leader is not None}
+    own = [each.result.member_id for each in newest if each.result.is_leader]  # a static one may have another id now
+    return GroupMembers(
+        leader=next(iter(own or leaders)) if len(leaders) == 1 else None,
+        generation=max(generations, default=None),
+        agreed=len(generations) <= 1 and len(leaders) <= 1,
+        members=tuple(_member(each.sender, each.result) for each in newest),
+    )
+
+
+def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
+    """Lists all pings. Each is named as its socket, whatever name it gives itself."""
+    return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
+
+
+def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
+    """Lists each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and
+    without a supervisor: that is for the master to add."""
+    return Workers(
+        tuple(
+            replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)
+            for answer in per_sender(answers)
+        )
+    )
+
+
+def _aged(answer: Answer[StorageReply]) -> StorageReply:
+    row = answer.result
+    if not answer.kept_seconds or row.age_seconds is None:
+        return row
+    return replace(row, age_seconds=row.age_seconds + answer.kept_seconds)
+
+
+def _age(row: StorageReply) -> float:
+    """Returns the age of a count. Of several that count one storage the one counts that has done so last."""
+    if row.age_seconds is None:
+        return inf if row.error else 0.0
+    return row.age_seconds
+
+
+def _texts(texts: Iterable[str | None]) -> str | None:
+    return "; ".join(sorted({text for text in texts if text})) or None
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _member(worker: str, reply: MemberReply) -> MemberRow:
+    partitions = tuple(sorted(reply.partitions, key=attrgetter("topic", "partition")))
+    return MemberRow(reply.member_id, worker, reply.is_leader, reply.generation, partitions)
