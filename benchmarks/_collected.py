@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from kctl.config.sections import Config
 from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed

@@ -19,9 +19,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks._collected import collector_over
+from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
-from kctl.http.app import create_app
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History
 from kctl.master.verdict import Verdicts

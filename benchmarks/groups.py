@@ -30,7 +30,7 @@ import psutil
 from benchmarks._canned_broker import canned_broker
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.exporter import Exposition
-from kctl.groups.collector import ClusterCollector
+from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.groups.snapshot import Clusters
 from kctl.kafka.client.access import plain
 from kctl.start.signals import tune_interpreter
@@ -61,7 +61,8 @@ TARGET_RSS_MIB = 60.0
 
 def measured(size: Size, cycles: int) -> dict[str, object]:
     with canned_broker(*size[:4]) as (address, give):
-        collector = ClusterCollector.of("main", plain(address), ExporterSection(timeout_seconds=60.0), StatusSection())
+        cluster = CollectedCluster("main", plain(address), ExporterSection(timeout_seconds=60.0), StatusSection())
+        collector = ClusterCollector.of(cluster)
         exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest()]))))
         exposition.render(*GZIPPED)
         before = psutil.Process().memory_info().rss

@@ -50,7 +50,7 @@ MASTER = """
 import os, sys
 from pathlib import Path
 from kctl import logs
-from kctl.config import load
+from kctl.config.load import load
 from kctl.start.main import run
 config = load(Path(sys.argv[1]), os.environ)
 logs.configure("INFO")

@@ -29,9 +29,9 @@ from prometheus_client.registry import Collector as FamilyCollector
 
 from benchmarks._collected import SERIES_PER_PARTITION, collector_over
 from kctl.exporter import Exposition
+from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
-from kctl.http.app import create_app
 from kctl.master.collector import Collector
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 from kctl.errors import KctlError
-from kctl.jars.lock import Jar, jars_dir
-from kctl.jars.fetcher import fetch_jars
-from kctl.jars.lock import parse_lock
-from kctl.jars.fetcher import shown_on
+from kctl.jars.fetcher import fetch_jars, shown_on
+from kctl.jars.lock import Jar, jars_dir, parse_lock
 
 __all__ = ["delta_jars", "delta_lock"]
 

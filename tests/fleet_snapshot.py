@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import httpx
 
 from kctl.http.access import AccessRights, Token
+from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
-from kctl.http.app import create_app
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History

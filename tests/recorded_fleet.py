@@ -25,9 +25,9 @@ from kctl import fleets
 from kctl.cli.entry import run
 from kctl.config.load import load
 from kctl.exporter import Exposition
-from kctl.http.source import SnapshotSource
-from kctl.http.app import create_app
 from kctl.http.api.streams import Streams
+from kctl.http.app import create_app
+from kctl.http.source import SnapshotSource
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.control.server import ControlServer

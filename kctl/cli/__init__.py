@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """The entry point `kctl`: runs the command line of this process and returns its exit code, or ends with it."""

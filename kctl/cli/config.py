@@ -14,10 +14,10 @@ from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
 from kctl.cli.table import Column, render
 from kctl.cli.user_code import problems
-from kctl.config.sections import Config
 from kctl.config import contexts
-from kctl.config.load import load
 from kctl.config.effects import shown_settings
+from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.errors import ConfigError
 

@@ -9,9 +9,8 @@ from kctl.cli.command import CommandGroup, argument
 from kctl.cli.output import echo
 from kctl.cli.signature import command
 from kctl.errors import UsageError
+from kctl.jars.fetcher import fetch, shown_on
 from kctl.jars.lock import LOCKS, USUAL, LockName, jar_paths, jars_dir
-from kctl.jars.fetcher import fetch
-from kctl.jars.fetcher import shown_on
 
 LocksArgument = Annotated[
     list[str] | None,

@@ -1,10 +1,13 @@
-"""The JSON Schema of kctl.toml, by which editors complete and check it."""
+"""The JSON Schema of kctl.toml, by which editors complete and check it; with the help text of each setting, the string
+below its field in the source."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -56,3 +59,16 @@ def _value(kind: Any) -> JsonObject:
     form = mark(kind, Form)
     found = msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string", "minLength": 1})
     return found | ({"pattern": f"^(?:{form.pattern})$"} if form else {})
+
+
+def help_texts(kind: type[Section]) -> dict[str, str]:
+    """Returns the help texts of a section's settings by name, each on one line."""
+    found: dict[str, str] = {}
+    for base in kind.__mro__[:-1]:
+        (declared,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(declared, ast.ClassDef)
+        for field, below in pairwise(declared.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    return found

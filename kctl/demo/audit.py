@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kctl_agent.storage.base import Binding
 from kctl_agent.storage.block import Block
+from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.claim import DeadLetter
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ longer true is gone with the next one. docs/metrics.md is written from this tabl
 
 from __future__ import annotations
 
-from kctl.exporter import of_clusters, of_groups, of_master, of_partitions, of_workers
+from kctl.exporter import of_groups, of_master, of_partitions, of_workers
 from kctl.exporter.metric import Metric
 
 METRICS: tuple[Metric, ...] = (
     *of_partitions.METRICS,
     *of_groups.METRICS,
-    *of_clusters.METRICS,
     *of_workers.METRICS,
     *of_master.METRICS,
 )

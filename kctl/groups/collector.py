@@ -25,9 +25,9 @@ from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSna
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
-from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import PARTS, ClusterReading
+from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.reduce.base import GroupStats
 from kctl.status import Owner, StatusRules, allowed_lag
@@ -37,6 +37,22 @@ log = logging.getLogger(__name__)
 
 _KEPT_OWNERS = 1000
 _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedCluster:
+    """A cluster whose groups are to be collected. Two that are equal are collected alike."""
+
+    cluster: str
+    access: ClusterAccess
+    exporter: ExporterSection
+    status: StatusSection
+    excluded: Collection[str] = ()
+    """Groups that are not collected."""
+
+    def is_same_place(self, other: CollectedCluster) -> bool:
+        """Whether what is known of the other's groups is true of the groups of this cluster."""
+        return other.access.servers == self.access.servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +110,9 @@ class ClusterCollector:
         self._latest: ClusterSnapshot | None = None
 
     @classmethod
-    def of(
-        cls,
-        cluster: str,
-        access: ClusterAccess,
-        exporter: ExporterSection,
-        status: StatusSection,
-        *,
-        excluded: Collection[str] = (),
-    ) -> ClusterCollector:
-        """Collects one cluster, as the sections `[exporter]` and `[status]` set it, without the groups `excluded`.
-        Raises ConfigError: a pattern is no regular expression."""
+    def of(cls, cluster: CollectedCluster) -> ClusterCollector:
+        """Makes the collector of this cluster's groups. Raises ConfigError: a pattern is no regular expression."""
+        exporter, status, excluded = cluster.exporter, cluster.status, cluster.excluded
         try:
             wants = NameFilter(exporter.groups, exporter.groups_except)
             wants_topic = NameFilter(exporter.topics, exporter.topics_except)
@@ -113,7 +121,7 @@ class ClusterCollector:
         except ValueError as error:
             raise ConfigError(f"exporter: {error}") from None
         reader = ClusterReader(
-            access,
+            cluster.access,
             exporter.timeout_seconds,
             AllGroups(lambda name: name not in excluded and wants(name)),
             WantedLogs(reads_committed=reads_committed),
@@ -129,7 +137,8 @@ class ClusterCollector:
             detail,
             exporter.max_partitions,
         )
-        return cls(cluster, reader, settings, partial(_described, access, exporter.timeout_seconds))
+        describe = partial(_described, cluster.access, exporter.timeout_seconds)
+        return cls(cluster.cluster, reader, settings, describe)
 
     def latest(self) -> ClusterSnapshot | None:
         """The last snapshot; None before the first poll has ended."""

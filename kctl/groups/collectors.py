@@ -4,38 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
-from kctl.config.sections import ExporterSection, StatusSection
-from kctl.groups.collector import ClusterCollector
+from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.groups.snapshot import Clusters, ClusterSnapshot
-from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.groups import Group
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CollectedCluster:
-    """A cluster whose groups are to be collected. Two that are equal are collected alike."""
-
-    cluster: str
-    access: ClusterAccess
-    exporter: ExporterSection
-    status: StatusSection
-    excluded: Collection[str] = ()
-    """Groups that are not collected."""
-
-    def collector(self) -> ClusterCollector:
-        """Makes the collector of this cluster's groups. Raises ConfigError."""
-        return ClusterCollector.of(self.cluster, self.access, self.exporter, self.status, excluded=self.excluded)
-
-    def is_same_place(self, other: CollectedCluster) -> bool:
-        """Whether what is known of the other's groups is true of the groups of this cluster."""
-        return other.access.servers == self.access.servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +61,7 @@ class Collectors:
         """Checks the settings of these clusters; nothing changes yet. Raises ConfigError: a pattern is no regular
         expression."""
         by_name = {each.cluster: each for each in wanted}
-        changed = {name: each.collector() for name, each in by_name.items() if self._wanted.get(name) != each}
+        changed = {name: ClusterCollector.of(each) for name, each in by_name.items() if self._wanted.get(name) != each}
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:

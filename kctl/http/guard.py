@@ -17,7 +17,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kctl.http.access import AccessRights
+from kctl.http.access import AccessRights, Token, shown_token
 from kctl.http.errors import (
     BodyTooLarge,
     HeadersTooLarge,
@@ -30,7 +30,6 @@ from kctl.http.errors import (
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
 from kctl.http.protocol import CONNECTION_KEY
-from kctl.http.access import Token, shown_token
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 

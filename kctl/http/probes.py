@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -12,22 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from kctl.http.errors import error_response
 from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
-from kctl_agent.rpc.wire import JsonObject
 
-
-class ProbeSource(Protocol):
-    """What these answer from, `app.state.source`."""
-
-    @property
-    def render_metrics(self) -> Callable[[str, str], tuple[bytes, str, bool]]:
-        """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
-
-    @property
-    def ready_metrics(self) -> Callable[[str, str], tuple[bytes, str, bool] | None]:
-        """The same at once, or None where it must be made first."""
-
-    def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady with the reason."""
+if TYPE_CHECKING:
+    from kctl.http.groups_app import GroupsSource
+    from kctl.http.source import SnapshotSource
 
 
 async def healthz() -> dict[str, str]:
@@ -58,6 +45,6 @@ async def metrics(request: Request) -> Response:
     )
 
 
-def _source(request: Request) -> ProbeSource:
-    source: ProbeSource = request.app.state.source
+def _source(request: Request) -> SnapshotSource | GroupsSource:
+    source: SnapshotSource | GroupsSource = request.app.state.source
     return source

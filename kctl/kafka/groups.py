@@ -236,7 +236,7 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """A missing group. A broker that has become coordinator denies groups for a moment (`missing_groups`), but for one
+    """A missing group. A broker that has become coordinator denies groups for a moment (`MissingGroups`), but for one
     that is alone."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:

@@ -21,7 +21,6 @@ from kctl.config.sections import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import heartbeat
-from kctl.master.reduction import CachedCommand
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -35,6 +34,7 @@ from kctl.master.reduction import (
     OFFSET_CHECKER,
     PING,
     WORKERS,
+    CachedCommand,
     reduced,
     with_gaps,
     with_supervisor,
@@ -43,12 +43,8 @@ from kctl.master.snapshot import FleetSnapshot, RpcStats
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
 from kctl.reduce.base import BrokerSnapshot, Freshness
-from kctl.rows.partitions import PartitionRow
-from kctl.reduce.partitions import kafka_lag
-from kctl.reduce.partitions import Partitions
-from kctl.rows.hosts import HostsAnswer
-from kctl.reduce.base import BrokerSnapshot, Freshness
 from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kctl.children import python_module
-from kctl.config.sections import Config
 from kctl.config.forms import size_bytes
+from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.kafka.client.access import of_fleet
 from kctl.master.health import HealthRules

@@ -17,13 +17,9 @@ T = TypeVar("T")
 Outcome: TypeAlias = Literal["ok", "incomplete", "failed"]
 
 
-def _no_outcomes() -> dict[str, int]:
-    return {"ok": 0, "incomplete": 0, "failed": 0}
-
-
 @dataclass(slots=True)
 class _Counts:
-    outcomes: dict[str, int] = field(default_factory=_no_outcomes)
+    outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "incomplete": 0, "failed": 0})
     buckets: list[int] = field(default_factory=lambda: [0] * (len(RPC_BUCKETS_SECONDS) + 1))
     seconds: float = 0.0
 

@@ -11,12 +11,8 @@ from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
-from kctl.rows.partitions import PartitionRow
-from kctl.reduce.partitions import totals
-from kctl.reduce.partitions import Partitions
-from kctl.rows.hosts import HostsAnswer
-from kctl.reduce.base import Freshness, GroupStats
 from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
 from kctl.rows.partitions import PartitionRow

@@ -15,13 +15,12 @@ from kctl.errors import KctlError
 from kctl.exporter import Exposition
 from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors
+from kctl.http.access import access_of
 from kctl.http.groups_app import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
-from kctl.http.access import access_of
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
-from kctl.start.signals import tune_interpreter
-from kctl.start.signals import StopSignals
+from kctl.start.signals import StopSignals, tune_interpreter
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kctl.children import PRIVATE
-from kctl.config.sections import Config
 from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.http.access import access_of
 from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
@@ -26,9 +26,8 @@ from kctl.start.checks import (
     own_data_dir,
     own_run_dir,
 )
-from kctl.start.signals import tune_interpreter
 from kctl.start.master import Master
-from kctl.start.signals import StopSignals
+from kctl.start.signals import StopSignals, tune_interpreter
 from kctl.start.wiring import wired
 
 

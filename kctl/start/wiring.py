@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from kctl.audit import fleet_log
-from kctl.config.sections import Config, HttpSection
 from kctl.config.effects import shown_settings
+from kctl.config.sections import Config, HttpSection
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
@@ -21,17 +21,17 @@ from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors, Prepared
 from kctl.hosts.hosts import Hosts
 from kctl.http.access import AccessRights, access_of
-from kctl.http.server import HttpServer
-from kctl.http.source import SnapshotSource
 from kctl.http.app import create_app
 from kctl.http.groups_api import GroupsView
+from kctl.http.server import HttpServer
+from kctl.http.source import SnapshotSource
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
+from kctl.master.control.router import Router
 from kctl.master.control.server import ControlServer
 from kctl.master.control.service import MasterService
-from kctl.master.control.router import Router
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import History

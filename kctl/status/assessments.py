@@ -10,8 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.judgements import Held
-from kctl.status.judgements import NUMBERS, STATUSES, Judgements
+from kctl.status.judgements import NUMBERS, STATUSES, Held, Judgements
 from kctl.status.observations import Reals
 from kctl.status.owners import Owners
 from kctl.status.words import Assessment, Status

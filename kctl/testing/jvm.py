@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kctl.jars.lock import jar_paths, jars_dir
 from kctl.jars.java import java_command
+from kctl.jars.lock import jar_paths, jars_dir
 from kctl_agent.archives import fingerprint, is_private, options
 
 _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")

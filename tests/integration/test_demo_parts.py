@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.run import DemoParts, PartEnded
 from kctl.demo.producer import Producer
+from kctl.demo.run import DemoParts, PartEnded
 from kctl.testing.kafka_broker import KafkaBroker
 from kctl.testing.topics import create_topic
 

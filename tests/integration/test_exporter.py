@@ -13,8 +13,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.kafka.client.access import plain
-from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.cluster_reader import ClusterReader
+from kctl.kafka.polls.group_sources import AllGroups
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter

@@ -12,8 +12,7 @@ import pytest
 
 from kctl.errors import ConfigError, JarsMissing, RunDirUnusable
 from kctl.jars.fetcher import Fetched, fetch
-from kctl.jars.lock import Jar, jar_paths, jars_dir
-from kctl.jars.lock import parse_lock
+from kctl.jars.lock import Jar, jar_paths, jars_dir, parse_lock
 
 CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
 

@@ -17,9 +17,9 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
-from kctl.config.load import load
 from kctl.config.exporter import load_exporter
-from kctl.groups.collector import ClusterCollector
+from kctl.config.load import load
+from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
@@ -155,7 +155,7 @@ def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
     lags = {}
     for name, cluster in loaded.clusters.items():
         access = of_cluster(name, cluster, config, {})
-        collector = ClusterCollector.of(name, access, loaded.exporter, loaded.status)
+        collector = ClusterCollector.of(CollectedCluster(name, access, loaded.exporter, loaded.status))
         lags[name] = [group.lag.total for group in collector.collect().groups if group.group == GROUP]
         asyncio.run(collector.close())
     assert [lag is not None for lag in lags["plain"]] == [True]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kctl.config.sections import Config
 from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.master import table_maintenance
 from kctl.master.snapshot import FleetSnapshot, Reduced

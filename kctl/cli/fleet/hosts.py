@@ -11,8 +11,7 @@ from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
 from kctl.cli.output import as_text, whole
-from kctl.cli.table import columns, render
-from kctl.cli.table import duration
+from kctl.cli.table import columns, duration, render
 from kctl.errors import IncompleteAnswer
 from kctl.fields import moment
 from kctl.rpc.decode import answered

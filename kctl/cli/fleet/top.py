@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
+import termios
 import time
-from collections.abc import Callable, Sequence
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
@@ -17,9 +21,8 @@ from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import echo
-from kctl.cli.screen import keys, line
 from kctl.cli.signature import command
-from kctl.cli.table import UNKNOWN, Column, clean, render
+from kctl.cli.table import UNKNOWN, Column, clean, clip, render
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
 from kctl.fleets import Fleet, find
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
 
     from kctl.rpc.reply import Reply
 
+
+Key = Callable[[float], str | None]
+"""A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key."""
+_ESCAPE = "\x1b"
+_READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Of the screen, what is neither a process nor a partition."""
@@ -47,9 +55,36 @@ _PARTITION_COLUMNS = (
     Column("lag", is_number=True),
     Column("worker"),
 )
-
-
 _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Level.FAILING: "red"}
+
+
+@contextmanager
+def keys() -> Iterator[Key]:
+    """Yields the keys of the terminal that stdin is, which echoes nothing meanwhile."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    pending: list[str] = []
+
+    def key(seconds: float) -> str | None:
+        if not pending:
+            if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
+                return None
+            text = os.read(descriptor, _READ_BYTES).decode("utf-8", "replace")
+            pending.extend([text] if text.startswith(_ESCAPE) else text)
+        return pending.pop(0) if pending else None
+
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def line(text: str, columns: int, style: str = "") -> Text:
+    """Returns a line that fits. Not a str: rich would read `[link=…]` in it as markup."""
+    from rich.text import Text
+
+    return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):

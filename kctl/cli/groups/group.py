@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from kctl.cli.command import argument, option
 from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption
-from kctl.cli.groups.groups import growth
+from kctl.cli.groups.groups import growth, shown
 from kctl.cli.options import OutputOption
-from kctl.cli.output import as_text, echo
+from kctl.cli.output import as_text
 from kctl.cli.signature import command
 from kctl.cli.table import cell, columns, duration, ranges, render
 
@@ -37,20 +36,12 @@ def _group(
     """
     api = GroupsApi(url, token_file)
 
-    def view() -> tuple[str, str | None]:
+    def view() -> tuple[str, None, str | None]:
         answer = api.group(cluster, name)
         text = "\n".join(_lines(answer)) if output == "table" else as_text(answer, output)
-        return text, answer["members_error"] and f"its members are not known: {answer['members_error']}"
+        return text, None, answer["members_error"] and f"its members are not known: {answer['members_error']}"
 
-    if watch is not None:
-        from kctl.cli.fleet.watch import watch as again
-
-        return again(view, watch, f"group at {url}  every {watch:g} s", "\n" if output == "table" else "")
-    text, remark = view()
-    echo(text)
-    if remark is not None:
-        sys.stderr.write(f"{remark}\n")
-    return 0 if remark is None else 3
+    return shown(view, f"group at {url}", watch, output)
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -57,25 +57,29 @@ def _groups(
     """
     api, wanted = GroupsApi(url, token_file), patterns or []
 
-    def view() -> tuple[dict[str, Any], str]:
+    def view() -> tuple[str, str | None, str | None]:
         answer = api.groups(cluster, wanted, sort.value, limit)
-        return answer, "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
+        text = "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
+        return text, _cut(answer), unanswered(answer)
 
+    return shown(view, f"groups at {url}", watch, output)
+
+
+def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
+    """Prints what `view` returns: a text, a remark on it, and what is missing, for which the exit code is 3; with
+    `watch` again and again."""
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
         def remarked() -> tuple[str, str | None]:
-            answer, text = view()
-            return text, "; ".join(each for each in (_cut(answer), unanswered(answer)) if each) or None
+            text, *remarks = view()
+            return text, "; ".join(filter(None, remarks)) or None
 
-        return again(remarked, watch, f"groups at {url}  every {watch:g} s", "\n" if output == "table" else "")
-    answer, text = view()
+        return again(remarked, watch, f"{title}  every {watch:g} s", "\n" if output == "table" else "")
+    text, *remarks = view()
     echo(text)
-    missing = unanswered(answer)
-    for remark in (_cut(answer), missing):
-        if remark is not None:
-            sys.stderr.write(f"{remark}\n")
-    return 0 if missing is None else 3
+    sys.stderr.writelines(f"{remark}\n" for remark in remarks if remark is not None)
+    return 0 if remarks[-1] is None else 3
 
 
 def growth(per_second: float | None) -> str | None:

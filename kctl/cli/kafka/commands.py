@@ -23,7 +23,6 @@ _SOME_TOPICS = Option(
 )
 _GROUP = Option(("-g", "--group"), "the group", metavar="GROUP", is_required=True)
 _GROUPS = Option(("-g", "--group"), "this group; may be repeated", "texts", "GROUP")
-_PARTITION = Option(("-p", "--partition"), "only this partition", "int", "N")
 _DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
 _CHANGE = (
     Option(("-y", "--execute", "--yes"), "do it without asking; off a terminal nothing is done without it", "flag"),

@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.commands import CODECS
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
+from kctl.terminal import plain
 
 if TYPE_CHECKING:
     from kctl.kafka.client.access import ClusterAccess
+    from kctl.kafka.delivery import DeliveryReport
     from kctl.kafka.produce import Production
 
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
 _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
 _CHECK_EVERY = 4096
+_SHOW_SECONDS = 0.2
+_BAR_COLUMNS = 30
+_LINE_ENDS = 1
+"""Bytes of a file that belong to a message but are not in it."""
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -152,3 +160,99 @@ def _header(text: str) -> tuple[str, bytes]:
     if not equals or not name:
         raise UsageError(f"--header takes KEY=VALUE, not `{text}`")
     return name, value.encode("utf-8", "surrogateescape")
+
+
+class ProgressLine:
+    """A line of progress. `show` may be called for each message: it reads the clock, and writes five times a second."""
+
+    def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:
+        self.is_shown = sys.stderr.isatty()
+        self._report = report
+        self._total_bytes = total_bytes
+        self._began = began
+        self._next = began
+
+    def show(self) -> None:
+        if not self.is_shown:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _SHOW_SECONDS
+        messages, size = self._report.messages, self._report.bytes
+        plain(sys.stderr).write(f"\r{line(messages, size, self._total_bytes, now - self._began)}\x1b[K")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leaves the terminal as if nothing had been shown."""
+        if self.is_shown:
+            plain(sys.stderr).write("\r\x1b[K")
+
+
+def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
+    """Formats `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar and no rest."""
+    seconds = max(seconds, 0.001)
+    speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
+    if not total_bytes:
+        return speed
+    part = min((size + messages * _LINE_ENDS) / total_bytes, 1.0)
+    left = f"  {seconds * (1 - part) / part:,.0f} s left" if part else ""
+    return f"[{'#' * int(part * _BAR_COLUMNS):<{_BAR_COLUMNS}}] {part:4.0%}  {speed}{left}"
+
+
+def is_file(options: argparse.Namespace) -> bool:
+    """Whether each line of a file, or of stdin, is a message."""
+    return options.file is not None or options.message == "-"
+
+
+def value_of(options: argparse.Namespace) -> bytes | None:
+    """Returns the value of the one message that is no file's."""
+    return None if options.null else options.message.encode("utf-8", "surrogateescape")
+
+
+@contextmanager
+def messages(
+    options: argparse.Namespace, key: bytes | None
+) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
+    """Returns the messages as (key, value), and how many bytes the file has, where that is known."""
+    if not is_file(options):
+        value = value_of(options)
+        yield ((key, value) for _ in range(options.repeat)), None
+        return
+    separator = None if options.key_separator is None else options.key_separator.encode()
+    if options.file is None or options.file == "-":
+        yield _lines(sys.stdin.buffer, key, separator), None
+        return
+    path = Path(options.file)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    with file:
+        yield _lines(file, key, separator), path.stat().st_size or None
+
+
+def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterator[tuple[bytes | None, bytes | None]]:
+    if separator is None:
+        for line in file:
+            yield key, line.removesuffix(b"\n")
+        return
+    for number, line in enumerate(file, 1):
+        before, found, after = line.removesuffix(b"\n").partition(separator)
+        if not found:
+            raise UsageError(f"line {number} has no `{separator.decode()}` that would separate a key")
+        yield before, after
+
+
+def check_source(options: argparse.Namespace) -> None:
+    """Refuses what names no source of messages, or two. Raises UsageError: there is no source, there are two, or an
+    option does not fit to it."""
+    sources = [options.message is not None, options.file is not None, options.null]
+    if sum(sources) != 1:
+        raise UsageError("give what to produce: a MESSAGE, `-` for stdin, --file or --null, one of them")
+    if options.key_separator is not None and (options.key is not None or not is_file(options)):
+        raise UsageError("--key-separator takes the keys from the lines of a file: not with -k, nor without a file")
+    if is_file(options) and options.repeat != 1:
+        raise UsageError("--repeat is for one message, not for a file")
+    if options.repeat < 1:
+        raise UsageError("--repeat takes 1 or more")

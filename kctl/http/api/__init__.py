@@ -6,8 +6,7 @@ from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip
 from kctl.http.api import history  # isort: skip
 from kctl.http.api import lists  # isort: skip
-from kctl.http.api import events  # isort: skip
 from kctl.http.api import processes  # isort: skip
 from kctl.http.api.listing import router
 
-__all__ = ["events", "history", "lists", "partitions", "processes", "router", "status"]
+__all__ = ["history", "lists", "partitions", "processes", "router", "status"]

@@ -8,29 +8,46 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import Field as DeclaredField
+from dataclasses import fields
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
+from kctl.fields import unix_seconds
 from kctl.http.errors import Error, error_body
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
+from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore
     from kctl_agent.storage.claim import DeadLetter
     from kctl_agent.storage.dead_letter_pages import Progress
-    from kctl_agent.storage.selection import Selection
 
+MOST_IDS = 500
+_WHOLE = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_TEXT = Annotated[str, Field(max_length=1000)]
+_TYPES = MappingProxyType(
+    {
+        "int | None": _WHOLE | None,
+        "float | None": Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None,
+        "str | None": _TEXT | None,
+        "tuple[str, ...] | None": Annotated[list[_TEXT], Field(max_length=MOST_IDS)] | None,
+    }
+)
+"""The type of a field of `Selection` to that of a parameter."""
 PAGE_SECONDS = 0.1
 """What an index does not answer is looked for so long; then the page is what was found, and `next` goes on."""
 MOST_GROUPS = 500
@@ -43,8 +60,36 @@ _LINES: dict[int | str, dict[str, Any]] = {
     409: {"model": Error, "description": "Refused; nothing was changed"},
 }
 _NONE: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "There is none of this id"}}
-
 T = TypeVar("T")
+
+
+def _parameter(declared: DeclaredField[Any]) -> Any:
+    is_time = declared.metadata["metavar"] == "TIME"
+    type_ = datetime | None if is_time else _TYPES[str(get_type_hints(Selection)[declared.name])]
+    return type_, Field(None, description=declared.metadata["help"])
+
+
+if TYPE_CHECKING:
+    Filter = BaseModel
+else:
+    Filter = create_model(
+        "DeadLetterFilter",
+        __config__=ConfigDict(extra="forbid"),
+        **{each.name: _parameter(each) for each in fields(Selection)},
+    )
+
+
+def selection_of(given: Filter) -> Selection:
+    """Times without a zone are in UTC."""
+    names = {each.name for each in fields(Selection)}
+    return Selection(**{name: _plain(value) for name, value in given.model_dump(include=names).items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return unix_seconds(value)
+    return tuple(value) if isinstance(value, list) else value
+
 
 router = APIRouter(prefix="/api/v1/dead-letters", route_class=JsonRoute, responses={409: _LINES[409]})
 

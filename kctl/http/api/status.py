@@ -1,8 +1,11 @@
-"""`/api/v1/status`"""
+"""`/api/v1/status` and `/api/v1/events`"""
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from kctl.http.api import answers
 from kctl.http.api.api import api_of
@@ -15,3 +18,21 @@ async def status(request: Request, if_none_match: IfNoneMatch = None) -> Respons
     snapshot, source = api.latest(), api.source
     body = answers.status_of(snapshot, source.verdicts, source.feed.last_number)
     return api.unchanged(snapshot, if_none_match) or api.answer(snapshot, body)
+
+
+@router.get(
+    "/events",
+    summary="What happens, as server-sent events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def events(
+    request: Request,
+    recent: Annotated[int, Query(ge=0, le=500, description="Begin with so many of the last events.")] = 0,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> StreamingResponse:
+    """`event: happened` with what happened as JSON; `event: collected` when there is a new snapshot. A client that
+    gives `Last-Event-ID` gets what came since; the last 500 are kept."""
+    lines = api_of(request).streams.begin(last_event_id, recent)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

@@ -15,8 +15,8 @@ from kctl.secrets import PASSWORD_VARIABLE, secret_of
 from kctl_agent.secrecy import check_private, read_private
 
 if TYPE_CHECKING:
-    from kctl.config.sections import Config
     from kctl.config.clusters import ClusterSection, SecuritySection
+    from kctl.config.sections import Config
 
 
 class ClusterAccess(NamedTuple):

@@ -17,10 +17,7 @@ from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.coordinators import Coordinators
-from kctl.kafka.client.transport import Deadline
-from kctl.kafka.client.transport import Node, Transport
-
-ALL_TOPICS = None
+from kctl.kafka.client.transport import Deadline, Node, Transport
 
 
 class Broker(NamedTuple):
@@ -69,7 +66,7 @@ class ClusterConnection:
         return self._transport.asked
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
-        """Connects to the first bootstrap server that answers; returns its Metadata of `topics`, or of ALL_TOPICS.
+        """Connects to the first bootstrap server that answers; returns its Metadata of `topics`, or of all (None).
         Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why."""
         servers = self._transport.bootstrap_servers
         problem: BaseException = OSError("there is no bootstrap server")
@@ -85,7 +82,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Requests metadata of topics, or of ALL_TOPICS, as kafka-python's MetadataResponse; brokers are taken note of.
+        """Requests metadata of topics, or of all (None), as kafka-python's MetadataResponse; brokers are taken note of.
         Raises KctlError: nobody answered."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(

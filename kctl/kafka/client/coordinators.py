@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import errors
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
-from kctl.errors import BrokerUnreachable, KctlError
+from kctl.errors import KctlError
 from kctl.kafka.client.reasons import code_failure
 
 if TYPE_CHECKING:
@@ -63,20 +63,7 @@ class Coordinators:
 
 
 def _asked(connection: ClusterConnection, names: list[str], kind: Any) -> dict[str, tuple[int, int, str | None]]:
-    """Error code, broker and remark for each name; one request for all where the broker can (Kafka 3.0, KIP-699)."""
+    """Error code, broker and remark for each name; one request for all (Kafka 3.0, KIP-699)."""
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names, min_version=4)
-    try:
-        response = connection.ask_anybody(request)
-    except BrokerUnreachable:
-        raise
-    except KctlError:
-        requests = [FindCoordinatorRequest(key=name, key_type=kind, max_version=3) for name in names]
-        responses = connection.ask_each([(connection.first, request) for request in requests])
-        problem = next((answer for answer in responses if isinstance(answer, KctlError)), None)
-        if problem is not None:
-            raise problem from None
-        return {
-            name: (answer.error_code, answer.node_id, answer.error_message)
-            for name, answer in zip(names, responses, strict=True)
-        }
+    response = connection.ask_anybody(request)
     return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

@@ -1,6 +1,6 @@
 """The poller of a cluster's groups: their state and members, what they committed, where logs end and begin.
 
-One thread owns a `ClusterReader`, for all groups of a cluster (`all_groups`) or for a fleet's own (`named_groups`).
+One thread owns a `ClusterReader`, for all groups of a cluster (`AllGroups`) or for a fleet's own (`NamedGroups`).
 The requests of a poll: those that find groups and their members; OffsetFetch to each coordinator; ListOffsets to each
 leader for ends, and for starts; Metadata after a while, for a topic that is new, and after an error of a partition. A
 broker that does not answer is asked no more in that poll, so that it costs one time-out; what it knows is missing, and
@@ -11,28 +11,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
-from kctl.errors import BrokerUnreachable, KctlError
+from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.polls.group_sources import AllGroups
+from kctl.kafka.client.reasons import code_failure
+from kctl.kafka.offsets import fetch_all
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.polls.committed_reader import CommittedReader
+from kctl.kafka.polls.group_sources import AllGroups, NamedGroups
 from kctl.kafka.polls.log_reader import LogReader, WantedLogs
-from kctl.kafka.polls.group_sources import NamedGroups
-from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
+from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets, by_topic
+from kctl.kafka.protocol.flexible import UNREADABLE
+from kctl.kafka.protocol.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0
 """The greatest age of partitions and leaders of a fleet's topics: a partition that was added is to be read soon."""
-
-
-class GroupSource(Protocol):
-    """A source of groups: `AllGroups` or `NamedGroups`."""
-
-    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]: ...
-    def reconnect(self) -> None: ...
 
 
 class ClusterReader:
@@ -43,7 +37,7 @@ class ClusterReader:
         self,
         access: ClusterAccess,
         timeout_seconds: float,
-        groups: GroupSource | None = None,
+        groups: AllGroups | NamedGroups | None = None,
         logs: WantedLogs | None = None,
         *,
         wants_topic: Callable[[str], bool] = lambda _: True,
@@ -151,3 +145,31 @@ class ClusterReader:
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
+
+
+class CommittedReader:
+    """Reads over one connection, on its thread."""
+
+    def __init__(self) -> None:
+        self._requests = KeptRequests()
+        self._responses: dict[int, CommittedResponses] = defaultdict(CommittedResponses)
+
+    def read(
+        self, connection: ClusterConnection, groups: Mapping[int, list[str]]
+    ) -> dict[str, GroupOffsets | KctlError]:
+        """Requests all that each group has committed, partitions without an offset left out; the groups are given by
+        coordinator. All is asked at once, once."""
+        requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
+        found: dict[str, GroupOffsets | KctlError] = {}
+        for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):
+            if isinstance(answer, KctlError):
+                found |= dict.fromkeys(names, answer)
+                continue
+            try:
+                fetched = self._responses[node].read(answer.body)
+            except UNREADABLE as error:
+                found |= dict.fromkeys(names, WrongProtocol(f"a response to OffsetFetch cannot be read: {error}"))
+                continue
+            for name, (code, committed) in fetched.items():
+                found[name] = code_failure(code, f"group {name}") if code else committed
+        return found

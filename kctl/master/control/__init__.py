@@ -2,11 +2,3 @@
 
 Operations go to the operation log of `kctl.master.operations`.
 """
-
-from __future__ import annotations
-
-from kctl.master.control.router import Router
-from kctl.master.control.server import ControlServer
-from kctl.master.control.service import MasterService
-
-__all__ = ["ControlServer", "MasterService", "Router"]

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,14 +19,15 @@ from kctl.hosts.replies import HostReplies
 from kctl.hosts.status import joined_status, statuses_of
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
-from kctl.master.lag_summary import lag_glance
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, with_supervisor
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
+from kctl.rows.lag import LagGlance, WorstPartition
 from kctl.rows.workers import StatusAnswer, Statuses, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
+from kctl.status import Status
 from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
@@ -290,3 +292,27 @@ def _scope(request: Request) -> _Scope:
     if scope.worker is not None and scope.host is None:
         return scope._replace(local=True)
     return scope
+
+
+_WORST = 3
+_WELL = frozenset({Status.IDLE, Status.OK, Status.PAUSED})
+
+
+def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
+    """Sums up the lag. With thousands of partitions it takes a while."""
+    if snapshot is None:
+        return None
+    lag = snapshot.kafka_lag
+    rated = (
+        (-assessment.status.severity, -(row.lag or 0), number)
+        for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.assessments, strict=False))
+        if row.lag or assessment.status not in _WELL
+    )
+    worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(_WORST, rated))
+    return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, worst)
+
+
+def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:
+    row, assessment = snapshot.partitions[number], snapshot.assessments[number]
+    status = assessment.status.value
+    return WorstPartition(row.topic, row.partition, status, assessment.reason, row.lag, assessment.lag_seconds)

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kctl.config.sections import Config, HttpSection
 from kctl.config.effects import changes
 from kctl.config.forms import Effect
+from kctl.config.sections import Config, HttpSection
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.hosts.hosts import Hosts
 from kctl.master.agents import Agents

@@ -12,22 +12,11 @@ from kctl_agent.rpc.params import check_bounds, check_params, listed
 from kctl_agent.rpc.wire import JsonObject
 
 if TYPE_CHECKING:
-    from kctl.master.operations.base import Caller, Report
-    from kctl.master.operations.context import Context
+    from kctl.master.operations.base import Caller as Caller
+    from kctl.master.operations.base import Report as Report
+    from kctl.master.operations.context import Context as Context
 else:  # half a second of imports, which the command line does without
     Caller = Context = Report = object
-
-__all__ = [
-    "BATCH_SECONDS",
-    "LONG_SECONDS",
-    "SHORT_SECONDS",
-    "Caller",
-    "Context",
-    "Done",
-    "FleetOperation",
-    "Report",
-    "described",
-]
 
 SHORT_SECONDS = 30.0
 BATCH_SECONDS = 120.0

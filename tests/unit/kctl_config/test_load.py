@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config.sections import Config
-from kctl.config.load import load
 from kctl.config.findings import variable
+from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.errors import ConfigError
 
 SMALLEST = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config.sections import Config
 from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.errors import ConfigError
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'

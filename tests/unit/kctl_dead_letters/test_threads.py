@@ -13,7 +13,7 @@ from kctl.dead_letters.workbench import DaemonThreads
 
 BLOCKED = """
 import threading
-from kctl.dead_letters.threads import DaemonThreads
+from kctl.dead_letters.workbench import DaemonThreads
 DaemonThreads(1, "t").submit(threading.Event().wait)
 print("ends", flush=True)
 """

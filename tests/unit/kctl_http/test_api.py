@@ -15,8 +15,8 @@ import pytest
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.http.access import AccessRights
-from kctl.http.app import create_app
 from kctl.http.api import streams as stream_module
+from kctl.http.app import create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
 from kctl.reduce.partitions import Partitions, kafka_lag

@@ -15,9 +15,8 @@ import httpx
 import pytest
 
 from kctl.http.access import AccessRights
-from kctl.http.server import HttpServer
 from kctl.http.protocol import BoundedProtocol
-from kctl.http.server import connection_bound
+from kctl.http.server import HttpServer, connection_bound
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 

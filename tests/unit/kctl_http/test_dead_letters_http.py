@@ -15,9 +15,8 @@ import pytest
 
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import OperationRefused, TopicMissing
-from kctl.http import AccessRights, Token
-from kctl_agent.errors import StorageError
 from kctl.http.access import AccessRights, Token
+from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import DeadLetterStore, StorageUnusable

@@ -21,10 +21,10 @@ from fastapi import Request, Response
 from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
 from kctl.http.access import AccessRights, Token, access_of
-from kctl.http.server import bind
 from kctl.http.app import create_app
 from kctl.http.guard import Guard, RequestLimits
 from kctl.http.protocol import BoundedProtocol
+from kctl.http.server import bind
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
-from kctl.http.access import AccessRights, Token, access_of
-from kctl.http.access import read_tokens, shown_token
+from kctl.http.access import AccessRights, Token, access_of, read_tokens, shown_token
 from tests.fleet_snapshot import ask, snapshot
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 
 from kctl.master.history import FLEET, History, Subject
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.rows.partitions import PartitionRow
 from kctl.reduce.partitions import Partitions
+from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow, Workers
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import SinkerStats

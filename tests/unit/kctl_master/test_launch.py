@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config.sections import Config
 from kctl.config.load import load
+from kctl.config.sections import Config
 from kctl.master.launch import launches, supervision_policies
 from kctl_agent.engine.settings import parse as parse_engine
 from kctl_agent.worker.settings import parse

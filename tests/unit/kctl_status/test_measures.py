@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessor, Owner, StatusRules, of_group
+from kctl.status.columns import Processed, lag_seconds
 from kctl.status.history import ABSENT, History, SeenOffsets
-from kctl.status.judgements import Held, Hysteresis
-from kctl.status.judgements import NUMBERS, STATUSES, Judgements
+from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
 from kctl.status.owners import Owners
 from kctl.status.rules import allowed_lag, growth_per_second, judge
-from kctl.status.columns import Processed, lag_seconds
 from kctl.status.words import Status
 
 READER = Owner("worker-0", "running")

@@ -1,0 +1,194 @@
+"""Sources of groups for a `ClusterReader`: all of a cluster, or those of some names; and which of them are gone.
+
+A broker lists what it coordinates now, and reports no error for what nobody does. A new coordinator has read its log to
+the end, but knows only of what is below the high watermark until its followers have fetched once more: on a cluster of
+three, groups were denied for two seconds after a failover, by list, description and offsets alike. A process that has
+just been started has seen no other coordinator, and cannot know whether this one is new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.groups import Group, ListedGroup, MemberCounts, describe_groups, list_each
+from kctl.kafka.polls.cluster_reading import ClusterReading
+
+_GONE_AFTER_SECONDS = 30.0
+"""A follower that holds up the high watermark is out of the in-sync replicas by then (replica.lag.time.max.ms)."""
+_NO_MEMBERS = frozenset({"Empty", "Dead"})
+_ABSENT_SECONDS = 5.0
+"""Seconds for which a missing group is taken for what it was: to be sure takes five requests."""
+
+
+class MissingGroups:
+    """Remembers groups and their coordinators, longer than a connection lasts. Not thread-safe."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._coordinators: dict[str, int | None] = {}
+        """Coordinators of groups that are not gone: the broker that has a group poll after poll, over one connection;
+        None: it has been missing, or was never seen, or the connection is new."""
+        self._denied_since: dict[str, float] = {}
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Groups may be there, although no broker has had them yet: what denies them may have just taken over."""
+        self._coordinators = dict.fromkeys(names) | self._coordinators
+
+    def reconnect(self) -> None:
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        self._coordinators = dict.fromkeys(self._coordinators)
+
+    def remember(self, listed: Mapping[str, ListedGroup]) -> None:
+        """Remembers the groups of some brokers, when others have not answered."""
+        self._coordinators |= {name: group.coordinator for name, group in listed.items()}
+
+    def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
+        """Returns the groups that were there, and are not among those that all brokers have now."""
+        return sorted(self._coordinators.keys() - listed.keys())
+
+    def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
+        """Returns those of the `missing`, as their coordinators have just described them, that may be there all the
+        same, each with its error; None where its coordinator denies it. The others are gone: denied by the broker that
+        has had them until now, or for 30 s, or neither there before nor expected."""
+        unclear: dict[str, KctlError | None] = {}
+        for group in missing:
+            if not isinstance(group.error, GroupMissing):
+                self._denied_since.pop(group.group, None)
+                unclear[group.group] = group.error or KctlError(f"group {group.group}: no broker has listed it")
+            elif not self._is_gone(group):
+                unclear[group.group] = None
+        self._denied_since = {name: at for name, at in self._denied_since.items() if name in unclear}
+        self._coordinators = {name: None for name in unclear if name in self._coordinators}
+        self.remember(listed)
+        return unclear
+
+    def _is_gone(self, group: Group) -> bool:
+        if self._coordinators.get(group.group, group.coordinator) == group.coordinator:
+            return True
+        now = self._clock()
+        return now - self._denied_since.setdefault(group.group, now) >= _GONE_AFTER_SECONDS
+
+
+class AllGroups:
+    """The groups of a cluster by discovery. For one `ClusterReader`, on its thread."""
+
+    def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
+        """`wants` returns whether the group of a name is wanted."""
+        self._wants = wants
+        self._missing = MissingGroups()
+        self._members = MemberCounts()
+
+    def reconnect(self) -> None:
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        self._missing.reconnect()
+        self._members = MemberCounts()
+
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
+        """Adds groups, with their members, to `reading`; returns the brokers that did not answer."""
+        silent = self._list(connection, reading)
+        if reading.is_listed_in_full:
+            self._find_unclear(connection, reading)
+        else:
+            self._missing.remember(reading.groups)
+        self._count_members(connection, reading)
+        return silent
+
+    def _list(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
+        nodes, silent = sorted(connection.brokers), set[int]()
+        connection.deadline.renew()
+        for node, answer in zip(nodes, list_each(connection, nodes), strict=True):
+            if isinstance(answer, KctlError):
+                reading.is_listed_in_full = False
+                reading.failed("groups", answer)
+                if isinstance(answer, BrokerUnreachable):
+                    silent.add(node)
+            else:
+                reading.groups.update((each.group, each) for each in answer if self._wants(each.group))
+        if not reading.is_listed_in_full:  # of the groups that were not listed nothing else can be asked for
+            for part in ("committed", "members"):
+                reading.failed(part, reading.errors["groups"])
+        return silent
+
+    def _find_unclear(self, connection: ClusterConnection, reading: ClusterReading) -> None:
+        """Finds out which groups that are on no list any more are gone. Blocks."""
+        missing = self._missing.of(reading.groups)
+        connection.deadline.renew()
+        unclear = self._missing.unclear(reading.groups, describe_groups(connection, missing))
+        connection.forget_coordinators(set(missing) - unclear.keys())
+        reading.doubt(unclear)
+
+    def _count_members(self, connection: ClusterConnection, reading: ClusterReading) -> None:
+        described: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for group in reading.groups.values():
+            if group.state in _NO_MEMBERS:
+                reading.members[group.group] = 0
+            else:
+                described[group.coordinator, group.type or "classic"].append(group.group)
+        connection.deadline.renew()
+        for name, count in self._members.read(connection, described).items():
+            if isinstance(count, KctlError):
+                reading.failed("members", count)
+            else:
+                reading.members[name] = count
+
+
+class _Absent(NamedTuple):
+    group: ListedGroup
+    described_at: float
+
+
+class NamedGroups:
+    """Groups by name. For one `ClusterReader`, on its thread. One that does not exist is `Dead`, without members."""
+
+    def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._names = sorted(set(names))
+        self._clock = clock
+        self._missing = MissingGroups(clock=clock)
+        self._is_first = True
+        self._absent: dict[str, _Absent] = {}
+
+    def reconnect(self) -> None:
+        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        self._missing.reconnect()
+        self._absent.clear()
+
+    def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
+        """Adds groups, with their members, to `reading`; returns the brokers that did not answer. Raises KctlError: no
+        broker did."""
+        now = self._clock()
+        self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
+        if self._is_first and len(connection.brokers) > 1:  # the only broker has no follower to wait for
+            self._missing.expect(self._names)
+        self._is_first = False
+        connection.deadline.renew()
+        described = describe_groups(connection, [name for name in self._names if name not in self._absent])
+        for group in described:
+            if group.error is None and group.coordinator is not None:
+                reading.groups[group.group] = _listed(group, group.coordinator, group.state)
+                if group.members is not None:
+                    reading.members[group.group] = len(group.members)
+        self._judge(reading, [group for group in described if group.error is not None], now)
+        return {
+            group.coordinator
+            for group in described
+            if isinstance(group.error, BrokerUnreachable) and group.coordinator is not None
+        }
+
+    def _judge(self, reading: ClusterReading, missing: list[Group], now: float) -> None:
+        """Decides which of the groups that could not be described are gone."""
+        unclear = self._missing.unclear(reading.groups, missing)
+        reading.doubt(unclear)
+        for group in missing:
+            if group.group not in unclear and group.coordinator is not None:
+                self._absent[group.group] = _Absent(_listed(group, group.coordinator, "Dead"), now)
+        for name, absent in self._absent.items():
+            reading.groups[name], reading.members[name] = absent.group, 0
+
+
+def _listed(group: Group, coordinator: int, state: str | None) -> ListedGroup:
+    return ListedGroup(group.group, group.type, state, group.protocol, coordinator)
