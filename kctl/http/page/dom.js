@@ -60,7 +60,8 @@ function fill(cell, column, of) {
     if (link.textContent !== value) link.textContent = value;
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   } else if (value instanceof Node) {
-    if (cell.firstChild !== value) cell.replaceChildren(value);
+    const old = cell.firstChild;
+    if (old !== value && !(value.className === old?.className && value.matches(".badge") && value.isEqualNode(old))) cell.replaceChildren(value);
   } else if (cell.textContent !== value || cell.firstElementChild) cell.textContent = value;
 }
 export function body(table, columns, rows, keyOf) {

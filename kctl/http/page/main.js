@@ -12,14 +12,16 @@ import {subject, view} from "./view.js";
 const MOST_ROWS = 500, MOST_LOADED = 2000, HISTORY_SECONDS = 15, MOST_EVENTS = 50, REST_MS = 500;
 const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
 const SERVES = document.body.dataset.serves.split(" ");
-const histories = new Map();
+const histories = new Map(), drawn = new Map();
 const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: false};
 
-function sparkline(key, lag) {
-  const lags = (histories.get(key) || []).slice();
-  if (lags.length && lag !== null) lags[lags.length - 1] = lag;
-  const seen = lags.filter(value => value !== null);
-  return line(lags, seen.length ? "lag of the last 15 minutes: from " + whole(seen[0]) + " to " + whole(seen[seen.length - 1]) + ", at most " + whole(Math.max(...seen)) : "no history");
+// Drawn once for each history that was loaded: 500 of them a second would keep a browser busy.
+function sparkline(key) {
+  if (!drawn.has(key)) {
+    const lags = histories.get(key) || [], seen = lags.filter(value => value !== null);
+    drawn.set(key, line(lags, seen.length ? "lag of the last 15 minutes: from " + whole(seen[0]) + " to " + whole(seen[seen.length - 1]) + ", at most " + whole(Math.max(...seen)) : "no history"));
+  }
+  return drawn.get(key);
 }
 const keyOf = row => row.topic + "/" + row.partition + (row.attached ? "/" + row.worker : "");
 const PARTITIONS = [
@@ -30,7 +32,7 @@ const PARTITIONS = [
   {name: "lag", number: true, show: row => whole(row.remaining_count), by: row => row.remaining_count},
   {name: "time lag", number: true, show: row => seconds(row.lag_seconds), by: row => row.lag_seconds},
   {name: "growth", number: true, show: row => rate(row.growth_per_second), by: row => row.growth_per_second},
-  {name: "last 15 minutes", show: row => sparkline(keyOf(row), row.remaining_count)},
+  {name: "last 15 minutes", show: row => sparkline(keyOf(row))},
   {name: "committed", number: true, show: row => whole(row.current_offset), by: row => row.current_offset},
   {name: "end", number: true, show: row => whole(row.kafka_max_offset), by: row => row.kafka_max_offset},
   {name: "worker", show: row => text(row.worker), by: row => row.worker, href: row => subject({worker: row.worker})},
@@ -109,6 +111,7 @@ async function load() {
   ]);
   if (withHistory) {
     histories.clear();
+    drawn.clear();
     for (const row of lag.rows) histories.set(keyOf(row), row.history);
     state.historyAt = now;
   }
