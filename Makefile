@@ -56,7 +56,7 @@ house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles 
 	@$(BIN)/python -m tests.house
 
 pictures: setup ## take the pictures of README anew, from a running demo in a headless Chromium
-	@$(BIN)/python -m tests.pictures
+	@$(BIN)/python -m tests.pictures $(ARGS)
 
 unit: $(PACKAGES_DONE) ## the tests that need Python alone; what else they would use is skipped where it is missing
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit

@@ -1,8 +1,10 @@
 """Takes the pictures of README from a running demo: the page in a headless Chromium, and `kctl top`.
 
     make pictures
+    make pictures ARGS=FOLDER
 
-They are made anew when what they show has changed.
+They are made anew when what they show has changed. Into FOLDER goes each view of the page in both themes at 390, 1440
+and 2560 pixels, to be read by somebody before it is changed for good.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ from tests.conftest import eventually
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 COLUMNS, LINES = 118, 24
-WARM_UP_MESSAGES = 200_000
+WARM_UP_MESSAGES = 250_000
 """Stored, until there is something to see."""
+RANGE_SECONDS = 120
+VIEWS = {"fleet": "", "topic": "topic=demo", "worker": "worker=worker-0", "sinker": "worker=sinker-0"}
+THEMES, WIDTHS = ("light", "dark"), (390, 1440, 2560)
 KCTL = (sys.executable, "-m", "kctl")
 
 
@@ -43,14 +48,16 @@ def main() -> None:
         browser() as chromium,
     ):
         eventually(lambda: stored(fleet) > WARM_UP_MESSAGES, 300, "there is something to see")
-        page(chromium, str(fleet.url()))
+        page(chromium, str(fleet.url()), PICTURES / "page.png")
+        if len(sys.argv) > 1:
+            views(chromium, str(fleet.url()), Path(sys.argv[1]))
         top(chromium, fleet.config, Path(folder))
 
 
 @contextmanager
 def demo(folder: Path) -> Iterator[DemoFleet]:
-    """With sinkers and a Redis, once it has stored a batch."""
-    line = [*KCTL, "demo", "--sinkers", "2", "--storage", "redis", "--dir", str(folder / "demo"), "-o", "json"]
+    """With sinkers, once it has stored a batch."""
+    line = [*KCTL, "demo", "--sinkers", "2", "--dir", str(folder / "demo"), "-o", "json"]
     running = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     fleet = DemoFleet(folder / "demo")
     try:
@@ -66,11 +73,26 @@ def stored(fleet: DemoFleet) -> int:
     return sum(row["rows_total"] or 0 for row in rows if row["kind"] == "worker")
 
 
-def page(chromium: webdriver.Chrome, url: str) -> None:
-    chromium.set_window_size(1440, 1000)
-    chromium.get(url)
-    eventually(lambda: chromium.execute_script("return document.getElementById('status').innerText") == "ok", 60)
-    chromium.save_screenshot(str(PICTURES / "page.png"))
+def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", width: int = 1440) -> None:
+    """With the range of charts that a demo fills."""
+    size = {"width": width, "height": 1200 if width > 500 else 2400, "deviceScaleFactor": 1, "mobile": False}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    chromium.get("about:blank")
+    chromium.get(f"{url}#range={RANGE_SECONDS}&{view}")
+    ready = "document.getElementById('status').innerText === 'ok' && document.querySelectorAll('canvas').length > 2"
+    eventually(lambda: chromium.execute_script(f"return {ready}"), 60)
+    chromium.save_screenshot(str(picture))
+
+
+def views(chromium: webdriver.Chrome, url: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme in THEMES:
+        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        for width in WIDTHS:
+            for name, view in VIEWS.items():
+                page(chromium, url, folder / f"{name}-{theme}-{width}.png", view, width)
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
@@ -80,6 +102,7 @@ def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
     console.save_svg(str(drawn), title="kctl top", theme=MONOKAI)
     framed = folder / "top.html"
     framed.write_text('<img src="top.svg" width="1180">')
+    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     chromium.set_window_size(1240, 900)
     chromium.get(framed.as_uri())
     chromium.find_element("tag name", "img").screenshot(str(PICTURES / "top.png"))
