@@ -128,16 +128,17 @@ class History:
         columns = dict(zip(names, least, strict=True)), dict(zip(names, most, strict=True))
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
-    def sparkline(self, topic: str, partition: int) -> list[int | None]:
-        """Returns the greatest lag of each 15 s of the last 15 minutes, oldest first, as far as any is known."""
+    def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
+        """Returns of each partition the greatest lag of each 15 s of the last 15 minutes, oldest first, from the first
+        that is known."""
         with self._lock:
             table = self._tables["partition"]
-            place = table.places.get((topic, partition))
-            if place is None:
-                return []
-            most = table.rings[0].last_most(place, round(_SPARK_SECONDS / table.rings[0].step_seconds), _SPARKS)
-        known = np.flatnonzero(~np.isnan(most))
-        return [None if lag != lag else round(lag) for lag in most[known[0] :].tolist()] if len(known) else []
+            if not table.places:
+                return [[] for _ in partitions]
+            places = [table.places.get(each, -1) for each in partitions]
+            ring = table.rings[0]
+            most = ring.last_most(np.array(places, np.intp), round(_SPARK_SECONDS / ring.step_seconds), _SPARKS)
+        return [_from_first(lags) if place >= 0 else [] for place, lags in zip(places, most.T.tolist(), strict=True)]
 
     def _values(self, snapshot: FleetSnapshot) -> Mapping[str, tuple[Sequence[Hashable], Columns]]:
         now, now_unix = snapshot.taken_at, snapshot.taken_at_unix
@@ -211,6 +212,11 @@ def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
             is_known = np.logical_or.reduceat(~np.isnan(column), starts)
             found[name] = np.where(is_known, np.add.reduceat(np.nan_to_num(column), starts), np.nan)
     return found
+
+
+def _from_first(lags: list[float]) -> list[int | None]:
+    known = [None if lag != lag else int(lag) for lag in lags]
+    return known[next((place for place, lag in enumerate(known) if lag is not None), len(known)) :]
 
 
 def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Reals, Reals]:

@@ -51,13 +51,14 @@ class Ring:
         values = self._values[steps % self.slots, :, :, place].astype(np.float64)
         return first, values[:, 0].T, values[:, 1].T
 
-    def last_most(self, place: int, ratio: int, count: int) -> Reals:
-        """Returns the most of the first metric in each of the last `count` groups of `ratio` steps, oldest first."""
+    def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
+        """Returns the most of the first metric in each of the last `count` groups of `ratio` steps, oldest first, of
+        some subjects: a row for each group."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
-        most = self._values[steps % self.slots, 1, 0, place].astype(np.float64)
+        most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
         most[(steps > last) | (steps <= last - self.slots)] = np.nan
-        grouped: Reals = np.fmax.reduce(most.reshape(count, ratio), axis=1)
+        grouped: Reals = np.fmax.reduce(most.reshape(count, ratio, len(places)), axis=1)
         return grouped
 
 

@@ -186,6 +186,10 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
 
     eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"])
     assert (text(page, "status"), text(page, "reason"), page.title) == ("ok", "all runs; all is well", "ok · g · kctl")
+    for worker in (None, "worker-1"):
+        offsets = replace(offsets, result=Partitions((row._replace(worker=worker),)))
+        site.collect(replace(site.latest, offset_checker=offsets))
+        eventually(lambda worker=worker: [row[9] for row in rows(page, "partitions")] == [worker or "-"])
 
 
 def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened, eventually: Eventually) -> None:

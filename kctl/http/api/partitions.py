@@ -84,13 +84,10 @@ def _completed(
     api: Api, head: JsonObject, rows: list[JsonObject], *, is_live: bool, has_history: bool
 ) -> list[JsonObject]:
     if has_history:
-        rows = [{**row, "history": _history(api, row)} for row in rows]
+        lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
+        # None is kept of attached applications.
+        rows = [{**row, "history": [] if row.get("attached") else lags} for row, lags in zip(rows, lines, strict=True)]
     return rows if is_live else _aged(rows, head["age_seconds"])
-
-
-def _history(api: Api, row: JsonObject) -> list[int | None]:
-    """None is kept of attached applications."""
-    return [] if row.get("attached") else api.source.history.sparkline(row["topic"], row["partition"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:

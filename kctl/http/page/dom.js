@@ -56,7 +56,8 @@ export function numbers(id, pairs) {
 function fill(cell, column, of) {
   const value = column.show(of);
   if (column.href && value !== "-") {
-    const href = column.href(of), link = cell.firstElementChild || cell.appendChild(make("a"));
+    if (!cell.firstElementChild) cell.replaceChildren(make("a"));
+    const href = column.href(of), link = cell.firstElementChild;
     if (link.textContent !== value) link.textContent = value;
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   } else if (value instanceof Node) {

@@ -110,8 +110,8 @@ def test_the_sparkline_is_the_most_of_each_15_seconds_and_begins_where_something
     for second, lag in ((0, 5), (4, 9), (20, 7), (50, 8)):
         history.add(taken([row("a", 0, 0, lag), row("a", 1, None, None)], 10 + second))
 
-    assert history.sparkline("a", 0) == [9, 7, None, 8]
-    assert (history.sparkline("a", 1), history.sparkline("b", 0)) == ([], [])
+    assert history.sparklines([("a", 0), ("a", 1), ("b", 0), ("a", 0)]) == [[9, 7, None, 8], [], [], [9, 7, None, 8]]
+    assert (history.sparklines([]), History().sparklines([("a", 0)])) == ([], [[]])
 
 
 def growing(partitions: int) -> Iterator[FleetSnapshot]:

@@ -81,8 +81,9 @@ def test_a_sparkline_is_the_most_of_a_few_steps_at_a_time() -> None:
     for step in range(13):
         ring.add(step * 5.0, np.array([[float(step)]]))
 
-    assert ring.last_most(0, 3, 4).tolist()[1:] == [8.0, 11.0, 12.0]
-    assert ring.last_most(0, 3, 4).tolist()[0] == 5.0, "of a group that is older than the ring in part"
+    assert ring.last_most(np.array([0, 0]), 3, 4).tolist() == [[5.0] * 2, [8.0] * 2, [11.0] * 2, [12.0] * 2], (
+        "of a group that is older than the ring in part, too"
+    )
 
 
 def test_rates_are_between_steps_and_what_has_fallen_has_none() -> None:
