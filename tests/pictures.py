@@ -79,8 +79,9 @@ def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", wi
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     chromium.get("about:blank")
     chromium.get(f"{url}#range={RANGE_SECONDS}&{view}")
-    ready = "document.getElementById('status').innerText === 'ok' && document.querySelectorAll('canvas').length > 2"
-    eventually(lambda: chromium.execute_script(f"return {ready}"), 60)
+    ready = "['status', 'link'].map(id => document.getElementById(id).innerText)"
+    eventually(lambda: chromium.execute_script(f"return {ready}") == ["ok", "live"], 60)
+    eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 2, 60)
     chromium.save_screenshot(str(picture))
 
 

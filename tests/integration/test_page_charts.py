@@ -151,6 +151,7 @@ def test_a_process_has_a_view_of_its_own(opened: Opened, eventually: Eventually)
     page.find_element(By.CSS_SELECTOR, "#workers tbody tr:nth-child(2) a").click()
     eventually(lambda: text(page, "process-title") == "worker-0, worker")
     eventually(lambda: charts(page)[-1:] == ["chart-held"])
+    assert charts(page) == ["chart-lag", "chart-lag-seconds", "chart-held"], "of what it does and what is known"
     assert "running" in text(page, "process-facts")
     assert {row[9] for row in rows(page, "partitions")} == {"worker-0"}
     assert text(page, "process-unsigned").startswith("Its log, its stack and its settings are for holders")

@@ -17,6 +17,7 @@ const CHARTS = [
   {id: "held", title: "Partitions held", show: whole, lines: [["partitions", "partitions"]]},
 ];
 const POWERS = Array.from({length: 50}, (_, power) => 2 ** power);
+const WHOLE = Array.from({length: 16}, (_, power) => [1, 2, 5].map(each => each * 10 ** power)).flat();
 const MARKS = {rebalance: "R", restart: "↻", operation: "O"};
 const charts = new Map();
 const state = {subject: "", from: 0, to: 0, newest: Infinity, step: 5, times: [], marks: [], fetchedAt: -Infinity, asked: null};
@@ -43,7 +44,7 @@ function optionsOf(chart, width) {
     scales: {x: {time: true, range: () => [state.from, state.to]}, y: {range: (self, least, most) => [0, most > 0 ? most * 1.08 : 1]}},
     axes: [
       {...axis, space: 70, size: 26, values: (self, ticks) => ticks.map(tick)},
-      {...axis, size: AXIS_WIDTH, space: 34, ...(chart.show === bytes && {incrs: POWERS}), values: (self, ticks) => ticks.map(value => chart.show(value))},
+      {...axis, size: AXIS_WIDTH, space: 34, ...(chart.show === bytes && {incrs: POWERS}), ...(chart.show === whole && {incrs: WHOLE}), values: (self, ticks) => ticks.map(value => chart.show(value))},
     ],
     hooks: {setCursor: [showCursor], setSelect: [zoom], draw: [drawMarks]},
   };
@@ -87,7 +88,7 @@ function words(chart, place) {
     const {least, most} = series[name], all = known(most);
     const prefix = definition.lines.length > 1 ? label + " " : "";
     if (place !== null && place !== undefined) return prefix + definition.show(most[place]);
-    if (!all.length) return prefix + "-";
+    if (!all.length) return view().worker ? "" : prefix + "-";
     const [low, high] = [Math.min(...known(least)), Math.max(...all)];
     return prefix + definition.show(all.at(-1)) + ", from " + definition.show(low) + " to " + definition.show(high);
   });
@@ -139,7 +140,8 @@ function show(answer) {
   state.times = Array.from({length: count}, (_, place) => answer.first_at + place * state.step);
   state.marks = answer.marks;
   for (const definition of CHARTS) {
-    const isShown = definition.lines.some(([name]) => answer.series[name]);
+    // Of a process only what it does: a sinker stores nothing, an engine holds nothing.
+    const isShown = definition.lines.some(([name]) => answer.series[name] && (!view().worker || known(answer.series[name].most).length));
     if (isShown && !charts.has(definition.id)) charts.set(definition.id, chartOf(definition));
     if (!isShown) { charts.get(definition.id)?.box.remove(); charts.delete(definition.id); }
   }

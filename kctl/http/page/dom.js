@@ -5,6 +5,7 @@ export const isUnknown = value => value === null || value === undefined;
 export const whole = value => isUnknown(value) ? "-" : Math.round(value).toLocaleString("en");
 export function seconds(value) {
   if (isUnknown(value)) return "-";
+  if (value > 0 && value < 0.1) return (value * 1000).toFixed(0) + " ms";
   if (value < 10) return value.toFixed(1) + " s";
   if (value < 120) return value.toFixed(0) + " s";
   if (value < 7200) return (value / 60).toFixed(0) + " min";

@@ -23,12 +23,11 @@ function factsOf(row) {
     ["wanted", text(desired)], ["pid", text(row.pid ?? pid)], ["runs for", seconds(row.uptime_seconds)],
     ["memory", bytes(supervised(row).resident_bytes ?? row.rss_bytes)],
     ["started again", Object.entries(causes).map(([cause, count]) => count + " × " + cause).join(", ") || whole(supervised(row).restarts)],
-    ["next try", next === null || next === undefined ? "-" : "in " + seconds(next)],
     ["batches", whole(row.batches_total)], ["rows", whole(row.rows_total)], ["last batch", seconds(row.last_batch_seconds)],
     ["batch runs for", seconds(row.batch_running_seconds)], ["failed queries", whole(row.queries_failed)],
     ...stats.filter(([, value]) => value !== null).map(([name, value]) =>
       [name.replaceAll("_", " "), name.endsWith("_bytes") ? bytes(value) : name.endsWith("_seconds") ? seconds(value) : whole(value)]),
-    ...[["waits for", waiting], ["left out", names(row.left_out)], ["isolated", names(row.isolated)], ["paused", names(row.paused)],
+    ...[["next try", next ? "in " + seconds(next) : null], ["waits for", waiting], ["left out", names(row.left_out)], ["isolated", names(row.isolated)], ["paused", names(row.paused)],
       ["warning", warning], ["last error", row.last_error || supervised(row).last_error]].filter(([, value]) => value).map(([name, value]) => [name, visible(value)]),
   ];
 }
