@@ -68,9 +68,16 @@ def outcome(page: webdriver.Chrome) -> str:
 
 
 @pytest.mark.shows("the page in Chromium: a seek is previewed and done, with who, when and its outcome in the list")
-def test_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master, eventually: Eventually) -> None:
+def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
+    page: webdriver.Chrome, fleet: Master, eventually: Eventually
+) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    choose(page, "drain", name="worker-9")
+    submit(page, eventually)
+    eventually(lambda: "worker-9" in outcome(page))
+    assert fleet.ask("operations", of_master=True).result["rows"] == []
+
     choose(page, "seek", topic=TOPIC, to="7")
     press(page, "#operation-preview")
     eventually(lambda: outcome(page).startswith("it would be: "))
@@ -103,15 +110,6 @@ def test_a_rolling_restart_is_watched_and_one_is_cancelled(
     press(page, "#operations tbody button")
     eventually(lambda: "cancelled by" in outcome(page))
     eventually(lambda: newest(page, 5) in ("failed", "unknown"), what="what had begun may still happen")
-
-
-def test_a_refusal_is_shown_and_nothing_is_begun(page: webdriver.Chrome, fleet: Master, eventually: Eventually) -> None:
-    sign_in(page)
-    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
-    choose(page, "drain", name="worker-9")
-    submit(page, eventually)
-    eventually(lambda: "worker-9" in outcome(page))
-    assert fleet.ask("operations", of_master=True).result["rows"] == []
 
 
 def test_no_row_moves_while_somebody_is_about_to_press_one(
