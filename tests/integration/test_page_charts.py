@@ -144,6 +144,21 @@ def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
     page.get(page.current_url.partition("#")[0] + "#topic=unheard")
     eventually(lambda: "there is no such topic" in text(page, "charts-status"))
     assert charts(page) == []
+    eventually(lambda: (rows(page, "partitions"), text(page, "shown")) == ([], "0 of 0 partitions"))
+    assert text(page, "link") == "live", "nothing but the history is missing"
+
+
+def test_no_view_is_wider_than_a_small_telephone(opened: Opened, eventually: Eventually) -> None:
+    _, page = opened
+    size = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for view, where in (("", ""), ("topic=orders", "orders"), ("worker=worker-0", "worker-0")):
+            page.execute_script("location.hash = arguments[0]", view)
+            eventually(lambda where=where: text(page, "where") == where and charts(page) != [])
+            assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_process_has_a_view_of_its_own(opened: Opened, eventually: Eventually) -> None:
