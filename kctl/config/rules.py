@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from urllib.parse import urlsplit
 
 from kctl.config.forms import size_bytes
 from kctl.config.lake import lake_mistakes
@@ -87,13 +88,22 @@ def _of_hosts(config: Config) -> Iterator[str]:
     hosts = config.hosts
     if not hosts.url:
         return
-    scheme, _, address = hosts.url.partition("://")
-    if scheme == "http" and not hosts.allow_plain:
+    address = urlsplit(hosts.url)
+    if address.scheme == "http" and not hosts.allow_plain:
         yield (
             f"hosts.url is {hosts.url}, without TLS, so tokens could be read on the way: set http.tls_certificate and "
             "use https://, or set hosts.allow_plain"
         )
-    if address.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"):  # noqa: S104 - refused
+    if address.scheme == "https" and not hosts.ca_file:
+        yield (
+            "hosts.url is set and hosts.ca_file is not: name the authority of the hosts' certificates, or any server "
+            "with a certificate would be sent a token"
+        )
+    if hosts.name == "all":
+        yield 'hosts.name is "all", which means every host: choose another name'
+    if hosts.group == config.kafka.group:
+        yield "hosts.group is kafka.group: masters need a group of their own"
+    if address.hostname in ("0.0.0.0", "::"):  # noqa: S104 - refused
         yield f"hosts.url is {hosts.url}, which other hosts cannot reach: name this host or one of its addresses"
     if config.storage.kind.is_file and not hosts.local_storage:
         yield (

@@ -390,7 +390,12 @@ class HostsSection(Section):
     """Masters of the same fleet on other hosts, each with workers of the same consumer group: any of them answers for
     all (hosts.md)."""
 
-    url: Annotated[str, Form(r"|https?://[^\s/?#@]+", "`https://host` or `https://host:port`")] = ""
+    url: Annotated[
+        str,
+        Form(
+            r"|https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9]\d{0,4})?", "`https://host` or `https://host:port`"
+        ),
+    ] = ""
     """The address at which masters of other hosts reach this one, without a port at that of `http.port`; empty: the
     fleet runs on this host alone."""
     name: Annotated[str, Form(f"|{NAME}", "letters, digits, `.`, `_` or `-`")] = ""
@@ -404,8 +409,8 @@ class HostsSection(Section):
     """A file with the token that is shown to them with an operation: one of their `http.token_file`; empty: none can be
     sent to another host."""
     ca_file: str = ""
-    """A PEM file with the authority of the other masters' certificates, the only ones that are trusted; empty: those
-    that the system trusts."""
+    """A PEM file with the authority of the hosts' certificates: a token is sent to its servers alone, so it should be
+    the fleet's own. Needed with `https://`."""
     allow_plain: bool = False
     """Whether masters that speak HTTP without TLS are asked, and shown the token."""
     local_storage: bool = False

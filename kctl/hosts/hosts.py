@@ -10,20 +10,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from msgspec import Raw, Struct, json
 
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
-from kctl.hosts.peers import Peers
+from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host
 from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
+from kctl.rows.workers import StatusAnswer, Statuses
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed, FanOut
-from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams
+from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams, BadRequest
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
@@ -31,6 +32,10 @@ from kctl_agent.rpc.wire import JsonObject
 REPLIES_PATH = "/api/v1/hosts/replies"
 _OPERATIONS_PATH = "/api/v1/operations"
 _OPERATION_SECONDS = 5.0
+_STATUS_TYPES: Final[dict[str, type[Struct]]] = {"status": StatusAnswer, "workers": Statuses}
+"""What `HostReplies.status` holds, by command."""
+_SILENT_HOST_SECONDS = 1.0
+"""For the answer of a host that did not answer the last question: it must not hold up what the others answer."""
 _STALE_SECONDS = 2 * SESSION_SECONDS
 
 
@@ -114,9 +119,11 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads what all hosts do; None while the roster is in doubt."""
+        """The host that leads what all hosts do; None while the roster is in doubt: after the time of a session without
+        a heartbeat another one may lead."""
         seen = self._member.seen
-        return None if self.doubt is not None else seen.roster.leader
+        age = self._age(seen)
+        return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
 
     @property
     def doubt(self) -> str | None:
@@ -154,7 +161,11 @@ class Hosts:
         except BadResult as error:
             raise AgentTimeout(f"its answer cannot be read: {error}") from None
 
-    def replies(self, outcome: FanOut[Raw], status: Struct | None) -> HostReplies:
+    def use(self, access: PeersAccess) -> None:
+        """Uses other tokens and certificates from now on. Raises OSError."""
+        self._peers.use(access)
+
+    def replies(self, outcome: FanOut[Raw], status: Struct | None, age_seconds: float = 0.0) -> HostReplies:
         """Returns what this host answers to another one."""
         return HostReplies(
             *self._fleet,
@@ -163,6 +174,7 @@ class Hosts:
             tuple(AgentReply(each.sender, each.age_seconds, each.result) for each in outcome.answers),
             tuple(AgentFailure(each.sender, each.code, each.message) for each in outcome.failed),
             outcome.stopped,
+            age_seconds,
             Raw(b"null" if status is None else json.encode(encoded(status))),
         )
 
@@ -183,21 +195,28 @@ class Hosts:
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
         """Asks all other hosts at once, or one, for what their agents reply to a command."""
         seen = self._member.seen
-        present = [each for each in seen.roster.hosts if each.key != self.me.key and host in (None, each.name)]
+        others = [each for each in seen.roster.hosts if each.key != self.me.key and not each.is_leaving]
+        present = [each for each in others if host in (None, each.name)]
         gone = [each for each in seen.roster.gone if host in (None, each.host.name)]
         named = {each.name for each in seen.roster.hosts} | {each.host.name for each in seen.roster.gone}
         self._known = {name: known for name, known in self._known.items() if name in named}
-        found = await asyncio.gather(*(self._ask(each, command, seconds, worker) for each in present))
+        every = [*present, *(each.host for each in gone)]
+        if host is None:
+            await self._peers.keep([each.url for each in every])
+        found = await asyncio.gather(*(self._ask(each, command, seconds, worker) for each in every))
         replies = [each for each in found if isinstance(each, HostReplies)]
-        failed = [each for each in found if isinstance(each, Failed)]
-        failed += [Failed(each.host.name, "gone", self._sentence(each.host.name, self._gone(each))) for each in gone]
+        failed = [each for each in found[: len(present)] if isinstance(each, Failed)]
+        failed += [_missed(each, answer) for each, answer in zip(gone, found[len(present) :], strict=True)]
         old = [
             (last[1], self._clock() - last[0])
-            for each in failed
+            for each in found
+            if isinstance(each, Failed)
             if not worker and (last := self._of(each.sender).last.get(command)) is not None
         ]
         if host is None and (doubt := self._doubt(seen)) is not None:
             failed.append(Failed("hosts", "stale", doubt))
+        elif host is not None and not every:
+            failed.append(Failed(host, "refused", f"host {host} is not asked: `kctl hosts` shows why"))
         return HostsOutcome((*((each, 0.0) for each in replies), *old), tuple(failed))
 
     def _of(self, name: str) -> _Known:
@@ -206,11 +225,17 @@ class Hosts:
 
     async def _ask(self, host: Host, command: str, seconds: float, worker: str) -> HostReplies | Failed:
         known = self._known.setdefault(host.name, _Known())
-        path = f"{REPLIES_PATH}/{command}" + (f"?worker={quote(worker, safe='')}" if worker else "")
+        if known.silent_since is not None:
+            seconds = min(seconds, _SILENT_HOST_SECONDS)
+        query = {"deadline_ms": str(max(int(seconds * 1000), 1))} | ({"worker": worker} if worker else {})
         try:
-            body = await self._peers.get(host.url, path, seconds)
+            body = await self._peers.get(host.url, f"{REPLIES_PATH}/{command}?{urlencode(query)}", seconds)
             replies = await asyncio.to_thread(decoded, HostReplies, body)
             self._check(host, replies)
+            if command in _STATUS_TYPES:
+                await asyncio.to_thread(decoded, _STATUS_TYPES[command], replies.status)
+        except BadRequest as error:  # it is there, and may be of another release
+            return Failed(host.name, error.code, f"host {host.name} does not answer this: {error}")
         except (AgentError, BadResult) as error:
             code = error.code if isinstance(error, AgentError) else "bad_result"
             known.silent_since = known.silent_since or self._wall_clock()
@@ -233,9 +258,6 @@ class Hosts:
         old = min((self._clock() - at for at, _ in self._of(name).last.values()), default=None)
         rows = "nothing is known of it" if old is None else f"its last answer is {old:.0f} s old"
         return f"host {name} has not answered since {since} ({known.reason}); {rows}"
-
-    def _gone(self, gone: Gone) -> _Known:
-        return _Known(gone.since, "it has left the group of masters")
 
     def _row(self, host: Host) -> HostRow:
         known, state = self._of(host.name), "present"
@@ -263,7 +285,16 @@ class Hosts:
             return (
                 f"which other hosts there are is known as of {age:.0f} s ago: the coordinator of their group is silent"
             )
-        mine = next((each for each in seen.roster.refused if each.url == self.me.url), None)
-        if mine is not None and all(each.key != self.me.key for each in seen.roster.hosts):
-            return f"the other hosts do not count this one: {mine.reason}"
+        if all(each.key != self.me.key for each in seen.roster.hosts):
+            why = next((each.reason for each in seen.roster.refused if each.url == self.me.url), "they do not know it")
+            return f"the other hosts do not count this one: {why}"
         return seen.error
+
+
+def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
+    """Names a host that has left the group of masters without a word, and whether it answers all the same."""
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gone.since))
+    what = f"host {gone.host.name} has left the group of masters without a word at {since}"
+    if isinstance(answer, HostReplies):
+        return Failed(gone.host.name, "gone", f"{what}, but answers: it may be cut off from Kafka")
+    return Failed(gone.host.name, "gone", f"{what}, and {answer.message.partition(' ')[2].partition(' ')[2]}")

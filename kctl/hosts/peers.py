@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 import httpcore
 
-from kctl_agent.errors import AgentTimeout, AgentUnreachable, NotPermitted
+from kctl_agent.errors import AgentTimeout, AgentUnreachable, BadRequest, NotPermitted
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 _KEPT_SECONDS: Final = 15.0
@@ -34,22 +35,34 @@ class Peers:
     """A client of other masters. Belongs to one event loop; `close` it there."""
 
     def __init__(self, access: PeersAccess) -> None:
+        """Raises OSError: its certificates cannot be read."""
+        self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
+        """A pool for each address: httpcore 1.0 goes through all connections of a pool for each request."""
+        self.use(access)
+
+    def use(self, access: PeersAccess) -> None:
+        """Uses other tokens and certificates from now on; connections that are open stay. Raises OSError."""
+        self._context = ssl.create_default_context(cafile=access.ca)
         self._access = access
-        context = ssl.create_default_context(cafile=access.ca)
-        self._pool = httpcore.AsyncConnectionPool(context, max_connections=1000, keepalive_expiry=_KEPT_SECONDS)
 
     async def close(self) -> None:
-        await self._pool.aclose()
+        await self.keep(())
+
+    async def keep(self, urls: Collection[str]) -> None:
+        """Closes connections to all other addresses."""
+        for pool in [self._pools.pop(url) for url in self._pools.keys() - set(urls)]:
+            await pool.aclose()
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
         """Returns the body of a good answer.
 
         Raises:
             AgentUnreachable, AgentTimeout, NotPermitted: with the reason.
+            BadRequest: it answers, but not this.
         """
         status, body = await self._exchanged("GET", url, path, seconds, self._access.token)
         if status != 200:
-            kind = NotPermitted if status in (401, 403) else AgentUnreachable
+            kind = NotPermitted if status in (401, 403) else BadRequest if status < 500 else AgentUnreachable
             raise kind(f"it answered with the HTTP status {status}{_why(status)}")
         return body
 
@@ -69,15 +82,17 @@ class Peers:
         """Sends a request; follows nothing to elsewhere, and uses no proxy. Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
-        headers = [("Host", url.partition("://")[2]), ("Accept", "application/json")]
+        headers = [("Accept", "application/json")]
         if token is not None:
             headers.append(("Authorization", f"Bearer {token}"))
         if method == "POST":
-            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+            headers.append(("Content-Type", "application/json"))
+        if url not in self._pools:
+            self._pools[url] = httpcore.AsyncConnectionPool(self._context, keepalive_expiry=_KEPT_SECONDS)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._pool.stream(method, f"{url}{path}", headers=headers, content=body or None) as response,
+                self._pools[url].stream(method, f"{url}{path}", headers=headers, content=body or None) as response,
             ):
                 return response.status, await _body(response)
         except httpcore.ConnectError as error:

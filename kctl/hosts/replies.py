@@ -32,5 +32,7 @@ class HostReplies(Struct, frozen=True):
     answers: tuple[AgentReply, ...] = ()
     failed: tuple[AgentFailure, ...] = ()
     stopped: tuple[str, ...] = ()
+    age_seconds: float = 0.0
+    """Age of `status`."""
     status: Raw = Raw(b"null")
     """With `status`: what the host answers to it, and with `workers` its processes as their supervisor sees them."""

@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9]\d{0,4})?\Z"
+_Text = Annotated[str, Meta(max_length=1000)]
 PROTOCOLS = (1, 1)
 """The oldest and the newest protocol between hosts that this release speaks."""
 
@@ -20,7 +22,7 @@ class Host(Struct, frozen=True):
     """A master's description of itself, fixed for a generation of the group."""
 
     name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
-    url: Annotated[str, Meta(pattern=r"\Ahttps?://[^\s/?#@]{1,300}\Z")]
+    url: Annotated[str, Meta(pattern=URL)]
     incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
     """Nanoseconds of the Unix time at which the master started."""
     version: Annotated[str, Meta(max_length=40)] = ""
@@ -29,6 +31,10 @@ class Host(Struct, frozen=True):
     """Whether the master is about to stop, in order."""
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of hosts that have gone for good."""
+
+    def __post_init__(self) -> None:
+        if int(self.url.rpartition(":")[2] if self.url[-1].isdigit() and self.url.count(":") > 1 else 0) > 65535:
+            raise ValueError("there is no such port")
 
     @property
     def key(self) -> str:
@@ -39,22 +45,22 @@ class Gone(Struct, frozen=True):
     """A host that has left the group without a word."""
 
     host: Host
-    since: float
+    since: Annotated[float, Meta(ge=0, le=2**40)]
     """Unix seconds."""
 
 
 class Refused(Struct, frozen=True):
     """A member of the group that counts for nothing, and why."""
 
-    name: str
-    url: str
-    reason: str
+    name: _Text
+    url: _Text
+    reason: _Text
 
 
 class Roster(Struct, frozen=True):
     """All hosts of a fleet, as of a generation of their group; each part sorted by name."""
 
-    leader: str = ""
+    leader: Annotated[str, Meta(max_length=64)] = ""
     """The host that made the roster."""
     protocol: int = PROTOCOLS[1]
     """The newest protocol that all hosts speak."""
@@ -67,7 +73,7 @@ def decoded_host(description: bytes) -> Host | None:
     """Returns the description of a member; None where it is none, as any client may join the group."""
     try:
         return msgspec.json.decode(description, type=Host)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -75,7 +81,7 @@ def decoded_roster(note: bytes) -> Roster | None:
     """Returns the roster in a leader's assignment; None where it is none."""
     try:
         return msgspec.json.decode(note, type=Roster)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -92,8 +98,10 @@ def agreed(
     gone = [
         each
         for each in (*before.gone, *left)
-        if each.host.name not in here and each.host.key not in forgotten and now - each.since < forget_seconds
+        if each.host.name not in here and each.host.key not in forgotten and now - min(each.since, now) < forget_seconds
     ]
+    if hosts and leader not in here:  # the leader of the group is refused itself
+        leader = hosts[0].name
     return Roster(
         leader,
         min((each.protocols[1] for each in hosts), default=PROTOCOLS[1]),

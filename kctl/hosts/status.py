@@ -33,7 +33,11 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
     heard = {name: answer for name, (answer, _) in in_order if name not in silent}
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in others.failed]
     return StatusAnswer(
-        rows=tuple(row for name, (answer, _) in in_order for row in statuses_of(name, answer.rows)),
+        rows=tuple(
+            row if name in heard else replace(row, state="unknown", since_seconds=row.since_seconds + age)
+            for name, (answer, age) in in_order
+            for row in statuses_of(name, answer.rows)
+        ),
         verdict=_verdict(heard, missing, now),
         workers=tuple(_aged(name, row, age) for name, (answer, age) in in_order for row in answer.workers),
         lag=own.lag if own is not None else next((answer.lag for answer in heard.values()), None),

@@ -29,7 +29,7 @@ async def _nobody(_request: Request) -> Reduced[Any]:
     raise NotImplementedError
 
 
-async def _no_replies(_command: str, _worker: str | None) -> HostReplies:
+async def _no_replies(_command: str, _worker: str | None, _seconds: float) -> HostReplies:
     raise NotImplementedError
 
 
@@ -51,7 +51,7 @@ class SnapshotSource:
     """What the fleet answers to a request now; may raise an AgentError."""
     hosts: Hosts | None = None
     """The other hosts of the fleet; None: it runs on one."""
-    for_other_host: Callable[[str, str | None], Awaitable[HostReplies]] = _no_replies
+    for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]] = _no_replies
     """Replies of this host's agents, or of one worker, to a command, for another host's master."""
     groups: GroupsView | None = None
     """All other groups of the cluster; None: they are not collected."""

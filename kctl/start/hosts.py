@@ -25,23 +25,31 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
     Raises:
         ConfigError: the token or the certificates cannot be used.
     """
-    settings, folder = config.hosts, config.path.parent
+    settings = config.hosts
     if not settings.url:
         return None
-
-    def token(setting: str, name: str) -> str | None:
-        return read_tokens(folder / name, setting, may_act=False)[0].secret if name else None
-
-    to_read = token("hosts.token_file", settings.token_file)
-    to_act = token("hosts.operations_token_file", settings.operations_token_file)
     name = settings.name or socket.gethostname()
     url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
     me = Host(name, url, time.time_ns(), __version__)
     group = settings.group or f"{config.kafka.group}.kctl-masters"
     member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
-    ca_file = str(folder / settings.ca_file) if settings.ca_file else None
     try:
-        peers = Peers(PeersAccess(to_read, to_act, ca_file, settings.allow_plain))
+        peers = Peers(peers_access(config))
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(f"hosts.ca_file {ca_file} cannot be used: {error.strerror or error}") from None
+        raise ConfigError(f"hosts.ca_file {settings.ca_file} cannot be used: {error.strerror or error}") from None
     return Hosts(member, peers, me, (config.kafka.cluster, config.kafka.group))
+
+
+def peers_access(config: Config) -> PeersAccess:
+    """Reads the tokens that `[hosts]` names, which may have been renewed. Raises ConfigError."""
+    settings, folder = config.hosts, config.path.parent
+
+    def token(setting: str, name: str) -> str | None:
+        return read_tokens(folder / name, setting, may_act=False)[0].secret if name else None
+
+    return PeersAccess(
+        token("hosts.token_file", settings.token_file),
+        token("hosts.operations_token_file", settings.operations_token_file),
+        str(folder / settings.ca_file) if settings.ca_file else None,
+        settings.allow_plain,
+    )

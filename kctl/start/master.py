@@ -75,6 +75,8 @@ class Master:
             notify("STOPPING=1")
             await self._parts.operations.close()
             is_orderly = await self._stop_workers(tasks[0], signals.now)
+            if self._parts.hosts is not None:  # others hear of it before this one answers no more
+                await self._parts.hosts.close()
             self._parts.http.stop()
             await asyncio.wait([tasks[2]], timeout=2)
         log.info("action=ended fleet=%s", fleet.name)

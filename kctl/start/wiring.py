@@ -47,7 +47,7 @@ from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
-from kctl.start.hosts import hosts_of
+from kctl.start.hosts import hosts_of, peers_access
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def wired(
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
-    context.use_http = partial(_use_http, http, config.path.parent)
+    context.use_http = partial(_use_http, http, hosts, config)
     context.prepare_groups = partial(_prepare_groups, groups)
     context.hosts = hosts
     control = ControlServer(Router(answer, operations).answer)
@@ -164,5 +164,8 @@ def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitabl
     return partial(groups.use, prepared)
 
 
-def _use_http(server: HttpServer, folder: Path, settings: HttpSection) -> list[str]:
-    return server.use(access_of(settings, folder))
+def _use_http(server: HttpServer, hosts: Hosts | None, config: Config, settings: HttpSection) -> list[str]:
+    access = access_of(settings, config.path.parent)
+    if hosts is not None:
+        hosts.use(peers_access(config))
+    return server.use(access)

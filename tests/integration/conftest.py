@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +82,16 @@ def broker(one_broker: KafkaBroker) -> KafkaBroker:
 class Master:
     """A master in a process of its own, with stand-in workers."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, prefix: Sequence[str] = ()) -> None:
         self.config = config
         self.run_dir = config.parent / "run"
         self.log = config.parent / "master.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(config), str(WORKER)], stdout=log, stderr=log, start_new_session=True
+                [*prefix, sys.executable, "-c", _RUN, str(config), str(WORKER)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     @property

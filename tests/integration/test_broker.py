@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
 from kctl.errors import StartError
 from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
-from tests.servers import topics
+from tests.consumers import until_assigned
+from tests.servers import kafka_tools, topics
 
 pytestmark = pytest.mark.real
 
@@ -27,6 +28,16 @@ def offsets_of(broker: KafkaBroker, topic: str, partitions: int, spec: OffsetSpe
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         found = admin.list_partition_offsets(wanted)
     return [found[partition].offset for partition in wanted]
+
+
+def member(broker: KafkaBroker, topic: str, group: str) -> KafkaConsumer:
+    """A consumer of this group that has its partitions; the caller closes it."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id=group, client_id="a client", enable_auto_commit=False
+    )
+    consumer.subscribe([topic])
+    until_assigned(consumer)
+    return consumer
 
 
 def is_gone(pid: int) -> bool:
@@ -50,6 +61,25 @@ def test_a_started_broker_answers_on_loopback_only_and_a_stopped_one_is_gone(sho
     assert broker.pid is None
     assert is_gone(pid)
     assert "Kafka Server started" in broker.log_path.read_text()
+
+
+def test_a_killed_broker_comes_back_with_its_ports_its_records_and_its_groups(short_dir: Path) -> None:
+    with KafkaBroker(short_dir) as broker:
+        topics.create_topic(broker.bootstrap_servers, "orders", 2)
+        topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 10})
+        consumer = member(broker, "orders", "readers")
+        consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "", -1)})
+        consumer.close()
+        before = broker.pid, broker.bootstrap_servers
+
+        broker.kill()
+        broker.restart()
+
+        assert broker.pid != before[0]
+        assert broker.bootstrap_servers == before[1]
+        assert offsets_of(broker, "orders", 2) == [10, 10]
+        rows = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
+        assert [(row.partition, row.current_offset) for row in rows] == [(0, 4)]
 
 
 @pytest.mark.parametrize("taken", ["broker", "controller"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,139 +22,16 @@ from kctl.kafka.client.access import plain
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
+from tests.integration.hosts import MISSED_WITHIN, Fleet, make_authority, make_certificate
 
 pytestmark = pytest.mark.real
-
-MISSED_WITHIN = 8.0
-
-
-class Fleet:
-    """Hosts of one fleet, on 127.0.0.1, with certificates of one authority."""
-
-    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
-        self.folder, self.broker = folder, broker
-        self.masters: dict[str, Master] = {}
-        _make_authority(folder)
-        _make_certificate(folder, "server", folder)
-        self.token = folder / "read-token"
-        self.token.write_text("a-token-that-may-only-read\n")
-        self.token.chmod(0o600)
-        self.operations_token = folder / "operations-token"
-        self.operations_token.write_text("hosts: a-token-that-may-act-too\n")
-        self.operations_token.chmod(0o600)
-        self.started: list[Master] = []
-
-    @property
-    def masters_group(self) -> str:
-        return f"{self.folder.name}.kctl-masters"
-
-    def start(self, name: str, workers: int = 1, **hosts: object) -> Master:
-        home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
-        home.mkdir(exist_ok=True)
-        sections: dict[str, dict[str, object]] = {
-            "kafka": {
-                "bootstrap_servers": self.broker.bootstrap_servers,
-                "group": self.folder.name,
-                "topics": [TOPIC],
-            },
-            "workers": {"count": workers, "engine": "own"},
-            "collect": {"interval_seconds": 0.2},
-            "http": {
-                "port": 0,
-                "tls_certificate": str(self.folder / "server.pem"),
-                "read_token_file": str(self.token),
-                "token_file": str(self.operations_token),
-            },
-            "hosts": {
-                "url": "https://127.0.0.1",
-                "name": name,
-                "ca_file": str(self.folder / "ca.pem"),
-                "token_file": str(self.token),
-                "operations_token_file": str(self.operations_token),
-                "local_storage": True,
-                **hosts,
-            },
-        }
-        path = home / "kctl.toml"
-        path.write_text(
-            "".join(
-                f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-                for section, values in sections.items()
-            )
-        )
-        master = Master(path)
-        self.started.append(master)
-        self.masters[name] = master
-        eventually(master.is_announced, what=f"{name} is not announced")
-        return master
-
-    def states(self, name: str) -> dict[str, str]:
-        rows = self.masters[name].ask("hosts", of_master=True).result["rows"]
-        return {row["name"]: row["state"] for row in rows}
-
-    def await_all(self, *names: str) -> None:
-        """Until each of these knows all of them, and all their workers run."""
-        for name in names:
-            eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
-            eventually(partial(self.is_well, name), what=f"not all is well at {name}")
-
-    def knows(self, name: str, *others: str) -> bool:
-        return set(self.states(name)) >= set(others)
-
-    def knows_none(self, name: str, other: str) -> bool:
-        return other not in self.states(name)
-
-    def misses(self, name: str, other: str) -> bool:
-        return self.states(name)[other] == "gone"
-
-    def is_well(self, name: str) -> bool:
-        reply = self.masters[name].ask("status", of_master=True)
-        return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
-
-    def pid(self, name: str) -> int:
-        [row] = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
-        return int(row["pid"])
-
-    def operate(self, at: str, operation: str, **params: Any) -> dict[str, Any]:
-        """The operation when it has ended."""
-        master = self.masters[at]
-        reply = master.ask(operation, timeout_seconds=60.0, **params)
-        assert reply.error is None, reply.error
-        begun = reply.result
-
-        def ended() -> dict[str, Any] | None:
-            found = master.ask("operation", of_master=True, id=begun["id"]).result
-            return None if found["state"] == "running" else found
-
-        return eventually(ended, what=f"{operation} has not ended") or {}
-
-    def refused(self, at: str, operation: str, **params: Any) -> str:
-        error = self.masters[at].ask(operation, **params).error
-        assert error is not None
-        return error.message
-
-    def failure(self, at: str, operation: str, **params: Any) -> str:
-        ended = self.operate(at, operation, **params)
-        assert ended["state"] == "failed", ended
-        return str(ended["text"])
-
-    def audit(self, name: str) -> list[dict[str, Any]]:
-        lines = (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
-
-    def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
-        return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
 
 
 @pytest.fixture
 def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
     made = Fleet(short_dir, broker)
     yield made
-    for one in made.started:
-        if one.process.poll() is None:
-            os.killpg(one.process.pid, signal.SIGCONT)
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+    made.end()
 
 
 @pytest.mark.shows("any master answers for all hosts")
@@ -180,42 +55,39 @@ def test_any_host_answers_for_all(fleet: Fleet) -> None:
 
 
 @pytest.mark.shows("a host that is killed is named as missing within 8 s, its last rows with their age")
-def test_a_killed_host_is_missed_and_comes_back(fleet: Fleet) -> None:
-    fleet.start("a")
-    fleet.start("b", workers=2)
-    fleet.await_all("a", "b")
-    assert fleet.names("a") == ["a/worker-0", "b/worker-0", "b/worker-1"]
-
-    started = time.monotonic()
-    os.killpg(fleet.masters["b"].process.pid, signal.SIGKILL)
-    fleet.masters["b"].process.wait()
-    reply = fleet.masters["a"].ask("workers")
-    assert not reply.complete
-    assert "host b has not answered since" in " ".join(each.message for each in reply.failed)
-    assert reply.age_seconds is not None
-    old = [row for row in reply.result["rows"] if row["name"].startswith("b/")]
-    assert [row["name"] for row in old] == ["b/worker-0", "b/worker-1"]
-    assert fleet.states("a")["b"] == "silent"
-
-    eventually(lambda: fleet.states("a")["b"] == "gone", what="b is not missed")
-    assert time.monotonic() - started < MISSED_WITHIN
-    verdict = fleet.masters["a"].ask("status", of_master=True).result["verdict"]
-    assert verdict["level"] == "degraded"
-    assert "host b" in verdict["reason"]
-
-    fleet.start("b", workers=2)
-    fleet.await_all("a", "b")
-    assert fleet.states("a") == {"a": "here", "b": "present"}
-
-
-def test_a_host_that_stops_in_order_is_not_missed(fleet: Fleet) -> None:
+def test_a_killed_host_is_missed_forgotten_and_comes_back(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b")
-    fleet.await_all("a", "b")
+    fleet.start("c", workers=2)
+    fleet.await_all("a", "b", "c")
+    everybody = ["a/worker-0", "b/worker-0", "c/worker-0", "c/worker-1"]
+    assert fleet.names("a") == everybody
 
-    assert fleet.masters["b"].stop() == 0
+    started = time.monotonic()
+    fleet.kill("c")
+    reply = fleet.masters["a"].ask("workers")
+    assert not reply.complete
+    assert "host c has not answered since" in " ".join(each.message for each in reply.failed)
+    assert reply.age_seconds is not None
+    assert [row["name"] for row in reply.result["rows"]] == everybody
+    assert fleet.states("a")["c"] == "silent"
+    for name in ("a", "b"):
+        eventually(partial(fleet.misses, name, "c"), what=f"{name} does not miss c")
+    assert time.monotonic() - started < MISSED_WITHIN + 1.0  # two are asked, one after another
+    verdict = fleet.masters["a"].ask("status", of_master=True).result["verdict"]
+    assert verdict["level"] == "degraded"
+    assert "host c" in verdict["reason"]
 
-    eventually(lambda: fleet.states("a") == {"a": "here"}, what="b is still there")
+    assert fleet.operate("a", "forget_host", name="c")["state"] == "done"
+    for name in ("a", "b"):
+        eventually(partial(fleet.knows_none, name, "c"), what=f"{name} still knows c")
+        assert fleet.masters[name].ask("workers").complete
+    assert "no host c has gone" in fleet.failure("a", "forget_host", name="c")
+
+    fleet.start("c", workers=2)
+    fleet.await_all("a", "b", "c")
+    assert fleet.masters["c"].stop() == 0
+    eventually(lambda: fleet.states("a") == {"a": "here", "b": "present"}, what="c is still there")
     assert fleet.masters["a"].ask("workers").complete
 
 
@@ -231,27 +103,6 @@ def test_a_frozen_host_is_silent_then_gone_then_well(fleet: Fleet) -> None:
     os.kill(fleet.masters["b"].process.pid, signal.SIGCONT)
 
     fleet.await_all("a", "b")
-
-
-def test_a_host_that_has_gone_is_forgotten_by_all(fleet: Fleet) -> None:
-    fleet.start("a")
-    fleet.start("b")
-    fleet.start("c")
-    fleet.await_all("a", "b", "c")
-    os.killpg(fleet.masters["c"].process.pid, signal.SIGKILL)
-    fleet.masters["c"].process.wait()
-    for name in ("a", "b"):
-        eventually(partial(fleet.misses, name, "c"), what="c is not missed")
-
-    done = fleet.masters["a"].ask("forget_host", name="c")
-    assert done.error is None, done
-    assert done.result["state"] == "done"
-
-    for name in ("a", "b"):
-        eventually(partial(fleet.knows_none, name, "c"), what=f"{name} still knows c")
-        assert fleet.masters[name].ask("workers").complete
-    refused = fleet.masters["a"].ask("forget_host", name="c")
-    assert refused.error is not None or refused.result["state"] == "failed"
 
 
 def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> None:
@@ -306,8 +157,7 @@ def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Flee
     assert "seek is for one host at a time" in fleet.refused("a", "seek", topic=TOPIC, to="latest", host="all")
     assert "b: there is no worker or sinker worker-9" in fleet.failure("a", "restart", name="worker-9", host="b")
     assert "a token is needed" in fleet.failure("b", "restart", name="worker-0", host="a")
-    os.killpg(fleet.masters["b"].process.pid, signal.SIGKILL)
-    fleet.masters["b"].process.wait()
+    fleet.kill("b")
     assert "b: " in fleet.failure("a", "restart", name="worker-0", host="b")
     eventually(partial(fleet.misses, "a", "b"), what="b is not missed")
     assert "not all hosts are there: b" in fleet.failure("a", "pause", all=True, host="all")
@@ -357,8 +207,8 @@ class Listener(threading.Thread):
         self.received = bytearray()
         self._context = None
         if is_tls:
-            _make_authority(folder)
-            _make_certificate(folder, "server", folder)
+            make_authority(folder)
+            make_certificate(folder, "server", folder)
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(folder / "server.pem")
 
@@ -391,25 +241,3 @@ class Listener(threading.Thread):
 def _refused(master: Master) -> list[dict[str, Any]]:
     rows = master.ask("hosts", of_master=True).result["rows"]
     return [row for row in rows if row["state"] == "refused"]
-
-
-def _make_authority(folder: Path) -> None:
-    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
-             "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
-
-
-def _make_certificate(folder: Path, name: str, authority: Path) -> None:
-    """NAME.pem holds key and certificate, for 127.0.0.1."""
-    key, request = folder / f"{name}.key", folder / f"{name}.csr"
-    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request),
-             "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
-    certificate = folder / f"{name}.crt"
-    _openssl("x509", "-req", "-in", str(request), "-CA", str(authority / "ca.pem"), "-CAkey",
-             str(authority / "ca.key"), "-days", "2", "-copy_extensions", "copy", "-out", str(certificate))  # fmt: skip
-    both = folder / f"{name}.pem"
-    both.touch(0o600)
-    both.write_text(key.read_text() + certificate.read_text())
-
-
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

@@ -137,6 +137,20 @@ def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stac
     assert "in hang" in Path(after["log"]).read_text()
 
 
+def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
+    faulty: Callable[..., Any], eventually: Eventually
+) -> None:
+    fleet, _ = faulty("stubborn")
+    pid = row(fleet)["pid"]
+
+    stopped = fleet.ask("stop", name="worker-0").result
+
+    assert (stopped["state"], row(fleet)["state"]) == ("done", "stopped")
+    assert re.match(r"worker-0 is stopped, after [1-4]\.\d s", stopped["text"])
+    eventually(lambda: "action=killed worker=worker-0 after_seconds=" in fleet.log.read_text())
+    assert session_members(pid) == []
+
+
 @pytest.mark.shows("a worker that grows is restarted at its limit; a limit below its size after the start is refused")
 @pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
 def test_a_worker_that_grows_is_restarted_because_of_its_memory(

@@ -20,12 +20,15 @@ from tests.prometheus import require
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
-MANIFESTS = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.stem != "kustomization")
+KUSTOMIZED = (DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "hosts")
+MANIFESTS = sorted(path for folder in KUSTOMIZED for path in folder.glob("*.yaml") if path.stem != "kustomization")
 OF_OTHERS = {"servicemonitor"}
 """The operator's own definition is not among Kubernetes' schemas; deploy/README.md has how it was checked."""
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 EACH_MANIFEST = pytest.mark.parametrize(
-    "manifest", [path for path in MANIFESTS if path.stem not in OF_OTHERS], ids=lambda path: path.stem
+    "manifest",
+    [path for path in MANIFESTS if path.stem not in OF_OTHERS],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
 
 
@@ -36,8 +39,8 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-def manifest(name: str) -> Any:
-    return yaml.safe_load((DEPLOY / "kubernetes" / f"{name}.yaml").read_text())
+def manifest(name: str, folder: str = "base") -> Any:
+    return yaml.safe_load((DEPLOY / "kubernetes" / folder / f"{name}.yaml").read_text())
 
 
 def versions(lock: Path) -> dict[str, str]:
@@ -120,13 +123,40 @@ def test_a_manifest_is_what_kubernetes_takes(manifest: Path) -> None:
 
 
 def test_the_kustomization_lists_every_manifest() -> None:
-    listed = manifest("kustomization")["resources"]
+    for folder in KUSTOMIZED:
+        listed = [each for each in manifest("kustomization", folder.name)["resources"] if each != "../base"]
+        assert sorted(listed) == [path.name for path in MANIFESTS if path.parent == folder]
 
-    assert sorted(listed) == [path.name for path in MANIFESTS]
+
+def kustomized(folder: str) -> list[Any]:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is missing: it makes what is applied of base and overlay")
+    return list(yaml.safe_load_all(run("kubectl", "kustomize", DEPLOY / "kubernetes" / folder)))
 
 
-def test_the_pod_has_no_rights_that_it_does_not_need() -> None:
-    pod = manifest("deployment")["spec"]["template"]["spec"]
+@pytest.mark.shows("several pods are one fleet: each names itself, and they alone reach each other")
+def test_several_pods_are_one_fleet() -> None:
+    made = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("hosts")}
+
+    assert {kind for kind, _ in made} >= {"StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"}
+    assert {kind for kind, _ in made}.isdisjoint({"Deployment", "PersistentVolumeClaim"})
+    pods = made["StatefulSet", "kctl"]["spec"]
+    headless, policy = made["Service", pods["serviceName"]], made["NetworkPolicy", "kctl-hosts"]["spec"]
+    labels = pods["template"]["metadata"]["labels"]
+    assert headless["spec"]["clusterIP"] == "None"
+    assert headless["spec"]["selector"].items() <= labels.items()
+    [source] = policy["ingress"][0]["from"]
+    assert source["podSelector"]["matchLabels"].items() <= labels.items()
+    monitored = made["ServiceMonitor", "kctl"]["spec"]["selector"]["matchLabels"]
+    assert not monitored.items() <= headless["metadata"]["labels"].items(), "each pod is scraped once"
+    [container] = pods["template"]["spec"]["containers"]
+    url = next(each["value"] for each in container["env"] if each["name"] == "KCTL_HOSTS_URL")
+    assert url == f"https://$(KCTL_HOSTS_NAME).{pods['serviceName']}.$(POD_NAMESPACE).svc:9750"
+
+
+@pytest.mark.parametrize(("kind", "folder"), [("deployment", "base"), ("statefulset", "hosts")])
+def test_the_pod_has_no_rights_that_it_does_not_need(kind: str, folder: str) -> None:
+    pod = manifest(kind, folder)["spec"]["template"]["spec"]
     [container] = pod["containers"]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -210,9 +240,10 @@ def test_only_prometheus_reaches_the_port_of_the_pod() -> None:
     assert [each.keys() for each in rule["from"]] == [{"namespaceSelector", "podSelector"}]
 
 
-@pytest.mark.parametrize("file", ["compose/kctl.toml", "kubernetes/kctl.toml"])
+@pytest.mark.parametrize("file", ["compose/kctl.toml", "kubernetes/base/kctl.toml", "kubernetes/hosts/kctl.toml"])
 def test_the_fleets_that_are_deployed_can_be_used(file: str) -> None:
-    config = load(DEPLOY / file, {"KCTL_HTTP_TOKEN_FILE": "/run/secrets/token"})
+    ours = {"KCTL_HOSTS_URL": "https://kctl-0.kctl-hosts.default.svc:9750"} if "hosts" in file else {}
+    config = load(DEPLOY / file, {"KCTL_HTTP_TOKEN_FILE": "/run/secrets/token", **ours})
 
     assert config.http.host == "0.0.0.0"
 

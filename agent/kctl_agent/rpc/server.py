@@ -1,6 +1,6 @@
 """The agent's socket: one daemon thread, one epoll loop, bounded connections; it answers whatever its owner is doing.
 
-A guest elsewhere: standard library only, no signal handler, no umask, no log line of a peer's, none in a forked child.
+A guest elsewhere: standard library only, no signal handler, no umask, no log line that a peer has written, no fork.
 """
 
 from __future__ import annotations

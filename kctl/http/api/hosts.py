@@ -24,9 +24,12 @@ async def hosts(request: Request) -> dict[str, Any]:
 
 @router.get("/replies/{command}", summary="Replies of this host's agents, for the master of another host to reduce")
 async def replies(
-    command: str, request: Request, worker: Annotated[str | None, Query(max_length=100)] = None
+    command: str,
+    request: Request,
+    worker: Annotated[str | None, Query(max_length=100)] = None,
+    deadline_ms: Annotated[int, Query(ge=1, le=60_000, description="Answer after so long, whoever is missing.")] = 2000,
 ) -> Response:
-    answer = await _source(request).for_other_host(command, worker)
+    answer = await _source(request).for_other_host(command, worker, deadline_ms / 1000)
     return Response(json.encode(answer), media_type="application/json")
 
 

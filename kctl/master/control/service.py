@@ -28,7 +28,7 @@ from kctl.rows.workers import StatusAnswer, Statuses, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl.status import Status
-from kctl_agent.errors import BadParams, UnknownMethod
+from kctl_agent.errors import BadParams, Busy, UnknownMethod
 from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
@@ -40,6 +40,9 @@ _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
 """Share of the caller's deadline, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
 missing is worth more than a complete one that nobody waits for any more."""
+_SENDING_SHARE = 0.2
+"""The same of a question of another host, whose answer has to get there, at most 0.2 s."""
+_FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
 """The parts of a process's status that are no measurements."""
 
@@ -92,6 +95,7 @@ class MasterService:
         self._verdicts = verdicts
         self._feed = feed
         self._hosts = hosts
+        self._for_others = 0
 
     async def answer(self, request: Request) -> JsonObject:
         """Returns the reply to one request, before its deadline. Raises UnknownMethod, BadParams."""
@@ -137,9 +141,10 @@ class MasterService:
         else:
             others = await asked
         joined = await asyncio.to_thread(joined_status, own, hosts.me.name, others, time.time())
-        completeness["complete"] = completeness.get("complete", True) and not others.failed
-        completeness["failed"] = [*completeness.get("failed", ()), *(each.to_json() for each in others.failed)]
-        age = max([age, *(since for _, since in others.replies)])
+        failed = [each.to_json() for each in others.joined(FanOut([], []), hosts.me.name).failed]
+        completeness["complete"] = completeness.get("complete", True) and not failed
+        completeness["failed"] = [*completeness.get("failed", ()), *failed]
+        age = max([age, *(since + of_host.age_seconds for of_host, since in others.replies)])
         return reply_ok(request.id, encoded(joined), _NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, JsonObject]:
@@ -210,19 +215,29 @@ class MasterService:
             outcome = _missed_if_stopped(outcome)
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
-    async def for_other_host(self, rpc: str, only: str | None) -> HostReplies:
-        """Returns replies of this host's agents, for another host's master.
+    async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
+        """Returns replies of this host's agents, for another host's master, which waits so long.
 
         Raises:
-            UnknownMethod, BadParams.
+            UnknownMethod, BadParams; Busy: so many are under way already.
         """
+        if self._for_others >= _FOR_OTHERS_AT_A_TIME:
+            raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are under way already")
+        self._for_others += 1
+        try:
+            return await self._for_other_host(rpc, only, seconds - min(seconds * _SENDING_SHARE, _SENDING_SHARE))
+        finally:
+            self._for_others -= 1
+
+    async def _for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
         hosts = self._known_hosts()
         if rpc == "status":
-            status, _, _ = await self._own_status(_DEFAULT_DEADLINE_SECONDS - _OWN_SHARE)
-            return hosts.replies(FanOut([], []), status)
+            status, age, completeness = await self._own_status(seconds)
+            failed = [Failed(each["from"], each["code"], each["message"]) for each in completeness.get("failed", ())]
+            return hosts.replies(FanOut([], failed), status, age)
         if rpc not in COMMANDS:
             raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
-        outcome, statuses = await self._own_replies(rpc, only, _DEFAULT_DEADLINE_SECONDS - _OWN_SHARE)
+        outcome, statuses = await self._own_replies(rpc, only, seconds)
         return hosts.replies(outcome, Statuses(tuple(statuses)) if rpc == WORKERS.name else None)
 
     def _known_hosts(self) -> Hosts:
@@ -287,6 +302,8 @@ def _scope(request: Request) -> _Scope:
             raise BadParams(f"parameter {name} must be {words}")
     scope = _Scope(**request.params)
     if scope.worker is not None and "/" in scope.worker:
+        if scope.host is not None or scope.local:
+            raise BadParams("parameter worker has the host already: leave out host and local")
         host, _, worker = scope.worker.partition("/")
         return scope._replace(worker=worker, host=host)
     if scope.worker is not None and scope.host is None:

@@ -64,13 +64,15 @@ class OnHosts:
         return await self._on_all(params)
 
     async def _on_all(self, params: JsonObject) -> Done:
-        missing = [row.name for row in self.hosts.answer().rows if row.is_missing]
+        missing = [row.name for row in self.hosts.answer().rows if row.state in ("gone", "refused")]
         if missing:
             raise OperationRefused(f"not all hosts are there: {', '.join(missing)}; name those that are to do it")
         done: dict[str, Any] = {}
         texts: list[str] = []
         for host, share in self.kind.shared(params, self.hosts.names).items():
             so_far = f"done on {', '.join(done) or 'none'}; {host}"
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise OperationFailed(f"{so_far} and the following were left out")
             if self.hosts.leader != self.hosts.me.name:
                 raise OperationFailed(f"{so_far} and the following were left out: this host leads the others no more")
             try:
@@ -100,7 +102,7 @@ class OnHosts:
     async def _submitted(self, host: str, params: JsonObject) -> JsonObject:
         until = self.report.until
         limit = {} if until == math.inf else {"deadline_seconds": max(until - time.monotonic(), 0.1)}
-        caller = f"{self.caller} on {self.hosts.me.name}"
+        caller = f"{self.caller} on {self.hosts.me.name}".encode("ascii", "replace").decode()[-200:]
         given = {"operation": self.kind.rpc, "params": {**params, **limit}, "caller": caller, "wait_seconds": 0}
         try:
             operation = await self.hosts.submit(host, given)
@@ -108,6 +110,8 @@ class OnHosts:
             raise OperationRefused(f"{host}: {error}") from error
         except AgentError as error:
             raise OperationUnknown(f"{host}: {error}; it may have begun") from error
+        except asyncio.CancelledError as error:
+            raise OperationUnknown(f"{host} has not answered; it may have begun") from error
         if "state" not in operation:
             raise OperationRefused(f"{host}: {operation.get('error', {}).get('message', 'it gave no reason')}")
         return operation
@@ -118,20 +122,29 @@ class OnHosts:
             self.report(f"{host}: {operation['text']}")
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                operation = await self.hosts.operation(host, operation["id"])
+                operation = await self._later(host, operation)
                 answered_at = time.monotonic()
             except AgentError as error:
                 if time.monotonic() - answered_at > _SILENT_SECONDS:
                     raise OperationUnknown(f"{host} has it under way and does not answer: {error}") from error
         return operation
 
+    async def _later(self, host: str, operation: JsonObject) -> JsonObject:
+        """Returns how far it has come now. Ids begin anew with each master: one that began at another time is another
+        operation. Raises OperationUnknown, AgentError."""
+        found = await self.hosts.operation(host, operation["id"])
+        if "state" not in found or found["started_at"] != operation["started_at"]:
+            raise OperationUnknown(f"{host} was started again while it had this under way")
+        return found
+
     async def _cancelled(self, host: str, operation: JsonObject) -> JsonObject:
         deadline = time.monotonic() + _CANCEL_SECONDS
         try:
+            operation = await self._later(host, operation)
             await self.hosts.operation(host, operation["id"], cancel=True)
             while operation["state"] == "running" and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL_SECONDS)
-                operation = await self.hosts.operation(host, operation["id"])
+                operation = await self._later(host, operation)
         except AgentError as error:
             raise OperationUnknown(f"{host} was not reached to cancel it: {error}") from error
         if operation["state"] == "running":

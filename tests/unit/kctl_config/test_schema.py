@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 VALIDATOR = jsonschema_rs.Draft7Validator(json_schema())
 
 
-@pytest.mark.parametrize("path", ["examples/kctl.toml", "deploy/compose/kctl.toml", "deploy/kubernetes/kctl.toml"])
+@pytest.mark.parametrize("path", ["examples/kctl.toml", "deploy/compose/kctl.toml", "deploy/kubernetes/base/kctl.toml"])
 def test_files_of_the_repository_are_valid(path: str) -> None:
     VALIDATOR.validate(tomllib.loads((ROOT / path).read_text(encoding="utf-8")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.fan_out import FanOut
-from kctl_agent.errors import AgentError, AgentUnreachable, BadParams
+from kctl_agent.errors import AgentError, AgentUnreachable, BadParams, BadRequest
 from kctl_agent.replies.encode import encoded
 
 FLEET = ("main", "billing")
@@ -48,6 +49,9 @@ class World:
             raise body
         return body
 
+    async def keep(self, urls: Collection[str]) -> None:
+        self.kept = set(urls)
+
     def forget(self, host: Host) -> None:
         self.forgotten.append(host)
 
@@ -55,6 +59,7 @@ class World:
         self, host: Host, *results: Any, by: Host | None = None, fleet: tuple[str, str] = FLEET, **more: Any
     ) -> None:
         by = by or host
+        more.setdefault("status", Raw(b'{"rows": []}'))
         agents = tuple(
             AgentReply(f"worker-{number}", 0.5, Raw(msgspec.json.encode(encoded(result))))
             for number, result in enumerate(results)
@@ -79,7 +84,7 @@ def test_all_others_are_asked_and_never_oneself() -> None:
     world = well()
     outcome = world.ask()
 
-    assert world.asked == [f"https://{name}:9750/api/v1/hosts/replies/workers" for name in "bc"]
+    assert world.asked == [f"https://{name}:9750/api/v1/hosts/replies/workers?deadline_ms=1000" for name in "bc"]
     own = FanOut([Answer("worker-0", Raw(b"{}"), 0.1)], [], ("worker-1",))
     joined = outcome.joined(own, "a")
     assert [each.sender for each in joined.answers] == ["a/worker-0", "b/worker-0", "c/worker-0"]
@@ -152,12 +157,46 @@ def test_what_is_no_answer_is_a_failure_of_that_host(body: bytes) -> None:
     assert [each.host for each, _ in outcome.replies] == ["c"]
 
 
+def test_a_host_whose_status_has_another_shape_is_missed_and_the_others_are_shown() -> None:
+    world = well()
+    world.answers(C, status=Raw(msgspec.json.encode(encoded(status("w", Level.OK, "-")))))
+
+    outcome = world.ask("status")
+
+    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "bad_result")]
+    assert joined_status(None, "a", outcome, 9.0).rows != ()
+
+
+def test_a_host_that_does_not_know_a_question_is_not_silent() -> None:
+    world = well()
+    world.bodies[B.url] = BadRequest("it answered with the HTTP status 404")
+
+    assert [(each.sender, each.code) for each in world.ask().failed] == [("b", "bad_request")]
+    assert world.states()["b"] == "present"
+
+
+def test_a_host_that_is_refused_is_not_an_empty_answer() -> None:
+    world = well()
+    world.seen = Seen(Roster("a", 1, (A, B), (), (Refused("c", C.url, "-"),)), 100.0)
+
+    assert [(each.sender, each.code) for each in world.ask(host="c").failed] == [("c", "refused")]
+
+
+def test_a_host_leads_only_while_no_other_can() -> None:
+    world = well()
+    leaders = [world.hosts.leader]
+    world.now += 6.5
+
+    assert [*leaders, world.hosts.leader] == ["a", None]
+    assert world.hosts.doubt is None
+
+
 def test_one_host_or_one_worker_alone_is_asked() -> None:
     world = well()
 
     world.ask(host="c", worker="worker-0/x")
 
-    assert world.asked == ["https://c:9750/api/v1/hosts/replies/workers?worker=worker-0%2Fx"]
+    assert world.asked == ["https://c:9750/api/v1/hosts/replies/workers?deadline_ms=1000&worker=worker-0%2Fx"]
     with pytest.raises(BadParams, match="there is no host d; there are a, b, c"):
         world.hosts.check_known("d")
 
@@ -172,6 +211,7 @@ def test_one_host_or_one_worker_alone_is_asked() -> None:
             Seen(Roster("b", 1, (B,), (), (Refused("a", A.url, "the name a belongs to a at https://other:1"),)), 100.0),
             "the other hosts do not count this one: the name a belongs to a at https://other:1",
         ),
+        (Seen(Roster("b", 1, (B,)), 100.0), "the other hosts do not count this one"),
     ],
 )
 def test_a_doubtful_roster_makes_an_answer_incomplete(seen: Seen, doubt: str) -> None:

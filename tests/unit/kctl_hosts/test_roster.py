@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster
+from kctl.hosts.roster import Gone, Host, Roster, agreed, decoded_host, decoded_roster
 
 DAY = 86_400.0
 
@@ -109,6 +109,10 @@ def test_all_speak_the_newest_protocol_that_the_oldest_release_knows() -> None:
         b'{"name": "a", "url": "https://u:p@a", "incarnation": 1}',
         b'{"name": "a", "url": "https://a/x", "incarnation": 1}',
         b'{"name": "a", "url": "https://a", "incarnation": -1}',
+        b'{"name": "a", "url": "https://a:99999", "incarnation": 1}',
+        b'{"name": "a", "url": "https://[a", "incarnation": 1}',
+        '{"name": "a", "url": "https://münchen.example", "incarnation": 1}'.encode(),
+        b'{"zz":' + b"[" * 100_000,
     ],
 )
 def test_what_describes_no_master_counts_for_nothing(description: bytes) -> None:
@@ -125,3 +129,22 @@ def test_what_a_newer_release_adds_is_ignored_and_a_roster_comes_back_as_it_went
     roster = Group().of(host("a"), host("b"))
     assert decoded_roster(msgspec.json.encode(roster)) == roster
     assert decoded_roster(b"{") is None
+
+
+@pytest.mark.parametrize("since", ["1e300", "-1", "NaN"])
+def test_a_roster_with_a_time_that_is_none_is_not_read(since: str) -> None:
+    gone = f'{{"host": {{"name": "a", "url": "https://a:1", "incarnation": 7}}, "since": {since}}}'
+    assert decoded_roster(f'{{"gone": [{gone}]}}'.encode()) is None
+
+
+def test_a_time_to_come_does_not_keep_a_host_for_ever() -> None:
+    group = Group(Roster("a", 1, (host("a"),), (Gone(host("b"), 2000.0),)), 1000.0)
+
+    assert group.of(host("a")).gone != ()
+    assert group.of(host("a"), after=1001 + DAY).gone == ()
+
+
+def test_one_that_is_refused_leads_nobody() -> None:
+    roster = agreed("b", [host("a", 1, "https://one:1"), host("b", 2, "https://one:1")], Roster(), 1.0, DAY)
+
+    assert roster.leader == "a"

@@ -1,0 +1,174 @@
+"""Masters of one fleet that are hosts of their own: each with a run_dir, workers and a port, and one authority."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.conftest import eventually
+from tests.integration.conftest import TOPIC, Master
+
+MISSED_WITHIN = 8.0
+"""Seconds after which a host that has gone is missed by all others."""
+
+
+class Fleet:
+    """Hosts of one fleet, on 127.0.0.1, with certificates of one authority."""
+
+    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
+        self.folder, self.broker = folder, broker
+        self.masters: dict[str, Master] = {}
+        make_authority(folder)
+        make_certificate(folder, "server", folder)
+        self.token = folder / "read-token"
+        self.token.write_text("a-token-that-may-only-read\n")
+        self.token.chmod(0o600)
+        self.operations_token = folder / "operations-token"
+        self.operations_token.write_text("hosts: a-token-that-may-act-too\n")
+        self.operations_token.chmod(0o600)
+        self.started: list[Master] = []
+
+    @property
+    def masters_group(self) -> str:
+        return f"{self.folder.name}.kctl-masters"
+
+    def start(
+        self, name: str, workers: int = 1, *, port: int = 0, prefix: Sequence[str] = (), **hosts: object
+    ) -> Master:
+        """Starts a host's master, with these settings of `[hosts]`; `prefix` is what its command begins with."""
+        home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
+        home.mkdir(exist_ok=True)
+        sections: dict[str, dict[str, object]] = {
+            "kafka": {
+                "bootstrap_servers": self.broker.bootstrap_servers,
+                "group": self.folder.name,
+                "topics": [TOPIC],
+            },
+            "workers": {"count": workers, "engine": "own"},
+            "collect": {"interval_seconds": 0.2},
+            "http": {
+                "port": port,
+                "tls_certificate": str(self.folder / "server.pem"),
+                "read_token_file": str(self.token),
+                "token_file": str(self.operations_token),
+            },
+            "hosts": {
+                "url": "https://127.0.0.1",
+                "name": name,
+                "ca_file": str(self.folder / "ca.pem"),
+                "token_file": str(self.token),
+                "operations_token_file": str(self.operations_token),
+                "local_storage": True,
+                **hosts,
+            },
+        }
+        path = home / "kctl.toml"
+        path.write_text(
+            "".join(
+                f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+                for section, values in sections.items()
+            )
+        )
+        master = Master(path, prefix)
+        self.started.append(master)
+        self.masters[name] = master
+        eventually(master.is_announced, what=f"{name} is not announced")
+        return master
+
+    def states(self, name: str) -> dict[str, str]:
+        rows = self.masters[name].ask("hosts", of_master=True).result["rows"]
+        return {row["name"]: row["state"] for row in rows}
+
+    def await_all(self, *names: str) -> None:
+        """Until each of these knows all of them, and all their workers run."""
+        for name in names:
+            eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
+            eventually(partial(self.is_well, name), what=f"not all is well at {name}")
+
+    def knows(self, name: str, *others: str) -> bool:
+        return set(self.states(name)) >= set(others)
+
+    def knows_none(self, name: str, other: str) -> bool:
+        return other not in self.states(name)
+
+    def misses(self, name: str, other: str) -> bool:
+        return self.states(name)[other] == "gone"
+
+    def is_well(self, name: str) -> bool:
+        reply = self.masters[name].ask("status", of_master=True)
+        return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
+
+    def pid(self, name: str) -> int:
+        [row] = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
+        return int(row["pid"])
+
+    def operate(self, at: str, operation: str, **params: Any) -> dict[str, Any]:
+        """The operation when it has ended."""
+        master = self.masters[at]
+        reply = master.ask(operation, timeout_seconds=60.0, **params)
+        assert reply.error is None, reply.error
+        begun = reply.result
+
+        def ended() -> dict[str, Any] | None:
+            found = master.ask("operation", of_master=True, id=begun["id"]).result
+            return None if found["state"] == "running" else found
+
+        return eventually(ended, what=f"{operation} has not ended") or {}
+
+    def refused(self, at: str, operation: str, **params: Any) -> str:
+        error = self.masters[at].ask(operation, **params).error
+        assert error is not None
+        return error.message
+
+    def failure(self, at: str, operation: str, **params: Any) -> str:
+        ended = self.operate(at, operation, **params)
+        assert ended["state"] == "failed", ended
+        return str(ended["text"])
+
+    def audit(self, name: str) -> list[dict[str, Any]]:
+        lines = (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
+        return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
+
+    def kill(self, name: str) -> None:
+        """The whole host."""
+        os.killpg(self.masters[name].process.pid, signal.SIGKILL)
+        self.masters[name].process.wait()
+
+    def end(self) -> None:
+        for one in self.started:
+            if one.process.poll() is None:
+                os.killpg(one.process.pid, signal.SIGCONT)
+                os.killpg(one.process.pid, signal.SIGKILL)
+                one.process.wait()
+
+
+def make_authority(folder: Path) -> None:
+    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
+             "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
+
+
+def make_certificate(folder: Path, name: str, authority: Path) -> None:
+    """NAME.pem holds key and certificate, for 127.0.0.1."""
+    key, request = folder / f"{name}.key", folder / f"{name}.csr"
+    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request),
+             "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
+    certificate = folder / f"{name}.crt"
+    _openssl("x509", "-req", "-in", str(request), "-CA", str(authority / "ca.pem"), "-CAkey",
+             str(authority / "ca.key"), "-days", "2", "-copy_extensions", "copy", "-out", str(certificate))  # fmt: skip
+    both = folder / f"{name}.pem"
+    both.touch(0o600)
+    both.write_text(key.read_text() + certificate.read_text())
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
