@@ -131,6 +131,10 @@ class Hosts:
         return self._doubt(self._member.seen)
 
     @property
+    def gone(self) -> list[str]:
+        return [each.host.name for each in self._member.seen.roster.gone]
+
+    @property
     def names(self) -> list[str]:
         return [each.name for each in self._member.seen.roster.hosts]
 

@@ -35,7 +35,7 @@ class Peers:
     """A client of other masters. Belongs to one event loop; `close` it there."""
 
     def __init__(self, access: PeersAccess) -> None:
-        """Raises OSError: its certificates cannot be read."""
+        """A client with this right. Raises OSError: its certificates cannot be read."""
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         """A pool for each address: httpcore 1.0 goes through all connections of a pool for each request."""
         self.use(access)
@@ -120,6 +120,8 @@ def _why(status: int) -> str:
 
 def _reason(error: BaseException) -> str:
     text = str(error) or type(error).__name__
+    if text == "All connection attempts failed":  # anyio's words
+        return "nobody listens at its address, or it cannot be reached"
     if "certificate verify failed" in text:
         with contextlib.suppress(IndexError):
             text = text.split("certificate verify failed: ")[1].split(" (_ssl")[0]

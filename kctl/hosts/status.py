@@ -13,9 +13,15 @@ from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded
 
 
-def statuses_of(host: str, rows: Iterable[WorkerStatus]) -> tuple[WorkerStatus, ...]:
-    """Returns the processes of a host as they are named among those of all hosts."""
-    return tuple(replace(row, name=qualified(host, row.name)) for row in rows)
+def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
+    """Returns the processes of a host as they are named among those of all hosts. What was heard so long ago of a host
+    that is silent now shows no state."""
+    if not age_seconds:
+        return tuple(replace(row, name=qualified(host, row.name)) for row in rows)
+    return tuple(
+        replace(row, name=qualified(host, row.name), state="unknown", since_seconds=row.since_seconds + age_seconds)
+        for row in rows
+    )
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
@@ -33,11 +39,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
     heard = {name: answer for name, (answer, _) in in_order if name not in silent}
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in others.failed]
     return StatusAnswer(
-        rows=tuple(
-            row if name in heard else replace(row, state="unknown", since_seconds=row.since_seconds + age)
-            for name, (answer, age) in in_order
-            for row in statuses_of(name, answer.rows)
-        ),
+        rows=tuple(row for name, (answer, age) in in_order for row in statuses_of(name, answer.rows, age)),
         verdict=_verdict(heard, missing, now),
         workers=tuple(_aged(name, row, age) for name, (answer, age) in in_order for row in answer.workers),
         lag=own.lag if own is not None else next((answer.lag for answer in heard.values()), None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +10,8 @@ from kctl.errors import OperationRefused
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.params import param
+
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,13 @@ class ForgetHost(FleetOperation):
         return frozenset()
 
     async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
+        from kctl.master.operations.tasks import goes_on
+
         if context.hosts is None:
             raise OperationRefused("this fleet runs on one host: hosts.url is not set")
         if not context.hosts.forget(self.name):
             raise OperationRefused(f"no host {printable_name(self.name)} has gone: see `kctl hosts`")
+        with goes_on("the other hosts have not heard of it yet"):
+            while self.name in context.hosts.gone:  # noqa: ASYNC110 - a thread changes it
+                await asyncio.sleep(_POLL_SECONDS)
         return f"{self.name} is forgotten", {}

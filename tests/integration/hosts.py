@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -138,6 +139,11 @@ class Fleet:
 
     def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
         return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
+
+    def kctl(self, at: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command, at a host."""
+        command = [str(Path(sys.executable).with_name("kctl")), *words, "-c", str(self.folder / at / "kctl.toml")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def kill(self, name: str) -> None:
         """The whole host."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import signal
 import socket
 import ssl
@@ -74,6 +75,14 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(fleet: Fleet) -> None:
     for name in ("a", "b"):
         eventually(partial(fleet.misses, name, "c"), what=f"{name} does not miss c")
     assert time.monotonic() - started < MISSED_WITHIN + 1.0  # two are asked, one after another
+    shown = fleet.kctl("a", "hosts")
+    assert (shown.returncode, shown.stderr) == (3, "kctl: not all hosts are there: c (gone)\n")
+    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:4]] == [
+        ["a", "here"],
+        ["b", "present"],
+        ["c", "gone"],
+    ]
+    assert re.search(r"^c/worker-0 +running +unknown ", fleet.kctl("a", "status").stdout, re.MULTILINE)
     verdict = fleet.masters["a"].ask("status", of_master=True).result["verdict"]
     assert verdict["level"] == "degraded"
     assert "host c" in verdict["reason"]
@@ -140,12 +149,18 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) ->
             assert [scope["topic"] for row in rows for scope in row["paused"]] == [TOPIC]
         assert fleet.operate(name, "resume", topic=TOPIC, host="all")["state"] == "done"
 
+    assert fleet.kctl("a", "restart", "b/worker-0", "--wait").stdout == "b: restarted: worker-0\n"
+    assert fleet.kctl("b", "restart", "worker-0", "--host", "a", "--wait").stdout == "a: restarted: worker-0\n"
+    assert "1 worker" in fleet.kctl("b", "scale", "workers=3", "--host", "all", "--wait").stdout
+    refused = fleet.kctl("a", "restart", "b/worker-0", "c/worker-0")
+    assert (refused.returncode, refused.stderr) == (2, "kctl: name processes of one host at a time\n")
+
     scaled = fleet.operate("c", "scale", workers=4, host="all")
     assert scaled["state"] == "done", scaled
     assert [len(each["running"]) for each in scaled["result"]["hosts"].values()] == [2, 1, 1]
-    by = {each["operation"]: each["by"] for each in fleet.audit("b")}
+    by = {(each["operation"], each["by"]) for each in fleet.audit("b")}
     user = pwd.getpwuid(os.geteuid()).pw_name
-    assert by["restart"] == f"http token hosts, for {user} on a"
+    assert ("restart", f"http token hosts, for {user} on a") in by
 
 
 def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Fleet) -> None:

@@ -39,13 +39,15 @@ def command(name: str) -> Command:
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None:
     kind = operation(name)
-    params = _with_host(_params(kind, options), options.host)
+    params, host = _of_host(_params(kind, options), options.host)
     try:
         check_bounds(kind.rpc, kind, params)
     except BadParams as error:
         raise UsageError(str(error)) from None
     if (problem := kind(**params).problem("--")) is not None:
         raise UsageError(problem)
+    if host is not None:
+        params["host"] = host
     find_fleet = partial(find, options.config, env)
     if name in _OWN:
         getattr(import_module("kctl.cli.fleet.plans"), name)(find_fleet, params, options)
@@ -96,8 +98,8 @@ def _params(kind: type[FleetOperation], options: argparse.Namespace) -> dict[str
     return {name: value for name, value in given.items() if value is not None and value is not False}
 
 
-def _with_host(params: dict[str, Any], host: str | None) -> dict[str, Any]:
-    """The parameters with the host that is meant: it may stand before the names of processes, as `kctl status` shows
+def _of_host(params: dict[str, Any], host: str | None) -> tuple[dict[str, Any], str | None]:
+    """The parameters, and the host that is meant: it may stand before the names of processes, as `kctl status` shows
     them. Raises UsageError: that would be several."""
     for key in ("name", "worker"):
         names = [each.rpartition("/") for each in params.get(key, "").split(",")]
@@ -107,7 +109,7 @@ def _with_host(params: dict[str, Any], host: str | None) -> dict[str, Any]:
         if hosts:
             host = hosts.pop()
             params[key] = ",".join(name for _, _, name in names)
-    return params if host is None else {**params, "host": host}
+    return params, host
 
 
 def _counts(known: Sequence[str], words: Sequence[str]) -> dict[str, int]:

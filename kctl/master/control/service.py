@@ -196,8 +196,8 @@ class MasterService:
             others = await asked
         statuses = [*statuses_of(hosts.me.name, own[1])]
         if command is WORKERS:
-            for each, _ in others.replies:
-                statuses += statuses_of(each.host, decoded(Statuses, each.status).rows)
+            for each, age in others.replies:
+                statuses += statuses_of(each.host, decoded(Statuses, each.status).rows, age)
         is_of_all = scope.worker is None and scope.host is None
         return command, others.joined(own[0], hosts.me.name), is_of_all, statuses
 
