@@ -29,9 +29,9 @@ from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Host, Roster
 from kctl.kafka.client.access import plain
 from kctl.master.reduction import COMMANDS, WORKERS
-from kctl.reduce import BrokerSnapshot
+from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import FanOut
-from kctl.start.interpreter import tune_interpreter
+from kctl.start.signals import tune_interpreter
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 

@@ -153,8 +153,7 @@ class OperationLog:
     async def _carried_out(
         self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller, report: Report
     ) -> Done:
-        hosts = self._context.hosts
-        if host is None or hosts is None:
+        if host is None or (hosts := self._context.hosts) is None:
             return await given.carry_out(self._context, caller, report)
 
         async def here(params: JsonObject) -> Done:
