@@ -23,7 +23,7 @@ from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
 from kctl.master.freshness import STALE_SECONDS
-from kctl.master.history import History
+from kctl.master.history import FleetHistory
 from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
 
@@ -78,7 +78,7 @@ async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -
     processors = os.sched_getaffinity(0)
     collector, feed = collector_over(partitions, folder)
     verdicts = Verdicts(collector.latest, STALE_SECONDS)
-    history = History()
+    history = FleetHistory()
     collector.prepare.append(history.add)
     source = SnapshotSource(latest=collector.latest, verdicts=verdicts, feed=feed, history=history)
     server = HttpServer(create_app(source), bind("127.0.0.1", 0))

@@ -17,7 +17,7 @@ from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
-from kctl.master.history import History
+from kctl.master.history import FleetHistory
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats
@@ -105,8 +105,8 @@ def healthy() -> FleetSnapshot:
     return judged(replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok))
 
 
-def history_of(*snapshots: FleetSnapshot) -> History:
-    history = History()
+def history_of(*snapshots: FleetSnapshot) -> FleetHistory:
+    history = FleetHistory()
     for each in snapshots:
         history.add(each)
     return history

@@ -12,7 +12,7 @@ from kctl.hosts.hosts import Hosts
 from kctl.hosts.replies import HostReplies
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
-from kctl.master.history import History
+from kctl.master.history import FleetHistory
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
@@ -44,7 +44,7 @@ class SnapshotSource:
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None
     """The same at once, or None where it must be made first."""
-    history: History = field(default_factory=History)
+    history: FleetHistory = field(default_factory=FleetHistory)
     """The last day of the fleet."""
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody

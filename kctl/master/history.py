@@ -85,7 +85,7 @@ class _Table:
             ring.add(now, rows)
 
 
-class History:
+class FleetHistory:
     """One thread adds; any may read."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:

@@ -34,7 +34,7 @@ from kctl.master.control.server import ControlServer
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
-from kctl.master.history import History
+from kctl.master.history import FleetHistory
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Members
 from kctl.master.operations.base import operation_events
@@ -109,7 +109,7 @@ def wired(
         hosts=None if hosts is None else hosts.answer,
     )
     exposition = Exposition(collector.latest)
-    history = History(config.collect.interval_seconds)
+    history = FleetHistory(config.collect.interval_seconds)
     collector.prepare += [exposition.prepare, history.add]
     context = Context(
         config, supervisor, agents, members, pauses, jars, worker_command, reread, partitions=collector.partitions

@@ -29,7 +29,7 @@ _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 _NUMBER = re.compile(r"\d+")
 
 
-class Cause(NamedTuple):
+class DeathCause(NamedTuple):
     """By what dead letters are grouped."""
 
     error_class: str
@@ -39,12 +39,12 @@ class Cause(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def cause_of(error: str) -> Cause:
+def cause_of(error: str) -> DeathCause:
     sentence = sentence_of(error)
     raised = _RAISED.search(sentence)
     found = (raised[1] or raised[2]).rpartition(".")[2] if raised else _NUMBER.sub("N", _MESSAGES.sub("", sentence))
     line = innermost((name, int(number)) for name, number in _FRAME.findall(error))
-    return Cause(found[:MAX_CLASS_CHARACTERS], line)
+    return DeathCause(found[:MAX_CLASS_CHARACTERS], line)
 
 
 def sentence_of(error: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.causes import Cause, cause_of
+from kctl_agent.storage.causes import DeathCause, cause_of
 from kctl_agent.storage.limits import Free, StorageLimits
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class DeadLetter:
         return self.block.first
 
     @property
-    def cause(self) -> Cause:
+    def cause(self) -> DeathCause:
         return cause_of(self.error)
 
     def messages(self) -> list[Message]:
@@ -90,7 +90,7 @@ class DeadLetterPage:
 class DeadLetterGroup:
     """Dead letters that died of the same; times in Unix seconds."""
 
-    cause: Cause
+    cause: DeathCause
     count: int
     first_died: float
     last_died: float

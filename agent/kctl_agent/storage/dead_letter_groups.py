@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 
 HOUR_SECONDS = 3600.0
@@ -13,7 +13,7 @@ HOUR_SECONDS = 3600.0
 class GroupCount:
     """A group while it is counted."""
 
-    def __init__(self, cause: Cause, hours: int) -> None:
+    def __init__(self, cause: DeathCause, hours: int) -> None:
         self.cause = cause
         self.count = 0
         self._first = self._last = 0.0
@@ -40,7 +40,7 @@ class GroupCount:
 
 def grouped(dead_letters: Iterable[DeadLetter], hours: int, now: float) -> list[DeadLetterGroup]:
     """The largest first, with the last `hours` until `now`."""
-    found: dict[Cause, GroupCount] = {}
+    found: dict[DeathCause, GroupCount] = {}
     for each in dead_letters:
         count = found.setdefault(each.cause, GroupCount(each.cause, hours))
         count.add_of_hour(1, each.at, each.at, each.id, int((now - each.at) // HOUR_SECONDS))

@@ -9,7 +9,7 @@ from typing import Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
-from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
@@ -78,7 +78,7 @@ class Selection:
     def takes_partition(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
 
-    def takes_cause(self, cause: Cause) -> bool:
+    def takes_cause(self, cause: DeathCause) -> bool:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kctl.master.history import FLEET, History, Subject
+from kctl.master.history import FLEET, FleetHistory, Subject
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce.partitions import Partitions
 from kctl.rows.partitions import PartitionRow
@@ -41,7 +41,7 @@ def worker(stored: int, batches: int, kind: str = "worker", handled: int | None 
     return WorkerRow(f"{kind}-0", kind, rows_total=stored, batches_total=batches, last_batch_seconds=1.5, sinker=stats)
 
 
-def most(history: History, subject: Subject) -> dict[str, list[float]]:
+def most(history: FleetHistory, subject: Subject) -> dict[str, list[float]]:
     """The most of each metric in each step, without steps in which nothing is known."""
     window = history.read(subject, UNIX - 100, UNIX + 1000)
     assert window is not None
@@ -49,9 +49,9 @@ def most(history: History, subject: Subject) -> dict[str, list[float]]:
 
 
 @pytest.fixture
-def history() -> History:
+def history() -> FleetHistory:
     """Of two topics and two processes, over two steps."""
-    history = History()
+    history = FleetHistory()
     before = [row("a", 0, 100, 110), row("a", 1, 200, 230), row("b", 0, None, 50, "worker-1")]
     after = [row("a", 0, 120, 120), row("a", 1, 200, 250), row("b", 0, 10, 60, "worker-1")]
     history.add(taken(before, 0, (worker(10, 1), worker(5, 1, "sinker", 5))))
@@ -60,7 +60,7 @@ def history() -> History:
 
 
 @pytest.mark.shows("the history of a fleet, its topics, partitions and processes; rates, and what is unknown is a gap")
-def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: History) -> None:
+def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: FleetHistory) -> None:
     of_one, of_topic, of_fleet = (most(history, each) for each in (("partition", ("a", 0)), ("topic", "a"), FLEET))
 
     assert of_one == {
@@ -78,7 +78,7 @@ def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: History)
     assert of_fleet["stored_per_second"] == [4.0], "of the partitions that had committed something before"
 
 
-def test_processes_have_batches_memory_and_what_they_hold(history: History) -> None:
+def test_processes_have_batches_memory_and_what_they_hold(history: FleetHistory) -> None:
     of_worker, of_sinker, of_fleet = (
         most(history, each) for each in (("worker", "worker-0"), ("worker", "sinker-0"), FLEET)
     )
@@ -90,15 +90,15 @@ def test_processes_have_batches_memory_and_what_they_hold(history: History) -> N
     assert (of_fleet["handled_per_second"], of_fleet["memory_bytes"]) == ([2.0], [400.0, 400.0])
 
 
-def test_what_was_never_known_is_not_there_and_a_fleet_of_nothing_has_gaps(history: History) -> None:
+def test_what_was_never_known_is_not_there_and_a_fleet_of_nothing_has_gaps(history: FleetHistory) -> None:
     assert [history.read(each, 0, UNIX) for each in (("topic", "c"), ("partition", ("a", 9)))] == [None, None]
-    empty = History()
+    empty = FleetHistory()
     empty.add(taken([], 0))
 
     assert {name: values for name, values in most(empty, FLEET).items() if values} == {"memory_bytes": [400.0]}
 
 
-def test_a_history_that_begins_is_known_to_begin_and_goes_back_by_the_finest_steps(history: History) -> None:
+def test_a_history_that_begins_is_known_to_begin_and_goes_back_by_the_finest_steps(history: FleetHistory) -> None:
     windows = [history.read(FLEET, UNIX - ago, UNIX + 5) for ago in (600, 3600, 80_000)]
 
     assert [each and each.step_seconds for each in windows] == [5.0, 30.0, 300.0]
@@ -106,12 +106,12 @@ def test_a_history_that_begins_is_known_to_begin_and_goes_back_by_the_finest_ste
 
 
 def test_the_sparkline_is_the_most_of_each_15_seconds_and_begins_where_something_is_known() -> None:
-    history = History()
+    history = FleetHistory()
     for second, lag in ((0, 5), (4, 9), (20, 7), (50, 8)):
         history.add(taken([row("a", 0, 0, lag), row("a", 1, None, None)], 10 + second))
 
     assert history.sparklines([("a", 0), ("a", 1), ("b", 0), ("a", 0)]) == [[9, 7, None, 8], [], [], [9, 7, None, 8]]
-    assert (history.sparklines([]), History().sparklines([("a", 0)])) == ([], [[]])
+    assert (history.sparklines([]), FleetHistory().sparklines([("a", 0)])) == ([], [[]])
 
 
 def growing(partitions: int) -> Iterator[FleetSnapshot]:
@@ -125,7 +125,7 @@ def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> 
     snapshots = [*growing(partitions)]
     tracemalloc.start()
     try:
-        history = History()
+        history = FleetHistory()
         for each in snapshots:
             history.add(each)
         used, _ = tracemalloc.get_traced_memory()

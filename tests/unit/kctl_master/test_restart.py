@@ -48,7 +48,11 @@ def run(
         ([Start(), Ready(), Stop()], SupervisionState.STOPPING, SupervisionState.STOPPED),
         ([Start(), Stop(), Exited(0)], SupervisionState.STOPPED, SupervisionState.STOPPED),
         ([Start(), Exited(1), Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
-        ([Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)], SupervisionState.STARTING, SupervisionState.RUNNING),
+        (
+            [Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)],
+            SupervisionState.STARTING,
+            SupervisionState.RUNNING,
+        ),
         ([Start(), Replace(Cause.UNRESPONSIVE), Exited(-9)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
         (
             [Start(), Ready(), Replace(Cause.REQUESTED), Stop(), Exited(0)],

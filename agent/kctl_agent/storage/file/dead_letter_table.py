@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.file.selection import where
@@ -49,7 +49,7 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
     )  # fmt: skip
 
 
-def _number(db: sqlite3.Connection, cause: Cause) -> int:
+def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
     """Of a cause. One whose dead letters are gone stays until no dead letter is left."""
     known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
     if known is None:
@@ -99,9 +99,9 @@ def _runs(db: sqlite3.Connection, selection: Selection) -> list[tuple[int, str, 
     return [(number, *tp) for number in _causes(db, selection) for tp in partitions if selection.takes_partition(*tp)]
 
 
-def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, Cause]:
+def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCause]:
     """Those that are selected, by their numbers."""
-    causes = {number: Cause(*names) for number, *names in db.execute("select id, error_class, line from cause")}
+    causes = {number: DeathCause(*names) for number, *names in db.execute("select id, error_class, line from cause")}
     return {number: cause for number, cause in causes.items() if selection.takes_cause(cause)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.chunk import StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
 
@@ -41,13 +41,13 @@ def dead_letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
     return DeadLetter(id_, block, int(row[b"tries"]), error, int(row[b"at"]) / 1000, row[b"damaged"] == b"1")
 
 
-def cause_in(text: str) -> Cause:
+def cause_in(text: str) -> DeathCause:
     """As a dead letter has it."""
     error_class, _, line = text.rpartition("\t")
-    return Cause(error_class, line)
+    return DeathCause(error_class, line)
 
 
-def run_of(name: bytes) -> tuple[TopicPartition, Cause]:
+def run_of(name: bytes) -> tuple[TopicPartition, DeathCause]:
     """What dead letters in an index have in common."""
     tp, _, cause = name.decode().partition(" ")
     return parted(tp), cause_in(cause)

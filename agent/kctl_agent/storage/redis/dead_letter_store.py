@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from kctl_agent.storage.ack_rules import requeued
-from kctl_agent.storage.causes import Cause
+from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.numbered_dead_letters import Place
@@ -22,7 +22,7 @@ from kctl_agent.storage.selection import Selection
 PAGE = 500
 PAGE_BYTES = 16 << 20
 """That are read at a time."""
-Run = tuple[str, Cause]
+Run = tuple[str, DeathCause]
 """The key of its sorted set, and what those in it died of."""
 
 
@@ -79,7 +79,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
     """Those that are selected; one of all dead letters, without a cause, where all are."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
-        return [(session.prefix + "dead", Cause("", ""))]
+        return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)
 
 
@@ -108,7 +108,7 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
                 begin = least if since * 1000 < least else f"({since * 1000:.3f}"
                 pipeline.zcount(key, begin, f"{min(until * 1000, most):.3f}")
         replies = pipeline.execute()
-    found: dict[Cause, GroupCount] = {}
+    found: dict[DeathCause, GroupCount] = {}
     for number, (_, cause) in enumerate(runs):
         count, first, newest, *recent = replies[number * (3 + hours) : (number + 1) * (3 + hours)]
         if count:

@@ -42,7 +42,7 @@ class Phase(StrEnum):
     """No batch runs, and none will."""
 
 
-class Event:
+class LifecycleEvent:
     """What has happened to a worker."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Polled(Event):
+class Polled(LifecycleEvent):
     """The group was polled: this member may read `assigned` now."""
 
     assigned: Group
@@ -63,33 +63,33 @@ class Polled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Paused(Event):
+class Paused(LifecycleEvent):
     """The operator has paused these of the assigned partitions, and no others."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked(Event):
+class Revoked(LifecycleEvent):
     """These partitions go to another member as soon as the actions are carried out."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class Lost(Event):
+class Lost(LifecycleEvent):
     """The session expired, and the group goes on without this member. Nothing may be committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced(Event):
+class Fenced(LifecycleEvent):
     """Another member reads these partitions now, and this one must not join again."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class LogsObserved(Event):
+class LogsObserved(LifecycleEvent):
     """The brokers' last report of the partitions that queries read."""
 
     answered: Group = NONE
@@ -103,7 +103,7 @@ class LogsObserved(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StorageCounted(Event):
+class StorageCounted(LifecycleEvent):
     """The storage was counted: why it has no room for another batch, and why too little to go on after it had none."""
 
     full: str | None = None
@@ -111,21 +111,21 @@ class StorageCounted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DriverEnded(Event):
+class DriverEnded(LifecycleEvent):
     """The Spark driver is gone, and with it all queries."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStored(Event):
+class BatchStored(LifecycleEvent):
     """A batch with these partitions is stored."""
 
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStarted(Event):
+class QueryStarted(LifecycleEvent):
     """The answer to `StartQuery`: the query reads these partitions. The others of its group are not read, and why."""
 
     partitions: Group
@@ -133,7 +133,7 @@ class QueryStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StartFailed(Event):
+class StartFailed(LifecycleEvent):
     """The answer to `StartQuery` where the query could not be started."""
 
     group: Group
@@ -142,7 +142,7 @@ class StartFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFailed(Event):
+class QueryFailed(LifecycleEvent):
     """A query has ended by itself. An outage is everybody's, whatever they read."""
 
     group: Group
@@ -151,46 +151,46 @@ class QueryFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Draining(Event):
+class Draining(LifecycleEvent):
     """These queries begin no further batch: the log was truncated, or the storage has gone back."""
 
     groups: frozenset[Group]
 
 
 @dataclass(frozen=True, slots=True)
-class Drained(Event):
+class Drained(LifecycleEvent):
     """The answer to `Drain`: no batch of this query runs."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
-class SeekRequested(Event):
+class SeekRequested(LifecycleEvent):
     """An operation has to move a stored offset: all queries drain, and none is started or stopped until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeekBegun(Event):
+class SeekBegun(LifecycleEvent):
     """All queries have drained for a seek: the stored offset is moved now."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeekEnded(Event):
+class SeekEnded(LifecycleEvent):
     """The seek has ended, well or not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tick(Event):
+class Tick(LifecycleEvent):
     """The end of a turn: all that is known was reported, and what has to end is ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartDue(Event):
+class StartDue(LifecycleEvent):
     """The time at which a query is started, if one is due."""
 
 
 @dataclass(frozen=True, slots=True)
-class StopRequested(Event):
+class StopRequested(LifecycleEvent):
     """The worker was asked to stop: it leaves its group next, which revokes its partitions."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from kafka import TopicPartition
 
 from kctl_agent.worker.lifecycle import events
-from kctl_agent.worker.lifecycle.events import NONE, Action, Event, Phase, WorkerState
+from kctl_agent.worker.lifecycle.events import NONE, Action, LifecycleEvent, Phase, WorkerState
 from kctl_agent.worker.lifecycle.left_out import LeftOut
 from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
 
@@ -37,7 +37,7 @@ class Lifecycle:
         """The queries that there should be, as of the last tick."""
         self._groups = QueryGroups()
         self._left_out = LeftOut()
-        self._rules: dict[type[Event], Callable[..., list[Action]]] = {
+        self._rules: dict[type[LifecycleEvent], Callable[..., list[Action]]] = {
             events.Polled: self._on_polled,
             events.Paused: self._on_paused,
             events.Revoked: self._on_revoked,
@@ -60,7 +60,7 @@ class Lifecycle:
             events.StopRequested: self._on_stop,
         }
 
-    def on(self, event: Event, now: float) -> list[Action]:
+    def on(self, event: LifecycleEvent, now: float) -> list[Action]:
         """Returns the actions that follow from an event, in their order. The first event of a worker is `Polled`."""
         return self._rules[type(event)](event, now)
 

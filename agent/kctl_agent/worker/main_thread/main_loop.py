@@ -207,7 +207,7 @@ class MainLoop:
             )
         )
 
-    def _handle(self, event: events.Event) -> None:
+    def _handle(self, event: events.LifecycleEvent) -> None:
         for action in self._lifecycle.on(event, time.monotonic()):
             self._actions[type(action)](action)
 

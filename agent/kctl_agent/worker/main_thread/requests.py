@@ -14,7 +14,7 @@ from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
-from kctl_agent.worker.lifecycle.events import Event, SeekBegun, SeekEnded, SeekRequested
+from kctl_agent.worker.lifecycle.events import LifecycleEvent, SeekBegun, SeekEnded, SeekRequested
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 
@@ -37,7 +37,7 @@ class Requests:
     _membership: Membership
     _lifecycle: Lifecycle
     _seeking: Seeking
-    _handle: Callable[[Event], None]
+    _handle: Callable[[LifecycleEvent], None]
     _on_lost: Callable[[], None]
     _describe: Callable[[KafkaError, str], str]
     _waiting: list[AcceptedOperation] = field(default_factory=list)

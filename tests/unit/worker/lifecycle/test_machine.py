@@ -21,8 +21,8 @@ from kctl_agent.worker.lifecycle.events import (
     Draining,
     DriverEnded,
     Enter,
-    Event,
     Fenced,
+    LifecycleEvent,
     LogsObserved,
     Lost,
     Paused,
@@ -56,14 +56,14 @@ AB = frozenset({A, B})
 NONE: frozenset[TopicPartition] = frozenset()
 LOST = ReportEvent("lost", "the group went on without this worker; it joins again")
 
-JOINED: list[Event] = [Polled(AB), Tick(), StartDue()]
-READS: list[Event] = [*JOINED, QueryStarted(AB, {})]
+JOINED: list[LifecycleEvent] = [Polled(AB), Tick(), StartDue()]
+READS: list[LifecycleEvent] = [*JOINED, QueryStarted(AB, {})]
 FULL, ROOM = StorageCounted("800 of 800 messages", "800 of 800 messages"), StorageCounted()
 HALF_FULL = StorageCounted(None, "700 of 800 messages")
 
 
 def run(
-    events: Sequence[Event], lifecycle: Lifecycle | None = None, now: float = 100.0
+    events: Sequence[LifecycleEvent], lifecycle: Lifecycle | None = None, now: float = 100.0
 ) -> tuple[Lifecycle, list[Action]]:
     """The actions of the last event."""
     lifecycle, actions = lifecycle or Lifecycle(), list[Action]()
@@ -156,7 +156,7 @@ def run(
         ([*READS, StopRequested(), StopRequested()], S.STOPPING, []),
     ],
 )  # fmt: skip
-def test_each_event_leads_where_the_table_shows(events: list[Event], state: S, actions: list[Action]) -> None:
+def test_each_event_leads_where_the_table_shows(events: list[LifecycleEvent], state: S, actions: list[Action]) -> None:
     lifecycle, last = run(events)
 
     assert (lifecycle.state, last) == (state, actions)
@@ -193,7 +193,7 @@ def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
 
 
 @pytest.mark.parametrize("gone", [Lost(), Revoked(AB), Fenced("by worker-1")])
-def test_no_query_begins_on_partitions_that_were_lost_in_the_same_turn(gone: Event) -> None:
+def test_no_query_begins_on_partitions_that_were_lost_in_the_same_turn(gone: LifecycleEvent) -> None:
     assert run([Polled(AB), Tick(), gone, StartDue()])[1] == []
 
 
@@ -237,7 +237,7 @@ class World(RuleBasedStateMachine):
         self.may_abandon = False
         self.handle(Polled(NONE))
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: LifecycleEvent) -> None:
         for action in self.lifecycle.on(event, self.now):
             self.carry_out(action)
 
@@ -268,7 +268,7 @@ class World(RuleBasedStateMachine):
             case _:
                 pass
 
-    def start(self, answer: Event, read: frozenset[TopicPartition] = NONE) -> None:
+    def start(self, answer: LifecycleEvent, read: frozenset[TopicPartition] = NONE) -> None:
         self.starting = None
         if read:
             self.queries[read] = False
@@ -434,7 +434,7 @@ def test_whatever_happens_no_partition_is_read_twice_and_nothing_revoked_is_comm
         st.sampled_from([Polled(AB), Tick(), StartDue(), ROOM, FULL, SeekRequested(), SeekEnded(), BatchStored(AB)])
     )
 )
-def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[Event]) -> None:
+def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[LifecycleEvent]) -> None:
     stopping, _ = run([*READS, StopRequested(), Revoked(AB)])
 
     for event in events:

@@ -21,7 +21,7 @@ from kctl_agent.worker.lifecycle.events import (
     Drain,
     Drained,
     Enter,
-    Event,
+    LifecycleEvent,
     Lost,
     Paused,
     Polled,
@@ -67,7 +67,7 @@ class Worker:
         for event in (Polled(AB), Tick(), StartDue(), QueryStarted(AB, {})):
             self.handle(event)
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: LifecycleEvent) -> None:
         self.actions = self.lifecycle.on(event, 0.0)
 
     def turn(self) -> None:
