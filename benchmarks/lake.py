@@ -41,7 +41,7 @@ from benchmarks._orders import ORDER, orders
 from kctl.testing.topics import create_topic
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake import storage as storage_module
+from kctl_agent.storage.lake import table_storage as storage_module
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
