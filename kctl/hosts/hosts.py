@@ -10,13 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from msgspec import Raw, Struct, json
 
+from kctl.fields import moment
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
-from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host
 from kctl.reduce.base import Answer
@@ -29,7 +29,10 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
 
-REPLIES_PATH = "/api/v1/hosts/replies"
+if TYPE_CHECKING:  # with httpcore, which a fleet on one host does without
+    from kctl.hosts.peers import Peers, PeersAccess
+
+_REPLIES_PATH = "/api/v1/hosts/replies"
 _OPERATIONS_PATH = "/api/v1/operations"
 _OPERATION_SECONDS = 5.0
 _STATUS_TYPES: Final[dict[str, type[Struct]]] = {"status": StatusAnswer, "workers": Statuses}
@@ -197,7 +200,10 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks all other hosts at once, or one, for what their agents reply to a command."""
+        """Asks all other hosts at once, or one, for what their agents reply to a command. Raises BadParams: there is no
+        such host."""
+        if host is not None:
+            self.check_known(host)
         seen = self._member.seen
         others = [each for each in seen.roster.hosts if each.key != self.me.key and not each.is_leaving]
         present = [each for each in others if host in (None, each.name)]
@@ -233,7 +239,7 @@ class Hosts:
             seconds = min(seconds, _SILENT_HOST_SECONDS)
         query = {"deadline_ms": str(max(int(seconds * 1000), 1))} | ({"worker": worker} if worker else {})
         try:
-            body = await self._peers.get(host.url, f"{REPLIES_PATH}/{command}?{urlencode(query)}", seconds)
+            body = await self._peers.get(host.url, f"{_REPLIES_PATH}/{command}?{urlencode(query)}", seconds)
             replies = await asyncio.to_thread(decoded, HostReplies, body)
             self._check(host, replies)
             if command in _STATUS_TYPES:
@@ -258,8 +264,8 @@ class Hosts:
             raise BadResult(f"at {host.url} answers {replies.host}, which is not the one that joined the group")
 
     def _sentence(self, name: str, known: _Known) -> str:
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.silent_since))
-        old = min((self._clock() - at for at, _ in self._of(name).last.values()), default=None)
+        since = moment(known.silent_since or self._wall_clock())
+        old = min((self._clock() - at for at, _ in known.last.values()), default=None)
         rows = "nothing is known of it" if old is None else f"its last answer is {old:.0f} s old"
         return f"host {name} has not answered since {since} ({known.reason}); {rows}"
 
@@ -297,8 +303,7 @@ class Hosts:
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
     """Names a host that has left the group of masters without a word, and whether it answers all the same."""
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gone.since))
-    what = f"host {gone.host.name} has left the group of masters without a word at {since}"
+    what = f"host {gone.host.name} has left the group of masters without a word at {moment(gone.since)}"
     if isinstance(answer, HostReplies):
         return Failed(gone.host.name, "gone", f"{what}, but answers: it may be cut off from Kafka")
     return Failed(gone.host.name, "gone", f"{what}, and {answer.message.partition(' ')[2].partition(' ')[2]}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kctl.fields import moment
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import Finding, Level, Verdict
@@ -72,7 +73,7 @@ class Verdicts:
             return Verdict(Level.UNKNOWN, "master", what, self.started_at)
         if self.clock() - snapshot.taken_at > max(self.max_age_seconds, 4 * snapshot.collect_seconds):
             since = snapshot.taken_at_unix
-            reason = f"no data since {_moment(since)}: the master collects no more"
+            reason = f"no data since {moment(since)}: the master collects no more"
             main = snapshot.verdict.main
             also = (() if main.level is Level.OK else (main,)) + snapshot.verdict.also
             return Verdict(Level.UNKNOWN, "master", reason, since, also)
@@ -106,16 +107,11 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 def _finding(found: _Found, since: float) -> Finding:
     why = f": {found.why}" if found.why else ""
-    return Finding(found.level, found.about, f"{found.what} since {_moment(since)}{why}", since)
+    return Finding(found.level, found.about, f"{found.what} since {moment(since)}{why}", since)
 
 
 def _share(count: int, of: int, noun: str, plural: str = "") -> str:
     return f"{count} of {number_of(of, noun, plural)} {'has' if count == 1 else 'have'}"
-
-
-def _moment(unix_seconds: float) -> str:
-    """Formats a time in UTC, as every view."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 
 def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:

@@ -13,6 +13,7 @@ from kctl.reduce.base import Answer, BrokerSnapshot, Reducer, newest_rows, per_s
 from kctl.rows.members import GroupMembers, MemberRow
 from kctl.rows.workers import Pings, WorkerRow, Workers
 from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.encode import aged
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.ping import PingReply
 
@@ -36,7 +37,7 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
     """Sums messages and bytes in the storages, one that several workers share once. A worker that has not
     opened its storage yet replies without an identity and counts for nothing."""
-    counts = [(answer.sender, _aged(answer), answer.age_seconds) for answer in answers]
+    counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
     ]
@@ -87,13 +88,6 @@ def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> W
             for answer in per_sender(answers)
         )
     )
-
-
-def _aged(answer: Answer[StorageReply]) -> StorageReply:
-    row = answer.result
-    if not answer.kept_seconds or row.age_seconds is None:
-        return row
-    return replace(row, age_seconds=row.age_seconds + answer.kept_seconds)
 
 
 def _age(row: StorageReply) -> float:

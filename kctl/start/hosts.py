@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from kctl import __version__
 from kctl.config.sections import Config
 from kctl.errors import ConfigError
 from kctl.hosts.hosts import Hosts
 from kctl.hosts.membership import HostsMember
-from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.roster import Host
 from kctl.http.access import read_tokens
 from kctl.kafka.client.access import of_fleet
+
+if TYPE_CHECKING:
+    from kctl.hosts.peers import PeersAccess
 
 _PORT = re.compile(r":\d+\Z")
 
@@ -28,6 +31,8 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
     settings = config.hosts
     if not settings.url:
         return None
+    from kctl.hosts.peers import Peers  # with httpcore, which a fleet on one host does without
+
     name = settings.name or socket.gethostname()
     url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
     me = Host(name, url, time.time_ns(), __version__)
@@ -42,6 +47,8 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
 
 def peers_access(config: Config) -> PeersAccess:
     """Reads the tokens that `[hosts]` names, which may have been renewed. Raises ConfigError."""
+    from kctl.hosts.peers import PeersAccess  # see above
+
     settings, folder = config.hosts, config.path.parent
 
     def token(setting: str, name: str) -> str | None:

@@ -24,7 +24,7 @@ from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, wi
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.rows.lag import LagGlance, WorstPartition
-from kctl.rows.workers import StatusAnswer, Statuses, WorkerStatus
+from kctl.rows.workers import StatusAnswer, Statuses, Workers, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl.status import Status
@@ -130,32 +130,31 @@ class MasterService:
         """Returns the verdict and the rows of one collection, and of those of other hosts."""
         scope, seconds = _scope(request), _seconds(request)
         if scope.is_of_this_host(self._hosts):
-            status, age, completeness = await self._own_status(seconds)
-            return reply_ok(request.id, encoded(status), _NAME, age, **completeness)
-        hosts, own, age, completeness = self._known_hosts(), None, 0.0, dict[str, Any]()
-        if scope.host is not None:
-            hosts.check_known(scope.host)
+            status, age, workers = await self._own_status(seconds)
+            return reply_ok(request.id, encoded(status), _NAME, age, **_completeness(workers))
+        hosts, own, age, workers = self._known_hosts(), None, 0.0, None
         asked = hosts.ask("status", seconds, host=scope.host)
         if scope.host is None:
-            (own, age, completeness), others = await asyncio.gather(self._own_status(seconds), asked)
+            (own, age, workers), others = await asyncio.gather(self._own_status(seconds), asked)
         else:
             others = await asked
         joined = await asyncio.to_thread(joined_status, own, hosts.me.name, others, time.time())
         failed = [each.to_json() for each in others.joined(FanOut([], []), hosts.me.name).failed]
+        completeness = _completeness(workers)
         completeness["complete"] = completeness.get("complete", True) and not failed
         completeness["failed"] = [*completeness.get("failed", ()), *failed]
         age = max([age, *(since + of_host.age_seconds for of_host, since in others.replies)])
         return reply_ok(request.id, encoded(joined), _NAME, age, **completeness)
 
-    async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, JsonObject]:
-        """Returns what is known of this host, its age, and how complete it is."""
+    async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
+        """Returns what is known of this host, its age, and the workers' answers; None before the first collection."""
         snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
-            return StatusAnswer(tuple(self._statuses()), verdict), 0.0, {}
+            return StatusAnswer(tuple(self._statuses()), verdict), 0.0, None
         workers = snapshot.workers
         age = self._verdicts.clock() - snapshot.taken_at
-        return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag), age, workers.completeness()
+        return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
         """Returns the last collection; the next one, where the supervisor has seen a process change since."""
@@ -187,8 +186,6 @@ class MasterService:
             return command, outcome, scope.worker is None, statuses
         hosts = self._known_hosts()
         own: tuple[FanOut[Raw], list[WorkerStatus]] = FanOut([], []), []
-        if scope.host is not None:
-            hosts.check_known(scope.host)
         asked = hosts.ask(request.rpc, seconds, host=scope.host, worker=scope.worker or "")
         if scope.host is None:
             own, others = await asyncio.gather(self._own_replies(request.rpc, scope.worker, seconds), asked)
@@ -232,9 +229,8 @@ class MasterService:
     async def _for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
         hosts = self._known_hosts()
         if rpc == "status":
-            status, age, completeness = await self._own_status(seconds)
-            failed = [Failed(each["from"], each["code"], each["message"]) for each in completeness.get("failed", ())]
-            return hosts.replies(FanOut([], failed), status, age)
+            status, age, workers = await self._own_status(seconds)
+            return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, age)
         if rpc not in COMMANDS:
             raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
         outcome, statuses = await self._own_replies(rpc, only, seconds)
@@ -260,6 +256,10 @@ class MasterService:
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
         return with_supervisor(whole, statuses) if command is WORKERS else whole
+
+
+def _completeness(workers: Reduced[Workers] | None) -> JsonObject:
+    return {} if workers is None else workers.completeness()
 
 
 def _seconds(request: Request) -> float:
