@@ -59,7 +59,7 @@ class HostsOutcome:
         for of_host, age in self.replies:
             name = of_host.host
             answers += [
-                Answer(qualified(name, each.sender), each.result, each.age_seconds + age, age)
+                Answer(qualified(name, each.sender), each.result, each.age_seconds).kept(age)
                 for each in of_host.answers
             ]
             failed += [Failed(qualified(name, each.sender), each.code, each.message) for each in of_host.failed]

@@ -133,7 +133,7 @@ class Collector:
     async def run(self) -> None:
         """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
         as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do. To wait
-        for an agent that is silent is no work."""
+        for an agent or a broker that is silent is no work."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -142,7 +142,8 @@ class Collector:
                 await self._aside(prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
-            took = 0.0 if snapshot.since else loop.time() - started
+            is_waited_for = snapshot.since or self._broker_cache.error
+            took = 0.0 if is_waited_for else loop.time() - started
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -166,6 +167,7 @@ class Collector:
         sockets = await self._members.sockets()
         brokers = asyncio.ensure_future(self._broker_cache.refresh(timeout))
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
+        answered, is_held_up = asyncio.get_running_loop().time(), not brokers.done()
         replies = await self._aside(_decoded, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
         self._supervisor.on_heartbeats({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
@@ -177,6 +179,8 @@ class Collector:
         freshness = self._broker_cache.freshness()
         self._sequence += 1
         begun = self._begun(of_brokers, freshness)
+        if is_held_up:  # by brokers that are silent: in the snapshot every offset is older by that
+            replies = replies.with_offsets_kept(asyncio.get_running_loop().time() - answered)
         digested = await self._aside(self._digested, begun, replies, of_brokers, freshness)
         took = asyncio.get_running_loop().time() - started
         before = self._latest
@@ -277,6 +281,11 @@ class _Replies(NamedTuple):
     offset_checker: FanOut[PartitionsReply]
     ping: FanOut[PingReply]
     workers: FanOut[WorkerRow]
+
+    def with_offsets_kept(self, seconds: float) -> _Replies:
+        """Returns the replies with offsets as old as they are so much later."""
+        offsets = self.offset_checker
+        return self._replace(offset_checker=replace(offsets, answers=[each.kept(seconds) for each in offsets.answers]))
 
 
 def _decoded(

@@ -35,6 +35,10 @@ class Answer(Generic[R]):
         """Returns the answer with this in place of its result."""
         return Answer(self.sender, part, self.age_seconds, self.kept_seconds)
 
+    def kept(self, seconds: float) -> Answer[R]:
+        """Returns the answer as it is so much later."""
+        return Answer(self.sender, self.result, self.age_seconds + seconds, self.kept_seconds + seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -58,7 +60,8 @@ class Fleet:
         self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
 
     def offsets(self, _: Request) -> JsonObject:
-        return {"rows": [{"topic": "t", "partition": n, "generation": self.generation} for n in self.partitions]}
+        row = {"topic": "t", "generation": self.generation, "age_seconds": 0.5}
+        return {"rows": [{**row, "partition": number} for number in self.partitions]}
 
     def asked(self) -> Counter[str]:
         """How often each question came since the last call."""
@@ -97,6 +100,20 @@ async def test_the_leader_is_asked_each_time_as_long_as_it_is_not_known(fleet: F
     for _ in range(2):
         await fleet.collector.collect()
         assert fleet.asked()["member_leader"] == 1
+
+
+async def test_offsets_are_older_by_the_time_that_the_brokers_held_up_the_snapshot(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_: NoBrokers) -> Never:
+        threading.Event().wait(0.3)
+        raise ConnectionError
+
+    monkeypatch.setattr(NoBrokers, "read", silent)
+
+    snapshot = await fleet.collector.collect()
+
+    assert snapshot.partitions[0].age_seconds >= 0.79
 
 
 async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
