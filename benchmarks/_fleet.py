@@ -18,11 +18,11 @@ from typing import Any
 
 from kctl.config.load import load
 from kctl.demo.fleet import DemoFleet
+from kctl.demo.kafka_broker import kafka_command
 from kctl.jars.lock import jar_paths
 from kctl.master import launch
-from kctl.testing.jvm import kafka_command
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.wire import JsonObject
+from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = [
     "GROUP",

@@ -21,7 +21,6 @@ from time import perf_counter
 from kafka import KafkaProducer, TopicPartition
 
 from benchmarks._fleet import progress, running_broker, worker_settings, write_config
-from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_storage
@@ -29,6 +28,7 @@ from kctl_agent.worker.query import kafka_source
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings, parse
+from tests.servers.topics import create_topic
 
 PARTITIONS = 4
 WARM_UP_ROUNDS = 10

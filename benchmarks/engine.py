@@ -33,8 +33,8 @@ from typing import Any
 from benchmarks._fleet import START_SECONDS, TOPIC, Fleet, produce, progress, until
 from kctl.children import python_module
 from kctl.demo.producer import Producer
-from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.topics import create_topic
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.topics import create_topic
 
 WAYS = ("shared", "own")
 PARTITIONS_EACH = 2

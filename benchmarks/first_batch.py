@@ -31,8 +31,8 @@ import psutil
 from benchmarks._fleet import START_SECONDS, progress, until
 from kctl.demo.fleet import DemoFleet, lay_out
 from kctl.demo.producer import Producer
-from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.topics import create_topic
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.topics import create_topic
 
 TOPIC, PARTITIONS, RATE = "demo", 8, 2000.0
 STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "reads "}

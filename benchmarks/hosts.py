@@ -32,7 +32,7 @@ from kctl.master.reduction import COMMANDS, WORKERS
 from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import FanOut
 from kctl.start.signals import tune_interpreter
-from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
 FLEET = ("bench", "bench")

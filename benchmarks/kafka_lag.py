@@ -1,6 +1,6 @@
 """`kctl kafka lag` as a whole process, against Kafka's own ConsumerGroupCommand for the same group: 2,000 partitions.
 
-Both run in turns against one broker. Kafka's tool starts as `kctl.testing.jvm` starts it, tuned to be ready soon.
+Both run in turns against one broker. Kafka's tool starts as `kctl.demo.kafka_broker` starts it, tuned to be ready soon.
 PYTHON* variables are left out, as in `cli_start`, and so is what a run has to compile.
 
     python -m benchmarks.kafka_lag [--runs 10]
@@ -25,7 +25,7 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_tools import consumer_group_command
 
 PARTITIONS = 2000

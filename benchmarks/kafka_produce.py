@@ -23,8 +23,8 @@ from pathlib import Path
 
 from benchmarks._fleet import progress
 from benchmarks._turns import plain_environment
-from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.topics import create_topic
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.topics import create_topic
 
 VALUE_BYTES = 100
 TARGET = 0.5

@@ -1,8 +1,8 @@
 """`kctl rpc kafka_lag` as a whole process, against Kafka's own ConsumerGroupCommand for the same group.
 
 A real fleet with one worker that has stored and committed all there is, so that both report the same and nothing
-changes. Both run in turns. Kafka's tool starts as `kctl.testing.jvm` starts it, tuned to be ready soon: without that it
-takes a fifth longer. PYTHON* variables are left out, as in `cli_start`, which compares with `python -c pass`.
+changes. Both run in turns. Kafka's tool starts as `kctl.demo.kafka_broker` has it, tuned to be ready soon: without that
+it takes a fifth longer. PYTHON* variables are left out, as in `cli_start`, which compares with `python -c pass`.
 
     python -m benchmarks.kafka_tool [--runs 20]
 
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks._fleet import GROUP, TOPIC, Fleet, produce, running_broker, until
 from benchmarks._turns import seconds_in_turns
-from kctl.testing.topics import create_topic
 from tests.servers.kafka_tools import consumer_group_command
+from tests.servers.topics import create_topic
 
 PARTITIONS = 8
 RECORDS = 100_000

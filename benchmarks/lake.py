@@ -38,7 +38,6 @@ from kafka import TopicPartition
 
 from benchmarks._fleet import GROUP, TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._orders import ORDER, orders
-from kctl.testing.topics import create_topic
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake import table_storage as storage_module
@@ -51,6 +50,7 @@ from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.delta_jars import delta_jars
+from tests.servers.topics import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -32,10 +32,10 @@ from kafka import KafkaProducer
 
 from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from benchmarks._orders import orders
-from kctl.testing.topics import create_topic
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.lake.delta.log import actions, committed_at, own_file
 from kctl_agent.storage.lake.folder import LocalFolder
+from tests.servers.topics import create_topic
 
 PARTITIONS = 4
 PER_SECOND = 100

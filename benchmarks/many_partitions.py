@@ -35,7 +35,6 @@ from kafka import TopicPartition
 
 from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._storages import redis_server
-from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.kinds import open_storage
@@ -44,6 +43,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings, parse
+from tests.servers.topics import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,7 +21,7 @@ import psutil
 from kafka import KafkaProducer
 
 from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
-from kctl.testing.topics import create_topic
+from tests.servers.topics import create_topic
 
 PARTITIONS = 2
 MESSAGE_BYTES = 1 << 20

@@ -29,7 +29,7 @@ from threading import Event, Thread
 from kafka import KafkaProducer
 
 from benchmarks._fleet import START_SECONDS, TOPIC, Fleet, progress, running_broker, until
-from kctl.testing.topics import create_topic
+from tests.servers.topics import create_topic
 
 RATE = 200.0
 SLEEP_SECONDS = 5.0

@@ -30,7 +30,7 @@ import psutil
 from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from kctl.children import python_module
 from kctl.demo.producer import Producer
-from kctl.testing.topics import create_topic
+from tests.servers.topics import create_topic
 
 RATE = 1000.0
 WARM_UP_SECONDS = 20.0

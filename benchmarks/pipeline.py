@@ -53,7 +53,6 @@ from benchmarks._drop import drop
 from benchmarks._fleet import TOPIC, produce, progress, running_broker, worker_settings, write_config
 from benchmarks._orders import orders
 from benchmarks._storages import redis_server
-from kctl.testing.topics import create_topic
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.kinds import open_storage
@@ -62,6 +61,7 @@ from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.put import PutJob
 from kctl_agent.worker.settings import WorkerSettings, parse
+from tests.servers.topics import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ import time
 from benchmarks._fleet import START_SECONDS, TOPIC, Fleet, progress, running_broker, until
 from kctl.children import python_module
 from kctl.demo.producer import Producer
-from kctl.testing.topics import create_topic
+from tests.servers.topics import create_topic
 
 FROM = 1
 PARTITIONS_EACH = 2

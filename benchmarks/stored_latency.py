@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks._fleet import TOPIC, Fleet, produce, progress, running_broker, until
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
-from kctl.testing.topics import create_topic
 from kctl_agent.storage.block import decode
+from tests.servers.topics import create_topic
 
 PER_SECOND = 4000
 WARM_UP_SECONDS = 40

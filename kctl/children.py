@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 
@@ -16,6 +17,13 @@ def python_module(name: str, *arguments: str) -> tuple[str, ...]:
     """Returns the command that runs an installed module. Without `-P` Python would search the working directory first,
     and run what somebody else has put there."""
     return (sys.executable, "-P", "-m", name, *arguments)
+
+
+def dies_with_parent(signal_name: str) -> list[str]:
+    """Returns the words before a command that have the kernel send it this signal when the thread that starts it ends
+    (PR_SET_PDEATHSIG), by util-linux: a preexec_fn is not safe in a process with threads. Empty where there is none."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -5,6 +5,7 @@ the jars of the packages are, in a lock that users do not have. `python -m tests
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from kctl.errors import KctlError
@@ -20,8 +21,7 @@ def delta_lock() -> tuple[Jar, ...]:
 
 def delta_jars() -> list[Path]:
     """All present: fetched where they are missing. Raises JarsMissing, JavaMissing."""
-    with shown_on(sys.stderr) as progress:
-        fetch_jars(delta_lock(), progress)
+    fetch_jars(delta_lock(), partial(shown_on, sys.stderr))
     return [jars_dir() / jar.file_name for jar in delta_lock()]
 
 

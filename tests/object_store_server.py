@@ -22,8 +22,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from kctl.testing.dies_with_parent import dies_with_parent
-from kctl.testing.kafka_broker import free_ports
+from kctl.children import dies_with_parent
+from kctl.demo.kafka_broker import free_ports
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.object_store import ObjectStore, StoreKeys
 

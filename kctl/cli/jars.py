@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 from kctl.cli.command import CommandGroup, argument
@@ -44,8 +45,7 @@ def _paths(lock: Annotated[str, argument("LOCK", help=f"{', '.join(LOCKS)}.")]) 
 
 
 def _bring(locks: list[LockName], *, verify: bool) -> None:
-    with shown_on(sys.stderr) as progress:
-        downloaded = fetch(locks, progress, verify=verify)
+    downloaded = fetch(locks, partial(shown_on, sys.stderr), verify=verify)
     echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 

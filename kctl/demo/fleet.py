@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl.children import python_module, safe_environment
+from kctl.children import dies_with_parent, python_module, safe_environment
 from kctl.config.load import load
 from kctl.config.storage import storage_settings
 from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
-from kctl.testing.dies_with_parent import dies_with_parent
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import Request, Role, reducer_method
 from kctl_agent.storage.base import Storage

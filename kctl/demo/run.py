@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -22,17 +23,18 @@ from kafka.errors import KafkaError
 from kctl.children import PRIVATE
 from kctl.demo.audit import Audit, audit, audit_table
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
+from kctl.demo.kafka_broker import KafkaBroker
 from kctl.demo.ledger import handled
 from kctl.demo.producer import Producer
-from kctl.demo.record_classes import Recorder
 from kctl.demo.screen import Screen
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
 from kctl.errors import KctlError, StartError
 from kctl.jars.fetcher import fetch, shown_on
 from kctl.jars.java import java_command
+from kctl.kafka.admin import create_topic
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from kctl.master.exit_reasons import cause
-from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.topics import create_topic
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.chunk import Binding
@@ -42,6 +44,7 @@ TOPIC = "demo"
 REFRESH_SECONDS = 0.5
 DRAIN_SECONDS = 120.0
 START_SECONDS = 300.0
+TOPIC_SECONDS = 30.0
 
 
 class PartEnded(Exception):
@@ -75,8 +78,7 @@ def bring_parts(storage: str) -> None:
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
-    with shown_on(sys.stderr) as progress:
-        fetch(progress=progress)
+    fetch(progress=partial(shown_on, sys.stderr))
 
 
 class Interrupts:
@@ -172,17 +174,18 @@ def _demo(
         interrupts.is_something_to_end = True
         stack.callback(fleet.stop)
         fleet.start()  # its processes take seconds, in which the topic is made
-        create_topic(broker.bootstrap_servers, TOPIC, options.partitions)
+        with ClusterConnection(plain(broker.bootstrap_servers), TOPIC_SECONDS) as connection:
+            connection.open()
+            create_topic(connection, TOPIC, options.partitions, None, {})
         owner = Binding(GROUP, broker.cluster_id) if KINDS[options.storage].is_table else None
         producer = Producer(broker.bootstrap_servers, TOPIC, options.partitions, options.rate)
-    except KafkaError as error:
+    except (KafkaError, KctlError) as error:
         if (ended := parts.ended()) is not None:
             raise KctlError(ended) from error
         raise KctlError(f"the broker on {broker.bootstrap_servers} does not do what it is asked: {error}") from error
     ended_by_itself = None
     try:
-        with Recorder() as recorder:
-            _load(_Run(fleet, producer, progress, options, interrupts, screen, parts, recorder))
+        _load(_Run(fleet, producer, progress, options, interrupts, screen, parts))
     except PartEnded as error:
         ended_by_itself = str(error)
         screen.print_line(f"{ended_by_itself}; the demo ends")
@@ -204,7 +207,6 @@ class _Run:
     interrupts: Interrupts
     screen: Screen
     parts: DemoParts
-    recorder: Recorder
 
 
 def _load(run: _Run) -> None:
@@ -253,7 +255,6 @@ def _watch(run: _Run) -> None:
         _refresh(run)
         if began is None and progress.seconds_to_first_batch is not None:
             began = time.monotonic()
-            run.recorder.start()
             run.screen.print_line(
                 f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics"
             )

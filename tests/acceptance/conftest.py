@@ -12,9 +12,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import Fleet
 from tests.redis_server import require_redis
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 

@@ -22,11 +22,11 @@ from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars.lock import jar_paths
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import eventually
 from tests.processes import alive
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
 __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]

@@ -25,13 +25,14 @@ from deltalake import DeltaTable
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
-from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
+from kctl.demo.kafka_broker import two_free_ports
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
 from tests.acceptance.tables import Lake, places_by_statistics, sent
 from tests.processes import command_line
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
 __all__ = ["OwnBroker", "Schedule"]

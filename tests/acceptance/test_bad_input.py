@@ -21,10 +21,10 @@ import psutil
 import pytest
 
 from kctl.master.process import session_members
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
 from tests.processes import alive
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

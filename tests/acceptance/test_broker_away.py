@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from kctl.testing.jvm import kafka_command
+from kctl.demo.kafka_broker import kafka_command
 from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
 from tests.servers import kafka_tools

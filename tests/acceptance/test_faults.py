@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.faults import Faults
 from tests.acceptance.fleets import Eventually, Fleet
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real]

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
 from tests.acceptance.handlers import KEEPER, kept
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
 OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))

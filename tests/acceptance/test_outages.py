@@ -22,7 +22,6 @@ from selenium import webdriver
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import quorum_leader
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.browser import browser_of_a_session
 from tests.clusters import running_cluster
@@ -31,6 +30,7 @@ from tests.expressions import RULES_FILE
 from tests.processes import stopped
 from tests.prometheus import Prometheus
 from tests.redis_server import require_redis
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 from tests.verdict_views import Shown, Views, agree, are_silent

@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
 from tests.conftest import eventually
 from tests.processes import command_line
+from tests.servers.kafka_broker import KafkaBroker
 from tests.stranger import NOBODY, needs_root, run_as_nobody, taken_of_a_line
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.server import AgentServer
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.conftest import eventually
+from tests.servers.kafka_broker import KafkaBroker
 from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

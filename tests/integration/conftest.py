@@ -20,11 +20,11 @@ from selenium import webdriver
 
 from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.browser import browser_of_a_session
 from tests.conftest import eventually
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")
 TOPIC = "orders"

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
+from tests.servers.kafka_broker import KafkaBroker
 
 MISSED_WITHIN = 8.0
 """Seconds after which a host that has gone is missed by all others."""

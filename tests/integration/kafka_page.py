@@ -20,9 +20,9 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from kctl.cli.entry import run
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]
 

@@ -15,10 +15,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicParti
 from kafka.admin import OffsetSpec
 from kafka.errors import TopicAlreadyExistsError
 
+from kctl.demo.kafka_broker import two_free_ports
 from kctl.errors import StartError
-from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 
@@ -114,7 +115,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_no_process(
 
 def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventually: Callable[..., object]) -> None:
     program = (
-        "import pathlib, sys; from kctl.testing.kafka_broker import KafkaBroker\n"
+        "import pathlib, sys; from tests.servers.kafka_broker import KafkaBroker\n"
         "broker = KafkaBroker(pathlib.Path(sys.argv[1])); broker.start()\n"
         "print(broker.pid, flush=True); sys.stdin.read()"
     )

@@ -15,8 +15,8 @@ from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.rows.partitions import PartitionRow
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [
     pytest.mark.real,

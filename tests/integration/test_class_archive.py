@@ -11,11 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.demo.record_classes import KEPT, Recorder, record
 from kctl.jars.lock import jars_dir
-from kctl.testing.jvm import archive_path, archives_dir, java_options
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.processes import alive, command_line
+from tests.record_classes import KEPT, record
+from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
 
 Eventually = Callable[..., Any]
 
@@ -35,7 +34,7 @@ def mapped(broker: KafkaBroker) -> set[str]:
 
 @pytest.mark.shows("class archives are recorded once; a damaged or foreign one is not used")
 def test_a_broker_records_its_classes_and_the_next_starts_with_them(cache: Path, tmp_path: Path) -> None:
-    assert java_options() == ()
+    assert archive_options() == ()
     (cache / "classes").mkdir()
     for number in range(KEPT):
         (cache / "classes" / f"broker-{number}.jsa").touch()
@@ -65,20 +64,7 @@ def test_an_archive_that_others_can_write_is_not_used(cache: Path) -> None:
     archive_path().touch()
     archive_path().chmod(0o622)
 
-    assert java_options() == ()
-
-
-@pytest.mark.long
-def test_a_recorder_that_is_given_up_leaves_no_process_and_no_file(cache: Path, eventually: Eventually) -> None:
-    with Recorder() as recorder:
-        recorder.start()
-        eventually(lambda: list(cache.glob("classes/.record-*/broker/broker.log")), 60, "its broker starts")
-        eventually(lambda: len(psutil.Process().children(recursive=True)) > 1, 60, "the broker's process is there")
-        children = psutil.Process().children(recursive=True)
-
-    # It has only the time that nobody else wants, to end as well.
-    eventually(lambda: not alive(children), 120, "all of it has ended")
-    assert list((cache / "classes").iterdir()) == []
+    assert archive_options() == ()
 
 
 OPTION = "-XX:ArchiveClassesAtExit="

@@ -11,7 +11,7 @@ import sys
 import pytest
 from kafka import KafkaProducer
 
-from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -17,8 +17,8 @@ import pytest
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -16,7 +16,6 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from kctl.dead_letters.sending import HEADER
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
@@ -24,6 +23,7 @@ from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.selection import Selection
 from tests.integration.conftest import TOPIC
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

@@ -14,8 +14,8 @@ import pytest
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.demo.run import DemoParts, PartEnded
-from kctl.testing.kafka_broker import KafkaBroker
-from kctl.testing.topics import create_topic
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.topics import create_topic
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -15,10 +15,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.group_sources import AllGroups
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 Eventually = Callable[..., Any]

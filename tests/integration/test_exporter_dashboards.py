@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from kctl.demo.kafka_broker import two_free_ports
 from kctl.exporter import METRICS
 from kctl.exporter.metric import GroupValue, OfCluster, OfGroup, PartitionColumn, WordColumn
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
@@ -22,6 +22,7 @@ from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.meanwhile import Meanwhile
 from tests.prometheus import Prometheus
 from tests.promql import selectors
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker, two_free_ports
+from kctl.demo.kafka_broker import two_free_ports
 from tests.clusters import running_cluster
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.processes import stopped
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 Eventually = Callable[..., Any]

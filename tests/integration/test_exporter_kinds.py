@@ -11,12 +11,12 @@ from typing import Literal
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
 from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
 from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 Newer = Literal["share", "streams"]

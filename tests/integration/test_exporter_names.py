@@ -14,12 +14,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
 from tests.prometheus import Prometheus, require
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]

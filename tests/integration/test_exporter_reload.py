@@ -18,9 +18,9 @@ from kctl.config.document import read_document
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 Eventually = Callable[..., Any]

@@ -20,10 +20,10 @@ import pytest
 from kctl.hosts.membership import HostsMember
 from kctl.hosts.roster import Host
 from kctl.kafka.client.access import plain
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet, make_authority, make_certificate
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [
     pytest.mark.real,

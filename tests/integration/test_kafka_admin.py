@@ -15,15 +15,15 @@ import pytest
 from kafka import KafkaConsumer
 
 from kctl.cli.entry import run
+from kctl.demo.kafka_broker import kafka_command
 from kctl.errors import KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from kctl.testing.jvm import kafka_command
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.command_lines import Kctl, Ran, run_here
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.kafka.commands import COMMANDS
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.integration.kafka_page import PAGE, blocks, known_state, normalised, output_of
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

@@ -17,7 +17,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.testing.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 PARTITIONS = 3000
@@ -33,7 +33,8 @@ def servers() -> Iterator[str]:
     so many takes half a minute. It makes thousands of files and waits for the disk with each: 15 s on a quiet machine,
     more than a minute on a busy one, 5 s where the files are in memory."""
     folder = Path(tempfile.mkdtemp(prefix="b", dir=MEMORY if has_room(MEMORY) else "/tmp"))
-    broker = KafkaBroker(folder, start_timeout_seconds=SETUP_SECONDS)
+    broker = KafkaBroker(folder)
+    broker.start_timeout_seconds = SETUP_SECONDS
     try:
         broker.start()
         patient = {"request_timeout_ms": SETUP_SECONDS * 1000, "bootstrap_timeout_ms": SETUP_SECONDS * 1000}

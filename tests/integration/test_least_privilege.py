@@ -44,7 +44,6 @@ COMMANDS = {
     "group": [GROUP],
     "list-offsets": ["-t", TOPIC],
     "topic": [TOPIC],
-    "offset-commit": ["-g", GROUP, "-t", TOPIC, "-p", "0", "0"],
     "reset-offsets": ["-g", GROUP, "-t", TOPIC, "--to", "earliest", "--yes"],
     "consume": ["-t", TOPIC, "-p", "0", "--from", "0", "-n", "1"],
     "produce": ["-t", TOPIC, "-p", "0", "a message"],
@@ -169,8 +168,8 @@ def prepare(secured: SecuredBroker, who: str) -> None:
     if who == "delete-topic":
         topics.create_topic(secured.plain, TOPIC + "-2", 1)
     if who == "delete-group":
-        words = ["-b", secured.plain, "-g", "idle", "-t", TOPIC, "-p", "0", "0"]
-        assert run(["kafka", "offset-commit", *words], {}) == 0
+        words = ["-b", secured.plain, "-g", "idle", "-t", f"{TOPIC}:0", "--to", "0", "--execute"]
+        assert run(["kafka", "reset-offsets", *words], {}) == 0
 
 
 @pytest.mark.shows("the rights that SECURITY.md names suffice, and each of them is needed")

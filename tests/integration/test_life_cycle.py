@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from kctl.master.process import session_members
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.integration.conftest import Master
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

@@ -11,12 +11,12 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.positions import Found
 from tests.integration.members import ConsumerGroup, Member, is_shared
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

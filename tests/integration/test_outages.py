@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.browser import browser, require_browser
 from tests.processes import stopped
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.verdict_views import Views, agree, are_silent
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]

@@ -12,9 +12,9 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.browser import browser, require_browser
 from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 pytestmark = pytest.mark.real

@@ -17,8 +17,8 @@ from kctl.config.sections import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
-from kctl.testing.kafka_broker import KafkaBroker
 from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [
     pytest.mark.real,

@@ -76,7 +76,7 @@ def test_ci_runs_make_test_and_declares_that_it_is_ci() -> None:
     assert lines[-2:] == ["export CI=true", "exec make test"]
 
 
-EACH_TIME = ["kctl jars fetch broker spark s3", "python -m tests.delta_jars", "python -m kctl.demo.record_classes"]
+EACH_TIME = ["kctl jars fetch broker spark s3", "python -m tests.delta_jars", "python -m tests.record_classes"]
 """At once where nothing is missing."""
 
 

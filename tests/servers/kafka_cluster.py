@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from kctl.testing.kafka_broker import KafkaBroker, free_ports, new_cluster_id
+from kctl.demo.kafka_broker import free_ports, new_cluster_id
+from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["KafkaCluster"]
 
@@ -44,12 +45,12 @@ class KafkaCluster:
             number: KafkaBroker(
                 directory / f"broker-{number}",
                 shared | {"node.id": str(number)} | dict(properties or {}),
-                start_timeout_seconds=_START_TIMEOUT_SECONDS,
-                cluster_id=cluster_id,
-                heap=_HEAP,
             )
             for number in self.ports
         }
+        for broker in self.brokers.values():
+            broker.cluster_id, broker.heap = cluster_id, _HEAP
+            broker.start_timeout_seconds = _START_TIMEOUT_SECONDS
 
     @property
     def bootstrap_servers(self) -> str:

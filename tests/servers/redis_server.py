@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kctl.children import dies_with_parent
 from kctl.errors import KctlError
-from kctl.testing.dies_with_parent import dies_with_parent
 
 if TYPE_CHECKING:
     import redis

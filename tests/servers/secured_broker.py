@@ -24,8 +24,9 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kctl.demo.kafka_broker import free_ports
 from kctl.jars.java import java_command
-from kctl.testing.kafka_broker import KafkaBroker, free_ports
+from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["PASSWORD", "Right", "SecuredBroker"]
 

@@ -31,7 +31,6 @@ _CHANGE = (
 _THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
 _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
 _READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
-_BROKER = Option(("--broker",), "ask this broker", "int", "ID")
 _CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
 _TIMEOUT = Option(("--timeout",), "in all", "number", "SECONDS", 10.0)
 
@@ -195,18 +194,6 @@ COMMANDS: dict[str, Command] = {
             "With -t all partitions of the topic are shown, also those nothing is committed for.",
         ),
         Command(
-            "offset-commit",
-            "Commit one offset of a group without live members.",
-            (
-                _GROUP,
-                _TOPIC,
-                Option(("-p", "--partition"), "the partition", "int", "N", is_required=True),
-                Option(("OFFSET",), "the offset to commit", "int", is_required=True),
-                *_common(),
-            ),
-            (("kctl kafka offset-commit -g billing -t orders -p 0 1200", ""),),
-        ),
-        Command(
             "reset-offsets",
             "Set what a group without live members has committed.",
             (
@@ -298,13 +285,6 @@ COMMANDS: dict[str, Command] = {
             "was the end when it began. --from -N counts offsets: where compaction or transactions left gaps, there "
             "are fewer messages.",
         ),
-        Command(
-            "api-versions",
-            "Show which requests each broker takes.",
-            (_BROKER, *_common()),
-            (("kctl kafka api-versions", ""), ("kctl kafka api-versions --broker 1 -o json", "")),
-            "In which versions, and which of them this client would use.",
-        ),
     )
 }
 
@@ -323,7 +303,7 @@ _EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
 
 _MODULES = {
     "groups": ("groups", "group"),
-    "group_changes": ("delete-group", "offset-commit", "reset-offsets"),
+    "group_changes": ("delete-group", "reset-offsets"),
     "topics": ("topics", "topic", "brokers"),
     "topic_changes": ("create-topic", "delete-topic", "alter-topic"),
     "offsets": ("lag", "list-offsets", "offset-fetch"),

@@ -1,4 +1,4 @@
-"""`kctl kafka delete-group`, `offset-commit` and `reset-offsets`"""
+"""`kctl kafka delete-group` and `reset-offsets`"""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.changes import audited, change, check_choice
+from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected, wanted_partitions
 from kctl.cli.kafka.offsets import committed_rows
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
-from kctl.kafka.target import Target, target
+from kctl.kafka.target import target
 
 if TYPE_CHECKING:
     from kctl.kafka.reset import OffsetChange
@@ -44,27 +44,6 @@ def delete_group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             return f"group {name} deleted"
 
         return change(options, env, connection, "delete-group", question, shown, make, group=name, offsets=offsets)
-
-
-def offset_commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    with connected(options, env) as connection:
-        from kctl.kafka.client.layout import require, topics_of
-        from kctl.kafka.reset import apply, plan
-
-        topics = topics_of(connection.open([options.topic]))
-        require(topics, options.topic, options.partition)
-        key = (options.topic, options.partition)
-        [planned] = plan(connection, options.group, topics, [key], Target("offset", options.offset))
-        if planned.new is not None and planned.new != options.offset:
-            raise UsageError(
-                f"offset {options.offset} is outside the log of {key[0]}-{key[1]}: the nearest in it is {planned.new}"
-            )
-        params = _audit_params(options.group, [planned])
-        with audited(options, env, connection, "offset-commit", **params) as running:
-            changes = apply(connection, options.group, [planned])
-            running.text = _summary(changes)
-    _show_changes(options, changes)
-    return 0
 
 
 def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:

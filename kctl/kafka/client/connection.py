@@ -144,10 +144,6 @@ class ClusterConnection:
         self._coordinators.forget()
         self._transport.pause()
 
-    def connections(self, nodes: Iterable[Node]) -> dict[Node, Any]:
-        """Returns kafka-python's connection to each broker, opened; a KctlError in its place where that fails."""
-        return {node: self._transport.opened(self._as_first(node), self._named(node)) for node in nodes}
-
     def _as_first(self, node: Node) -> Node:
         """Returns the connection that is open already, where it leads to the same broker."""
         return self.first if node == self._same_as_first else node

@@ -124,10 +124,6 @@ class Transport:
         """Connects to a broker, within so many seconds. Raises kafka-python's error, or OSError."""
         self._net.run(self._connect, node, seconds)
 
-    def opened(self, node: Node, name: str) -> Any:
-        """Returns kafka-python's connection to a broker, opened; a KctlError in its place where that fails."""
-        return self._net.run(self._opened, node, name)
-
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
         """Sends (broker, its name, request) all at once: the responses in the order of the questions, a KctlError in
         place of each that has none."""
@@ -145,17 +141,6 @@ class Transport:
             node, timeout_ms=max(seconds * 1000, 1), refresh_metadata_on_err=False, reset_backoff_on_connect=False
         )
         await self._manager.wait_for(connection.init_future, max(seconds * 1000, 1))
-
-    async def _opened(self, node: Node, name: str) -> Any:
-        try:
-            return await self._manager.wait_for(
-                self._manager.call_soon(self._open, node), self._deadline.left_seconds * 1000
-            )
-        except (errors.KafkaError, OSError) as error:
-            return failure(error, name)
-
-    async def _open(self, node: Node) -> Any:
-        return await self._manager.get_connection(node, refresh_metadata_on_err=False)
 
     async def _send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
         futures = [self._sent(node, request) for node, _, request in questions]

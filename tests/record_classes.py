@@ -1,31 +1,26 @@
 """The recorder of class archives of Kafka's broker and of a worker's Spark, each by a JVM that writes it at its end.
 
-    python -m kctl.demo.record_classes [--idle]
+    python -m tests.record_classes
 
-Does nothing where they are recorded already. `--idle`: with the processor time that nobody else wants.
+Does nothing where they are recorded already.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 
-from kctl.children import PRIVATE, python_module, safe_environment
+from kctl.children import PRIVATE, dies_with_parent, python_module, safe_environment
 from kctl.errors import KctlError
-from kctl.testing.dies_with_parent import dies_with_parent
-from kctl.testing.jvm import archive_path, archives_dir, java_options
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.archives import recording
+from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
 
 KEPT = 3
 """Archives of other Javas and jars that are kept, which other environments of this user may run."""
 DUMP_SECONDS = 120.0
-STOP_SECONDS = 10.0
 
 
 def record() -> Path:
@@ -34,7 +29,7 @@ def record() -> Path:
     Raises OSError: it cannot be kept; KctlError: no jars, or no Java; RuntimeError: this Java has written none.
     """
     path = archive_path()
-    if java_options():
+    if archive_options():
         return path
     archives_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     with recording(path, KEPT) as fresh:
@@ -47,45 +42,7 @@ def record() -> Path:
     return path
 
 
-class Recorder:
-    """A recorder in a process of its own while the demo goes on; what is not done when the demo ends is given up."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Starts to record; does nothing when it has been started before."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [*dies_with_parent("TERM"), *python_module("kctl.demo.record_classes", "--idle")],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=safe_environment(),
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # its broker dies with it
-            self._process.wait()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="records the classes of Kafka's broker and of Spark")
-    parser.add_argument("--idle", action="store_true")
-    if parser.parse_args().idle:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     os.umask(PRIVATE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
     try:
