@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,12 @@ pytest.register_assert_rewrite("tests.conformance")  # whose modules are no `tes
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A hundred masters and workers are started: what they import is compiled once, also where nothing may be written beside
+# the sources (PYTHONDONTWRITEBYTECODE; images set it).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
+sys.dont_write_bytecode = False
 
 T = TypeVar("T")
 BROWSERS: set[int] = set()
