@@ -1,4 +1,4 @@
-"""Masters of one fleet that are hosts of their own: each with a run_dir, workers and a port, and one authority."""
+"""Masters of one fleet that are hosts of their own: each with a run_dir, workers and a port."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
 from tests.servers.kafka_broker import KafkaBroker
@@ -21,13 +22,12 @@ MISSED_WITHIN = 8.0
 
 
 class Fleet:
-    """Hosts of one fleet, on 127.0.0.1, with certificates of one authority."""
+    """Hosts of one fleet, on 127.0.0.1, with one certificate."""
 
     def __init__(self, folder: Path, broker: KafkaBroker) -> None:
         self.folder, self.broker = folder, broker
         self.masters: dict[str, Master] = {}
-        make_authority(folder)
-        make_certificate(folder, "server", folder)
+        make_certificate(folder)
         self.token = folder / "read-token"
         self.token.write_text("a-token-that-may-only-read\n")
         self.token.chmod(0o600)
@@ -63,7 +63,7 @@ class Fleet:
             "hosts": {
                 "url": "https://127.0.0.1",
                 "name": name,
-                "ca_file": str(self.folder / "ca.pem"),
+                "ca_file": str(self.folder / "cert.pem"),
                 "token_file": str(self.token),
                 "operations_token_file": str(self.operations_token),
                 "local_storage": True,
@@ -156,25 +156,3 @@ class Fleet:
                 os.killpg(one.process.pid, signal.SIGCONT)
                 os.killpg(one.process.pid, signal.SIGKILL)
                 one.process.wait()
-
-
-def make_authority(folder: Path) -> None:
-    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
-             "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
-
-
-def make_certificate(folder: Path, name: str, authority: Path) -> None:
-    """NAME.pem holds key and certificate, for 127.0.0.1."""
-    key, request = folder / f"{name}.key", folder / f"{name}.csr"
-    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request),
-             "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
-    certificate = folder / f"{name}.crt"
-    _openssl("x509", "-req", "-in", str(request), "-CA", str(authority / "ca.pem"), "-CAkey",
-             str(authority / "ca.key"), "-days", "2", "-copy_extensions", "copy", "-out", str(certificate))  # fmt: skip
-    both = folder / f"{name}.pem"
-    both.touch(0o600)
-    both.write_text(key.read_text() + certificate.read_text())
-
-
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

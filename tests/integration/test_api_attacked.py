@@ -20,6 +20,7 @@ import pytest
 
 from kctl.rpc.client import call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
+from tests.certificates import make_certificate
 from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 
@@ -94,11 +95,7 @@ def probe(fleet: Any, question: str) -> tuple[int, str]:
 def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
     master: Callable[..., Any], short_dir: Path, eventually: Callable[..., Any]
 ) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-keyout", "key.pem", "-out", "cert.pem"],
-        cwd=short_dir, check=True, capture_output=True,
-    )  # fmt: skip
+    make_certificate(short_dir)
     (short_dir / "token").write_text(TOKEN)
     (short_dir / "token").chmod(0o600)
     http = {"port": 0, "token_file": "token", "tls_certificate": "cert.pem", "tls_key": "key.pem"}

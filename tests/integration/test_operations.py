@@ -20,6 +20,7 @@ import tomli_w
 
 from kctl.config.document import read_document
 from kctl.rpc.reply import Reply
+from tests.certificates import make_certificate
 from tests.integration.conftest import Master
 
 pytestmark = pytest.mark.real
@@ -261,12 +262,7 @@ def test_sighup_rotates_tokens_and_certificate_without_a_restart(
     master: Callable[..., Master], short_dir: Path, eventually: Eventually
 ) -> None:
     def certify(name: str) -> ssl.SSLContext:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
-            cwd=short_dir, check=True, capture_output=True,
-        )  # fmt: skip
-        return ssl.create_default_context(cafile=str(short_dir / "cert.pem"))
+        return ssl.create_default_context(cafile=str(make_certificate(short_dir, name)))
 
     def reload(outcome: str) -> str:
         known = len(reloads())

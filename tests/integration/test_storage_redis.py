@@ -7,7 +7,6 @@ import logging
 import pickle
 import re
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
 from kctl_agent.storage.selection import Selection
+from tests.certificates import make_certificate
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 from tests.proxies import CuttingProxy
 from tests.redis_server import require_redis
@@ -315,16 +315,10 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
 
 
 def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer]) -> None:
-    key, certificate = short_dir / "key.pem", short_dir / "cert.pem"
-    made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-        capture_output=True,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    certificate = make_certificate(short_dir)
     port = free_port()
     start(
-        "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key),
+        "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(short_dir / "key.pem"),
         "--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no",
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,13 +24,12 @@ from kafka.admin import (
 )
 
 from kctl.demo.kafka_broker import free_ports
-from kctl.jars.java import java_command
+from tests.certificates import make_certificate
 from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["PASSWORD", "Right", "SecuredBroker"]
 
 PASSWORD = "correct horse"
-_KEYSTORE_PASSWORD = "keystore"
 
 
 class SecuredBroker:
@@ -40,9 +38,8 @@ class SecuredBroker:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ca_file = directory / "broker.pem"
         directory.mkdir(parents=True, exist_ok=True)
-        self._make_certificate()
+        self.ca_file = make_certificate(directory)
         ports = free_ports(5)
         broker, controller, tls, sasl, sasl_tls = ports
         self.tls, self.sasl, self.sasl_tls = (f"127.0.0.1:{port}" for port in (tls, sasl, sasl_tls))
@@ -107,9 +104,9 @@ class SecuredBroker:
             (self.directory / name).touch(0o600)
             (self.directory / name).write_text(f"{text}\n")
         lines = [
-            *_context("tls", self.tls, "SSL", tls_ca_file="broker.pem"),
+            *_context("tls", self.tls, "SSL", tls_ca_file="cert.pem"),
             *_context("tls-unknown-ca", self.tls, "SSL"),
-            *_context("tls-to-plain", self.plain, "SSL", tls_ca_file="broker.pem"),
+            *_context("tls-to-plain", self.plain, "SSL", tls_ca_file="cert.pem"),
             *_context("plain-to-tls", self.tls, "PLAINTEXT"),
             *_context("plain-to-sasl", self.sasl, "PLAINTEXT"),
             *_context("sasl-to-plain", self.plain, "SASL_PLAINTEXT", **_user("PLAIN", "boss")),
@@ -129,13 +126,6 @@ class SecuredBroker:
         file.write_text("\n".join(lines))
         return file
 
-    def _make_certificate(self) -> None:
-        keytool = java_command().resolve().with_name("keytool")
-        store = ["-keystore", str(self.directory / "broker.p12"), "-storepass", _KEYSTORE_PASSWORD, "-alias", "broker"]
-        make = ["-genkeypair", "-keyalg", "EC", "-validity", "2", "-dname", "CN=broker", "-ext", "san=ip:127.0.0.1"]
-        for words in (make, ["-exportcert", "-rfc", "-file", str(self.ca_file)]):
-            subprocess.run([keytool, *words, *store], check=True, capture_output=True)
-
     def _properties(self, broker: int, controller: int, tls: int, sasl: int, sasl_tls: int) -> dict[str, str]:
         named = {"BROKER": broker, "TLS": tls, "SASL": sasl, "SASL_TLS": sasl_tls}
         advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in named.items())
@@ -152,9 +142,8 @@ class SecuredBroker:
             "advertised.listeners": advertised,
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT,"
             "SASL_TLS:SASL_SSL",
-            "ssl.keystore.location": str(self.directory / "broker.p12"),
-            "ssl.keystore.type": "PKCS12",
-            "ssl.keystore.password": _KEYSTORE_PASSWORD,
+            "ssl.keystore.location": str(self.directory / "server.pem"),
+            "ssl.keystore.type": "PEM",
             "sasl.enabled.mechanisms": ",".join(name.upper() for name in modules),
             **{
                 f"listener.name.{listener}.{name}.sasl.jaas.config": module
@@ -179,7 +168,7 @@ def _acl(user: str, right: Right) -> ACL:
     return ACL(f"User:{user}", "*", ACLOperation[right.operation], ACLPermissionType.ALLOW, pattern)
 
 
-_CA = {"tls_ca_file": "broker.pem"}
+_CA = {"tls_ca_file": "cert.pem"}
 
 
 def _user(mechanism: str, name: str, password: str = "password") -> dict[str, str]:

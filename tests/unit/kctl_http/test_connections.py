@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,23 +16,13 @@ import pytest
 from kctl.http.access import AccessRights
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.server import HttpServer, connection_bound
+from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
 pytestmark = pytest.mark.anyio
 
 GOOD = f"Authorization: Bearer {TOKEN}\r\n"
-
-
-def certify(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and its key."""
-    certificate, key = folder / f"{name}.pem", folder / f"{name}-key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return certificate, key
 
 
 @dataclass
@@ -58,7 +47,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return certify(tmp_path_factory.mktemp("tls"), "localhost")
+    certificate = make_certificate(tmp_path_factory.mktemp("tls"))
+    return certificate, certificate.with_name("key.pem")
 
 
 @asynccontextmanager

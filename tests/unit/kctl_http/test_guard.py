@@ -7,7 +7,6 @@ import base64
 import signal
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -25,6 +24,7 @@ from kctl.http.app import create_app
 from kctl.http.guard import Guard, RequestLimits
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.server import bind
+from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 
@@ -336,12 +336,7 @@ async def test_it_serves_on_a_free_port_in_the_callers_loop_and_leaves_signals_a
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
-    return tmp_path / "cert.pem"
+    return make_certificate(tmp_path)
 
 
 async def test_on_loopback_the_fleets_user_needs_no_token(settings: Settings, certificate: Path) -> None:
