@@ -1,16 +1,18 @@
-"""Real parts for the acceptance tests: one Kafka broker for all, and fleets of real Spark workers."""
+"""Real parts for the acceptance tests: one Kafka broker for all processes, and fleets of real Spark workers."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.acceptance.fleets import Fleet
 from tests.redis_server import require_redis
@@ -58,8 +60,41 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+SERVERS = pytest.StashKey[str]()
+
+
+class SharedBroker(KafkaBroker):
+    """That of the process which gives out the tests; to be stopped by nobody else."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._servers = bootstrap_servers
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._servers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Before a process starts; with the first one the broker."""
+    config: pytest.Config = node.config
+    if SERVERS not in config.stash:
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[SERVERS] = stack.enter_context(running_broker()).bootstrap_servers
+    node.workerinput["bootstrap_servers"] = config.stash[SERVERS]
+
+
 @pytest.fixture(scope="session")
-def broker() -> Iterator[KafkaBroker]:
+def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """One for the tests of all processes."""
+    servers = getattr(request.config, "workerinput", {}).get("bootstrap_servers")
+    with ExitStack() as stack:
+        yield SharedBroker(servers) if servers else stack.enter_context(running_broker())
+
+
+@contextmanager
+def running_broker() -> Iterator[KafkaBroker]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
     try:
         with KafkaBroker(folder) as running:

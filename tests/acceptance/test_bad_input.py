@@ -30,7 +30,7 @@ from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-TOPIC = "orders"
+TOPIC = f"orders-{os.getpid()}"
 
 JAVA_11 = """#!/bin/sh
 echo 'openjdk version "11.0.22" 2024-01-16' >&2
@@ -133,7 +133,7 @@ def test_a_file_that_is_not_there_is_named(bench: Bench) -> None:
 
 
 def test_a_topic_that_does_not_exist_is_named_with_the_broker(bench: Bench) -> None:
-    sentence = bench.refused(11, "--set", "kafka.topics=orders,nonsense,nothing")
+    sentence = bench.refused(11, "--set", f"kafka.topics={TOPIC},nonsense,nothing")
 
     assert sentence == f"topics nonsense, nothing do not exist on {bench.servers}: create them or correct kafka.topics"
 
