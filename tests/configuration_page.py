@@ -37,9 +37,9 @@ topics = ["orders"]
   `key=value` pairs separated by commas.
 - Relative paths are relative to the folder of the file, wherever they were given.
 - An unknown section, key or variable is an error that names the nearest known one. Everything is read once, at the
-  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest. *Changes with*: that
-  `reload`, the next start of a `process`, or that of the `fleet`.
-
+  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
+- In brackets stand the default, what else can be set, and what a change takes effect with: that *reload*, the next
+  start of a *process*, or that of the *fleet*.
 - Editors that build on taplo, such as VS Code with Even Better TOML, complete and check the file by its schema: `kctl
   config schema > kctl.schema.json`, and `#:schema ./kctl.schema.json` as the first line of the file.
 
@@ -48,8 +48,9 @@ Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is
 (secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the
 jars), `KCTL_CACHE_DIR` (where they are kept).
 """
-_COLUMNS = ("key", "type", "default", "what it does", "changes with")
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
+_PLAIN = ("text", "path", "true, false")
+"""Types that a default shows."""
 _RANGED = (Literal, int, float)
 """Types whose bounds the page shows. What texts look like is in their help text, and again only in errors."""
 
@@ -62,10 +63,8 @@ def reference() -> str:
 
 def _section(title: str, kind: type[Section]) -> str:
     texts = help_texts(kind)
-    rows = [_COLUMNS, *(_cells(kind, each, texts[each.name]) for each in fields(kind))]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "|---" * len(_COLUMNS) + "|")
-    return "\n".join([f"\n## `[{title}]`\n", f"{inspect.getdoc(kind)}\n", *lines, ""])
+    entries = [_entry(kind, each, texts[each.name]) for each in fields(kind)]
+    return "\n".join([f"\n## `[{title}]`\n", f"{inspect.getdoc(kind)}\n", *entries, ""])
 
 
 def _named(section: tuple[str, type[Section]]) -> str:
@@ -75,16 +74,19 @@ def _named(section: tuple[str, type[Section]]) -> str:
     return f"\n## `[{title}.NAME]`\n\n{inspect.getdoc(kind)}\n\n{keys}\n"
 
 
-def _cells(kind: type[Section], setting: Field[Any], text: str) -> tuple[str, ...]:
+def _entry(kind: type[Section], setting: Field[Any], text: str) -> str:
     default = default_of(setting)
-    cells = (
-        f"`{setting.name}`",
-        _type(setting),
+    facts = (
         "**required**" if default is None else f"`{json.dumps(as_json(default))}`",
-        text,
+        *([] if (takes := _type(setting)) in _PLAIN else [takes]),
         _EFFECTS[effect(kind, setting)],
     )
-    return tuple(cell.replace("|", "\\|") for cell in cells)
+    return entry(f"`{setting.name}` ({'; '.join(facts)}): {text}")
+
+
+def entry(text: str) -> str:
+    """Returns an entry of a list, in lines of at most 120 columns."""
+    return fill(f"- {text}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _type(setting: Field[Any]) -> str:

@@ -6,6 +6,7 @@ import sys
 
 from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
 from kctl.exporter.metrics import METRICS
+from tests.configuration_page import entry
 
 _INTRODUCTION = """\
 # Metrics
@@ -53,8 +54,6 @@ def _section(labels: tuple[str, ...]) -> str:
 
 Labels: {_listed(labels)}.
 
-| metric | what it measures |
-|---|---|
 {rows}"""
 
 
@@ -64,7 +63,7 @@ def _home(metric: Metric) -> tuple[str, ...]:
 
 def _row(metric: Metric, labels: tuple[str, ...]) -> str:
     more = ",".join(metric.labels[len(labels) :])
-    return f"| `{metric.name}{f'{{{more}}}' if more else ''}` | {metric.sentence} |\n"
+    return entry(f"`{metric.name}{f'{{{more}}}' if more else ''}`: {metric.sentence}") + "\n"
 
 
 def _listed(labels: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ the suite that every storage passes, it is the first paragraph of the docstring.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -15,22 +15,25 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[1]
 WHOLE = ("tests/acceptance", "tests/conformance")
 """Folders whose files each show what their docstring promises."""
+UNIT = "tests/unit"
 MARK = "pytest.mark.shows"
 LONG = "pytest.mark.long"
 HEAD = """\
 # What is promised, and what shows it
 
 Generated from the tests by `python -m tests.proof > docs/proof.md`: a promise stands at the test that shows it, as
-`@pytest.mark.shows("…")`, or begins the docstring of its file; `git grep -i` finds it by its words. *long* is what
-`make test-long` alone runs. What is measured is in [benchmarks/README.md](../benchmarks/README.md).
+`@pytest.mark.shows("…")`, or begins the docstring of its file; `git grep -i` finds it by its words. `make test-long`
+alone runs what has a star. What is measured is in [benchmarks/README.md](../benchmarks/README.md).
 """
 
 
 def page() -> str:
-    """The whole page: a section for each folder, an entry for each file that shows something."""
+    """The whole page: a section for each folder, an entry for each file, or package of unit tests, that shows
+    something."""
     sections = [HEAD]
     for folder, files in groupby(_files(), key=_section):
-        entries = [entry for file in files if (entry := _entry(file))]
+        by_entry = groupby(files, key=_package if folder == UNIT else lambda file: file.stem)
+        entries = [text for name, of_it in by_entry if (text := _entry(of_it, name if folder == UNIT else ""))]
         if entries:
             sections.append("\n".join([f"## {folder}\n", *entries, ""]))
     return "\n".join(sections)
@@ -46,13 +49,13 @@ def promises(file: Path) -> Iterator[str]:
     ]
     if tests and any(file.is_relative_to(ROOT / folder) for folder in WHOLE):
         first, _, _ = (ast.get_docstring(tree) or "").partition("\n\n")
-        yield " ".join(first.split()).rstrip(".") + (" *(long)*" if _is_long(tree) else "")
+        yield " ".join(first.split()).rstrip(".") + ("*" if _is_long(tree) else "")
     for test in tests:
         for mark in test.decorator_list:
             if isinstance(mark, ast.Call) and ast.unparse(mark.func) == MARK:
                 (text,) = map(ast.literal_eval, mark.args)
                 rare = _is_long(tree) or LONG in map(ast.unparse, test.decorator_list)
-                yield text + (" *(long)*" if rare else "")
+                yield text + ("*" if rare else "")
 
 
 def _files() -> list[Path]:
@@ -64,14 +67,19 @@ def _files() -> list[Path]:
 
 
 def _section(file: Path) -> str:
-    """The folder of a file, but of unit tests those of a package together."""
-    parts = file.parent.relative_to(ROOT).parts
-    return "/".join(parts[:3] if parts[:2] == ("tests", "unit") else parts)
+    """The folder of a file, but all unit tests together."""
+    folder = file.parent.relative_to(ROOT).as_posix()
+    return UNIT if f"{folder}/".startswith(f"{UNIT}/") else folder
 
 
-def _entry(file: Path) -> str:
-    shown = " ".join(f"{promise[0].upper()}{promise[1:]}." for promise in promises(file))
-    text = f"- {shown}" if shown else ""
+def _package(file: Path) -> str:
+    """The first folder of a unit test: the package that it tests."""
+    return file.relative_to(ROOT / UNIT).parts[0].removesuffix(".py")
+
+
+def _entry(files: Iterable[Path], name: str) -> str:
+    shown = " ".join(f"{promise[0].upper()}{promise[1:]}." for file in files for promise in promises(file))
+    text = f"- {name and f'{name}: '}{shown}" if shown else ""
     return "\n".join(wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 

@@ -131,7 +131,6 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventua
     eventually(lambda: is_gone(pid), what="the broker outlived its parent")
 
 
-@pytest.mark.shows("topics are ready, grown, trimmed or gone when the call returns")
 def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         servers = broker.bootstrap_servers

@@ -32,7 +32,6 @@ def mapped(broker: KafkaBroker) -> set[str]:
     return {each.path for each in psutil.Process(broker.pid).memory_maps()}
 
 
-@pytest.mark.shows("class archives are recorded once; a damaged or foreign one is not used")
 def test_a_broker_records_its_classes_and_the_next_starts_with_them(cache: Path, tmp_path: Path) -> None:
     assert archive_options() == ()
     (cache / "classes").mkdir()

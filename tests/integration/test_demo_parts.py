@@ -20,7 +20,6 @@ from tests.servers.topics import create_topic
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-@pytest.mark.shows("a broker of the demo that ends is named with pid and signal")
 def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
         parts = DemoParts(broker, DemoFleet(tmp_path))

@@ -142,7 +142,7 @@ def rows(driver: webdriver.Chrome, table: str) -> list[list[str]]:
 Opened = tuple[Site, webdriver.Chrome]
 
 
-@pytest.mark.shows("the page in Chromium: numbers, live, lost connection, keyboard, themes, no markup from outside")
+@pytest.mark.shows("the page: numbers, live, lost connection, keyboard, themes, no markup from outside")
 def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     site.collect(site.latest, Event(UNIX, "rebalance", "generation 2 -> 3, 2 members"))

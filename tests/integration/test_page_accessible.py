@@ -41,7 +41,7 @@ def findings(page: webdriver.Chrome) -> list[tuple[str, list[str]]]:
     ]
 
 
-@pytest.mark.shows("the page in Chromium: axe-core finds nothing serious, light, dark, narrow, wide, signed in, asked")
+@pytest.mark.shows("the page: axe-core finds nothing serious, light, dark, narrow, wide, signed in, asked")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing_serious(

@@ -96,7 +96,7 @@ def find(page: webdriver.Chrome, **values: str) -> None:
     press(page, "#dead-filter button")
 
 
-@pytest.mark.shows("the page in Chromium: dead letters grouped, found, read, put back, deleted after signing in")
+@pytest.mark.shows("the page: dead letters grouped, found, read, put back, deleted after signing in")
 def test_a_group_is_chosen_read_and_put_back(
     page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
 ) -> None:

@@ -67,7 +67,7 @@ def outcome(page: webdriver.Chrome) -> str:
     return text(page, "operation-status")
 
 
-@pytest.mark.shows("the page in Chromium: a seek is previewed and done, with who, when and its outcome in the list")
+@pytest.mark.shows("the page: a seek is previewed and done, with who, when and its outcome in the list")
 def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
     page: webdriver.Chrome, fleet: Master, eventually: Eventually
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
     assert fleet.ask("operations", of_master=True).result["rows"][0]["params"] == {"topic": TOPIC, "to": SHOWN}
 
 
-@pytest.mark.shows("the page in Chromium: a rolling restart is watched, and cancelled")
+@pytest.mark.shows("the page: a rolling restart is watched, and cancelled")
 def test_a_rolling_restart_is_watched_and_one_is_cancelled(
     page: webdriver.Chrome, fleet: Master, eventually: Eventually
 ) -> None:
@@ -133,7 +133,7 @@ def test_no_row_moves_while_somebody_is_about_to_press_one(
     eventually(lambda: [row[2] for row in rows(page, "operations")] == ["resume", "pause"])
 
 
-@pytest.mark.shows("the page in Chromium: a process's log as it is written, its stack, settings without secrets")
+@pytest.mark.shows("the page: a process's log as it is written, its stack, settings without secrets")
 def test_a_process_shows_its_log_its_stack_and_the_settings(
     page: webdriver.Chrome, fleet: Master, eventually: Eventually
 ) -> None:

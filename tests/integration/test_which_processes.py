@@ -39,7 +39,6 @@ def pids(fleet: Fleet) -> dict[str, int | None]:
     return {name: fleet.supervisor.process(name).pid for name in fleet.supervisor.names}
 
 
-@pytest.mark.shows("`restart --all` begins the fatal ones first, and leaves an engine that would be the same")
 async def test_a_restart_of_all_begins_the_fatal_ones_first_and_leaves_an_engine_that_would_be_the_same(
     short_dir: Path,
 ) -> None:

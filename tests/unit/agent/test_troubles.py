@@ -25,7 +25,6 @@ def troubles() -> Troubles:
     return Troubles()
 
 
-@pytest.mark.shows("what a worker reports as an error, and its back-off, without a broker or a JVM")
 def test_an_outage_is_waited_for_at_once_and_an_error_when_it_has_lasted(troubles: Troubles) -> None:
     assert not troubles.met("poll", "refused", 100.0, 1e9, "brokers", GRACE_SECONDS)
     assert troubles.waiting_for() == WaitingFor("brokers", "refused", 1e9)

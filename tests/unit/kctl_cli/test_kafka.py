@@ -17,7 +17,6 @@ COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.key
 CLOSED = "127.0.0.1:1"
 
 
-@pytest.mark.shows("all help pages have one style")
 @COMMAND
 def test_every_command_has_a_help_page_with_an_example(kctl: Kctl, command: object) -> None:
     name = command.name  # type: ignore[attr-defined]  # a Command; pytest hides its type

@@ -39,7 +39,6 @@ def imported_by(*words: str) -> set[str]:
     return set(done.stderr.rpartition("modules:")[2].split())
 
 
-@pytest.mark.shows("`kctl status` imports as little as `kctl rpc`")
 @pytest.mark.parametrize("words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("status",)])
 def test_kctl_rpc_and_status_import_nothing_expensive(words: tuple[str, ...]) -> None:
     imported = imported_by(*words)

@@ -105,7 +105,6 @@ def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
     assert len(wide.splitlines()) == 2
 
 
-@pytest.mark.shows("dead letters are counted by error, and `-o wide` cuts none")
 def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, storage: FileStorage) -> None:
     for offset in range(5):
         add_dead_letter(
@@ -134,7 +133,6 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
     assert (len(cut.out.splitlines()), "more than 1" in cut.err) == (2, True)
 
 
-@pytest.mark.shows("`kctl storage dead` takes the same filters as HTTP, and a count that was seen")
 def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorage) -> None:
     add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
 

@@ -104,7 +104,6 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
     assert max(map(len, lines)) <= columns
 
 
-@pytest.mark.shows("`kctl top` warns of each thing once")
 def test_what_several_answers_lack_is_one_line_and_what_the_verdict_has_is_none() -> None:
     silent = Failure("timeout", "no answer within 2 s", sender="worker-2")
     old = Failure("stale", "the brokers' offsets are 13 s old", sender="brokers")

@@ -231,7 +231,6 @@ def test_the_page_is_what_prometheus_client_would_render(accept: str) -> None:
         assert reported(found[name]) == reported(family), name
 
 
-@pytest.mark.shows("a scrape finds its page ready, and no broker is asked for it")
 def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_one() -> None:
     latest, following = snapshot(total=1), snapshot(total=2)
     exposition = Exposition(lambda: latest)

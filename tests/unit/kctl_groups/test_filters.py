@@ -9,7 +9,6 @@ from kctl.groups.filters import NameFilter, fits
 NAMES = ["payments-eu", "payments-us", "billing", "a/b", 'quoted "name"\nin two lines']
 
 
-@pytest.mark.shows("which groups and topics are meant: globs and regular expressions")
 @pytest.mark.parametrize(
     ("patterns", "expected"),
     [

@@ -157,7 +157,6 @@ async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.
         ("ids=1&ids=3&ids=x", 2),
     ],
 )
-@pytest.mark.shows("dead letters are found over HTTP by each field of the filter, and by several")
 async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncClient, query: str, found: int) -> None:
     assert len(await rows(client, query)) == found
     assert (await client.get(f"dead-letters/groups?{query}")).json()["count"] == found

@@ -103,7 +103,6 @@ async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post, body
     assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params")
 
 
-@pytest.mark.shows("a body without the JSON content type is a 415")
 @pytest.mark.parametrize(
     "media_type", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "js"]
 )

@@ -15,7 +15,6 @@ echo 'openjdk version "17.0.15"' >&2
 """
 
 
-@pytest.mark.shows("Ctrl-C does not blame Java")
 def test_a_ctrl_c_of_the_terminal_does_not_reach_the_java_that_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

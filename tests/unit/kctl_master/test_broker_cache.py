@@ -111,7 +111,6 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_offsets_at_all(
     assert "nobody there" in (cluster.error or "")
 
 
-@pytest.mark.shows("of a recreated topic nothing old is kept, even when nothing new is known")
 async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(cluster_of: Any) -> None:
     topic = A[0]
     cluster, _, _ = cluster_of(

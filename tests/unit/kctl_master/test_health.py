@@ -36,7 +36,6 @@ def beat(state: str | None = "running", batches: int | None = 5, lag: int | None
     return Heartbeat(1, state, batches, lag)
 
 
-@pytest.mark.shows("a worker is unhealthy by a table of cases, never by a limit below its size after the start")
 @pytest.mark.parametrize(
     ("health", "now", "cause", "at_once"),
     [

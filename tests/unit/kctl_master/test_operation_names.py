@@ -13,7 +13,6 @@ def operation(kind: str, **params: Any) -> Operation:
     return Operation("1", kind, params, "root", 0, "socket", 1.0, 30.0, frozenset(), state="done", ended_at=2.0)
 
 
-@pytest.mark.shows("an operation is named in events and logs as one would type it")
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -116,7 +116,6 @@ class Supervised:
                 await task
 
 
-@pytest.mark.shows("the last error goes when a process is stable or started by request; the count of restarts stays")
 async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_of_restarts_stays(
     tmp_path: Path,
 ) -> None:

@@ -72,7 +72,6 @@ def test_whatever_one_agent_replies_the_others_are_reduced(rpc: str, partitions:
             json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
 
 
-@pytest.mark.shows("whatever one agent reports of a partition, the others' rows are shown")
 def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -> None:
     good = Answer("a", reply_of("offset_checker", 2), 0.0)
     owner = Owner("a", "running", 1.0)

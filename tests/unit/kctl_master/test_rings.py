@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +21,6 @@ def ring_of(*metrics: float, slots: int = 6) -> Ring:
     return ring
 
 
-@pytest.mark.shows("the history of a fleet: extremes are kept where it is thinned, also when the clock is set back")
 @given(MOMENTS)
 def test_each_step_keeps_its_least_and_its_most_wherever_the_clock_goes(moments: list[tuple[int, float]]) -> None:
     ring, model, at, last = ring_of(), dict[int, list[float]](), 1000, 200

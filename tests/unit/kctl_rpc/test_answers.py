@@ -37,7 +37,6 @@ def reduced_result(rpc: str) -> Any:
     return (with_supervisor(whole, [STATUS]) if rpc == "workers" else whole).result
 
 
-@pytest.mark.shows("the command line reads answers as the master's rows; one of another shape names its field")
 @pytest.mark.parametrize("rpc", sorted(TABLES))
 def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> None:
     result = reduced_result(rpc)

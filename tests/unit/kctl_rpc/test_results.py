@@ -55,7 +55,6 @@ WRONG: list[tuple[str, JsonObject, str]] = [
 ]
 
 
-@pytest.mark.shows("an agent's reply is checked once, at the edge: a wrong one names the field")
 @pytest.mark.parametrize(("rpc", "result", "why"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, result: JsonObject, why: str) -> None:
     silent = Failed("worker-9", "timeout", "no answer in time")

@@ -182,7 +182,6 @@ def test_the_cases_are_judged_as_on_the_page(case: Case) -> None:
     assert re.search(r"[a-z]{3}", reason)
 
 
-@pytest.mark.shows("each case has Burrow's verdict beside ours, and the reason where they differ")
 @EACH_CASE
 def test_burrow_judges_the_cases_as_on_the_page(case: Case) -> None:
     assert judged_by_burrow(case.seen, case.reader).value == case.burrow

@@ -367,7 +367,6 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
 
 
-@pytest.mark.shows("the rules judge all partitions at once as each alone")
 @settings(max_examples=20)
 @given(st.lists(WAYS, min_size=1, max_size=6))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(

@@ -36,7 +36,6 @@ def rows_of(history: History) -> list[list[tuple[float, int, int]]]:
     return kept
 
 
-@pytest.mark.shows("times of observations take two bytes, and are exact")
 def test_times_are_given_back_as_they_were() -> None:
     times = TimeCodes()
 

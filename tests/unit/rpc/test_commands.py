@@ -30,7 +30,6 @@ def bare(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None)
 
 
-@pytest.mark.shows("the commands are a table; whatever is not in it is unknown")
 def test_the_table_holds_commands_by_their_names_and_none_changes_anything() -> None:
     assert all(name == command.name for name, command in COMMANDS.items())
     assert not any(command.changes for command in COMMANDS.values())
@@ -106,7 +105,6 @@ def test_what_is_not_known_yet_is_not_ready_rather_than_empty(rpc: str, snapshot
         answer(rpc, bare(snapshot))
 
 
-@pytest.mark.shows("state, pace, events and last error of a worker are in its answers")
 def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:
     assert answer("workers", snapshot, later=1.0) == {
         "name": "worker-0",

@@ -26,7 +26,6 @@ def called(returned: Any) -> list[Ack]:
         handler.close()
 
 
-@pytest.mark.shows("handler errors name handler, batch and answer")
 @pytest.mark.parametrize(
     ("returned", "complaint"),
     [

@@ -89,7 +89,6 @@ def well(messages: list[Message]) -> list[bool]:
     return [True] * len(messages)
 
 
-@pytest.mark.shows("a sinker without a process: what is refused comes again alone, a stop gives the rest back")
 def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench: Callable[..., Bench]) -> None:
     own = bench(lambda messages: [message.offset != 1 for message in messages], stop_after=2)
     fill(own.storage, 3)

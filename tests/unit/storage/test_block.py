@@ -43,7 +43,6 @@ def columns(messages: list[tuple[object, ...]]) -> Columns:
     )
 
 
-@pytest.mark.shows("blocks give messages back with every codec: nulls, empties, headers, holes")
 @given(MESSAGES, st.sampled_from(["none", "snappy", "lz4", "zstd"]), st.integers(1, 50))
 def test_every_split_and_codec_gives_the_messages_back(
     messages: list[tuple[object, ...]], codec: str, size: int

@@ -120,7 +120,6 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
     assert (row.committed, row.position, row.end) == (131, 137, end)
 
 
-@pytest.mark.shows("a worker that cannot collect its stats reports that, and goes on")
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
     server: AgentServer, published: list[Snapshot], eventually: Callable[..., object]
 ) -> None:

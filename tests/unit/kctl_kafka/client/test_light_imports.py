@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 
 def printed(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -14,7 +12,6 @@ def printed(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.shows("`kctl kafka lag` imports only what it needs")
 def test_only_what_is_needed_is_imported() -> None:
     program = "from kctl.kafka.client import light_imports; light_imports.install(); import sys; print(*sys.modules)"
 

@@ -153,7 +153,6 @@ def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_ope
     assert not reader.missing_topics()
 
 
-@pytest.mark.shows("a leader that has moved is found within the poll")
 def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
     leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
 

@@ -107,7 +107,6 @@ def moved(groups: Groups, by: int) -> Groups:
     ]
 
 
-@pytest.mark.shows("offsets and members are read out of bytes as kafka-python reads them; what is cut off is refused")
 @given(GROUPS, st.sampled_from(FETCH_VERSIONS))
 def test_committed_offsets_are_read_as_kafka_python_reads_them(groups: Groups, version: int) -> None:
     assert read(CommittedResponses(), body(groups, version)) == expected(groups)

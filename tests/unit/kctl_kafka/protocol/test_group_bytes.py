@@ -57,7 +57,6 @@ def test_members_are_counted_as_kafka_python_reads_them(
     ]
 
 
-@pytest.mark.shows("groups whose bytes have not changed are not counted again")
 @given(st.lists(GROUPS, min_size=1, max_size=4), st.data())
 def test_one_response_after_the_other_is_counted_as_if_it_were_the_first(
     polls: list[list[dict[str, Any]]], data: st.DataObject

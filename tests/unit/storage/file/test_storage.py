@@ -69,7 +69,6 @@ def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
         yield storage
 
 
-@pytest.mark.shows("a storage of another version is refused by a sentence")
 def test_a_file_of_another_version_is_refused(path: Path) -> None:
     file_storage(path)
     with closing(sqlite3.connect(path)) as db:

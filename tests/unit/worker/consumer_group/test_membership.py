@@ -186,7 +186,6 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
     assert set(revoked_in_poll) == {True}
 
 
-@pytest.mark.shows("a cooperative member that is evicted in a join has lost its partitions")
 @pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION])
 def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
     """Another may have read on from them meanwhile, and this one would commit backwards."""

@@ -281,7 +281,6 @@ def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turnin
     worker.until_it_reads()
 
 
-@pytest.mark.shows("a worker that loses its group while it seeks begins nothing")
 def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_its_own(
     turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,7 +168,6 @@ def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[...,
     assert begun.queries == []
 
 
-@pytest.mark.shows("what has moved is an event once")
 def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(starting: Callable[..., Started]) -> None:
     theirs = CommitNote(StorageId("other", "host:file:/other.sqlite"), "A")
     codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)

@@ -138,7 +138,6 @@ class Panic(BaseException):
     """As a panic of delta-rs, or `exit()` in a transform."""
 
 
-@pytest.mark.shows("what fails while dead letters are put back is reported, whatever is raised")
 def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_it(
     requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
 ) -> None:

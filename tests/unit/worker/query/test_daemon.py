@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kctl_agent.worker.query.daemon import worth_searching
 
 """More than a fork may write to before it has a task; 25,000 without what the daemon does."""
@@ -19,7 +17,6 @@ def run(code: str, **environment: str) -> str:
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.shows("Spark's Python daemon imports before it forks")
 def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
     done = run(
         "import os, sys\n"

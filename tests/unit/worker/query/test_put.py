@@ -83,7 +83,6 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
     assert (row["stored"], row["skipped"]) == (2, 4)
 
 
-@pytest.mark.shows("a task stores records of several partitions at once, and skips and fences each by itself")
 def test_a_task_reads_partitions_one_after_another_and_stores_what_an_arrow_batch_holds_of_them_at_once(
     storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

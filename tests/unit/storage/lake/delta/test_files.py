@@ -39,7 +39,6 @@ def stats(file: DataFile) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.shows("columns of `partition_by` and statistics of a table's files are those of the rows")
 def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bounds(path: Path, folder: Path) -> None:
     shutil.copy(SPARK, folder)
 

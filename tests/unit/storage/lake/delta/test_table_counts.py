@@ -19,7 +19,6 @@ from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import before_the_write, begun, opened
 
 
-@pytest.mark.shows("counting the rows of a table never waits for a commit, nor a commit for it")
 def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
