@@ -243,8 +243,9 @@ class StorageSection(Section):
     """When the group has committed offsets with this storage and it does not know the partition any more (it was
     emptied or replaced): `stop` with the reason, or `continue` at the committed offset."""
     on_other_storage: Literal["stop", "take_over"] = "stop"
-    """When the storage belongs to another group or cluster, or the group's offsets were committed with another storage:
-    `stop` with both names, or `take_over`: go on at the committed offset, with this storage."""
+    """When the storage belongs to another group or cluster (`kctl storage migrate`), or the group's offsets were
+    committed with another storage: `stop` with both names, or `take_over`: go on at the committed offset, with this
+    storage."""
     limit: Annotated[int, number(0), MESSAGES] = 0
     """With so many messages waiting the workers take no new batch; 0: no limit."""
     limit_bytes: Size = ""

@@ -96,6 +96,10 @@ class OffsetStore(ABC):
         another. Of a table `owner` is whose stored offsets are meant from now on; before the first call what reads or
         sets some raises `StorageUnusable`. Raises OtherGroup: it belongs to somebody else; nothing was changed."""
 
+    def moved_from(self) -> Binding | None:
+        """The same group of another cluster that has stored offsets in a table, where the owner has none."""
+        return None
+
     @abstractmethod
     def init_offsets(
         self,

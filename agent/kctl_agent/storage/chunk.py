@@ -79,6 +79,10 @@ class Binding:
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
+    def is_moved_from(self, other: Binding) -> bool:
+        """Whether it is the same group of another cluster."""
+        return self.group == other.group and self.differs_from(other)
+
     def known_from(self, before: Binding | None) -> Binding:
         """With the cluster's id as it was known before, where it is not known now."""
         return self if self.cluster_id or before is None else replace(self, cluster_id=before.cluster_id)

@@ -61,11 +61,16 @@ def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredO
 
 def refuse_other(identity: str, owner: Binding, before: Binding | None, take_over: bool) -> None:
     """Refuse the storage of another group or cluster that is not to be taken over. Raises OtherGroup."""
-    if before is not None and owner.differs_from(before) and not take_over:
-        raise OtherGroup(
-            f"the storage {identity} belongs to {before}, and this is {owner}: give each group a storage of its own "
-            "(storage.path, storage.namespace), or, if the group was renamed, set storage.on_other_storage to take_over"
-        )
+    if before is None or not owner.differs_from(before) or take_over:
+        return
+    advice = (
+        "if the topics were copied there, stop the fleet and run `kctl storage migrate`; else name another storage, or "
+        "set storage.on_other_storage to take_over to begin anew"
+        if owner.is_moved_from(before)
+        else "give each group a storage of its own (storage.path, storage.namespace), or, if the group was renamed, "
+        "set storage.on_other_storage to take_over"
+    )
+    raise OtherGroup(f"the storage {identity} belongs to {before}, and this is {owner}: {advice}")
 
 
 def _shown(stored: StoredOffset | None) -> str:

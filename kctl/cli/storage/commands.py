@@ -9,6 +9,7 @@ from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.maintenance import optimize, vacuum
+from kctl.cli.storage.migrate import migrate
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.cli.storage.waiting import clear, requeue
 from kctl.dead_letters.storage import opened, opened_lake
@@ -54,6 +55,7 @@ COMMAND = CommandGroup(
         command("clear", clear),
         command("optimize", optimize),
         command("vacuum", vacuum),
+        command("migrate", migrate),
         _DEAD,
     ),
 )

@@ -81,6 +81,12 @@ class TableStorage(OffsetStore):
         with self.table.state() as table:
             return table.id
 
+    def moved_from(self) -> Binding | None:
+        owners = {owner for owner, _ in self.group_offsets(self.owner.group)}
+        if any(not self.owner.differs_from(each) for each in owners):
+            return None
+        return min(owners, key=str, default=None)
+
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         with self.table.state() as table:
             return self._read(table, partitions)

@@ -16,7 +16,7 @@ from kctl_agent.process import deadline
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import OffsetStore, StorageUnusable
 from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
-from kctl_agent.storage.put_rules import refuse_moved
+from kctl_agent.storage.put_rules import refuse_moved, refuse_other
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.commit_metadata import StorageId
 from kctl_agent.worker.offsets.epochs import LogSeen
@@ -133,6 +133,8 @@ class StartOffsets:
         take_over = self._settings.storage["on_other_storage"] == "take_over"
         try:
             id_ = self._storage.bind(owner, take_over=take_over)
+            if not self.identity.id:
+                refuse_other(self._store.identity, owner, self._storage.moved_from(), take_over)
         except OtherGroup as error:
             raise BootstrapError(str(error)) from error
         self.identity = StorageId(id_, _name(self._storage))

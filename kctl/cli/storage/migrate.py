@@ -1,0 +1,220 @@
+"""`kctl storage migrate`: the storage of a fleet that moves to another cluster"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.command import option
+from kctl.cli.confirm import confirm
+from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.output import echo
+from kctl.cli.storage.fleet_storage import load_fleet
+from kctl.cli.table import columns, render
+from kctl.dead_letters.storage import opened, opened_lake
+from kctl.errors import ConfigError, KctlError, OperationRefused, UsageError
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Config
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.client.layout import Partition, Topic
+    from kctl.kafka.reset import OffsetChange
+    from kctl_agent.storage.base import OffsetStore
+
+_TIMEOUT_SECONDS = 10.0
+
+
+def migrate(
+    from_: Annotated[
+        Path | None, option("--from", metavar="FILE", help="The fleet's kctl.toml as it was, with the old cluster.")
+    ] = None,
+    offsets: Annotated[
+        Path | None, option("--offsets", metavar="FILE", help="Lines of TOPIC,PARTITION,OFFSET in the new cluster.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        option("--to", metavar="TIME", help="The first message from this time on, if the old cluster is gone."),
+    ] = None,
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, option("--dry-run", help="Show the offsets, and change nothing.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Take a storage to the cluster that kctl.toml names now.
+
+    For topics that were copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition
+    goes on after the copy of the last message that is stored, none is lost and none stored twice. Stop the fleet
+    before, and start it afterwards. What waits in the storage stays. All partitions are set, or none.
+
+    kctl storage migrate --from kctl.old.toml --dry-run
+    kctl storage migrate --from kctl.old.toml
+    kctl storage migrate --to 2026-11-21T10:00:00Z
+    """
+    if sum(each is not None for each in (from_, offsets, to)) != 1:
+        raise UsageError("give one of --from, --offsets and --to: where the fleet is to go on")
+    fleet = load_fleet(config)
+    with _connected(fleet) as new, _opened(fleet) as storage:
+        target = _Target(fleet, new, storage)
+        if from_ is not None:
+            changes = target.copied(from_)
+        else:
+            changes = target.at_time(to) if to is not None else target.listed(offsets or Path())
+        echo("\n".join(render(columns("topic >partition >old >new error"), [tuple(each) for each in changes])))
+        if failed := sum(each.error is not None for each in changes):
+            raise OperationRefused(f"{number_of(failed, 'partition')} cannot be taken over: nothing was changed")
+        if dry_run:
+            return
+        if not yes:
+            confirm(f"Take {storage.identity} to these offsets of {fleet.kafka.bootstrap_servers}?")
+        params = {"offsets": [list(each[:4]) for each in changes]}
+        with operation(fleet_log(fleet), "storage migrate", params) as running:
+            target.take(changes)
+            running.text = f"{number_of(len(changes), 'partition')} taken over"
+    echo(running.text)
+
+
+@contextmanager
+def _connected(fleet: Config) -> Iterator[ClusterConnection]:
+    """A cluster whose group is at rest. Raises GroupActive: it has members."""
+    from kctl.kafka.client.access import of_fleet
+    from kctl.kafka.client.connection import ClusterConnection
+    from kctl.kafka.reset import refuse_active
+
+    with ClusterConnection(of_fleet(fleet, os.environ), _TIMEOUT_SECONDS) as connection:
+        connection.open()
+        refuse_active(connection, fleet.kafka.group)
+        yield connection
+
+
+@contextmanager
+def _opened(fleet: Config) -> Iterator[OffsetStore]:
+    """The storage, or the table."""
+    if fleet.storage.kind.is_table:
+        with opened_lake(fleet) as lake:
+            yield lake
+    else:
+        with opened(fleet) as storage:
+            yield storage
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The fleet in its new cluster, and the storage that is to be taken there."""
+
+    fleet: Config
+    connection: ClusterConnection
+    storage: OffsetStore
+
+    def copied(self, file: Path) -> list[OffsetChange]:
+        """The offsets after the copies of the last messages that are stored."""
+        from kctl.config.load import load
+        from kctl.kafka.mirror import translated
+        from kctl.kafka.reset import OffsetChange
+
+        before, new = load(file, {}), self._topics(self.connection)
+        with _connected(before) as connection:
+            old = self._topics(connection)
+            self._bind_to(Binding(before.kafka.group, connection.cluster_id))
+            stored = self.storage.stored_offsets(_partitions(old))
+            changes = []
+            for number, (key, each) in enumerate(sorted(stored.items()), start=1):
+                sys.stderr.write(f"\rpartition {number} of {len(stored)} …")
+                try:
+                    is_taken = each.topic_id is not None and each.topic_id == new[key[0]].topic_id
+                    offset = (
+                        each.next
+                        if is_taken
+                        else translated(connection, self.connection, (old, new), key, each.next, _TIMEOUT_SECONDS)
+                    )
+                    changes.append(OffsetChange(*key, each.next, offset))
+                except KctlError as error:
+                    changes.append(OffsetChange(*key, each.next, None, str(error)))
+            sys.stderr.write("\n")
+        return changes
+
+    def at_time(self, time: str) -> list[OffsetChange]:
+        """The first messages from a time on, of all partitions."""
+        from kctl.kafka.reset import plan
+        from kctl.kafka.target import Target, milliseconds
+
+        topics = self._topics(self.connection)
+        to = Target("time", milliseconds(time))
+        return plan(self.connection, self.fleet.kafka.group, topics, _partitions(topics), to)
+
+    def listed(self, file: Path) -> list[OffsetChange]:
+        """The offsets that a file lists, of all partitions."""
+        from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
+        from kctl.kafka.reset import OffsetChange
+
+        offsets, topics = dict(_lines(file)), self._topics(self.connection)
+        keys = sorted({*offsets, *_partitions(topics)})
+        starts, ends = (log_offsets(self.connection, topics, keys, at) for at in (EARLIEST, LATEST))
+        changes = []
+        for key in keys:
+            offset, start, end = offsets.get(key), starts[key], ends[key]
+            error = f"{file} does not list it" if offset is None else start.error or end.error
+            if error is None and not (start.offset or 0) <= (offset or 0) <= (end.offset or 0):
+                error = f"offset {offset} is outside its log, {start.offset} to {end.offset}"
+            changes.append(OffsetChange(*key, None, offset, error))
+        return changes
+
+    def take(self, changes: list[OffsetChange]) -> None:
+        """Sets the offsets and then whose storage it is: one that was interrupted in between can be repeated. Raises
+        StoredOffsetMoved: the fleet runs."""
+        from kctl.kafka.reset import apply
+
+        self.connection.deadline.renew()
+        topics, owner = self._topics(self.connection), Binding(self.fleet.kafka.group, self.connection.cluster_id)
+        failed = next((each for each in apply(self.connection, owner.group, changes) if each.error), None)
+        if failed is not None:
+            raise OperationRefused(f"the group's offset of {failed.topic}-{failed.partition}: {failed.error}")
+        if self.fleet.storage.kind.is_table:  # of which each cluster has offsets of its own
+            self.storage.bind(owner)
+        seen = self.storage.stored_offsets([each[:2] for each in changes])
+        self.storage.init_offsets(
+            [
+                StoredOffset(*each[:2], topics[each.topic].topic_id, each.new)
+                for each in changes
+                if each.new is not None
+            ],
+            seen,
+        )
+        self.storage.bind(owner, take_over=True)
+
+    def _bind_to(self, owner: Binding) -> None:
+        try:
+            self.storage.bind(owner)
+        except OtherGroup as error:
+            raise OperationRefused(f"--from names another cluster than the storage's: {error}") from None
+
+    def _topics(self, connection: ClusterConnection) -> dict[str, Topic]:
+        """The fleet's topics in a cluster. Raises TopicMissing: one is not there."""
+        from kctl.kafka.client.layout import require, topics_of
+
+        connection.deadline.renew()
+        topics = topics_of(connection.metadata(list(self.fleet.kafka.topics)))
+        return {name: require(topics, name) for name in self.fleet.kafka.topics}
+
+
+def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
+    return [(topic.name, each.partition) for topic in topics.values() for each in topic.partitions]
+
+
+def _lines(file: Path) -> Iterator[tuple[Partition, int]]:
+    """Raises ConfigError: the file cannot be read, or a line is none of TOPIC,PARTITION,OFFSET."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        topic, *numbers = line.strip().split(",")
+        if len(numbers) != 2 or not all(each.strip().isdecimal() for each in numbers):
+            raise ConfigError(f"{file}, line {number}: `{line}` is not TOPIC,PARTITION,OFFSET, as orders,0,1200")
+        yield (topic, int(numbers[0])), int(numbers[1])

@@ -1,0 +1,193 @@
+"""A storage that is taken to another cluster, to which the topics were copied: two real brokers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import topics_of
+from kctl.kafka.offsets import committed
+from kctl_agent.storage.base import OffsetStore
+from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from tests.integration.conftest import PARTITIONS, TOPIC
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+from tests.table_conformance import ROW, spark_schema
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+HOUR_AGO = int(time.time() * 1000) - 3_600_000
+"""Milliseconds; what is much older, retention removes."""
+BEFORE = 3
+"""Messages of each partition that only the new cluster has."""
+STORED = {0: 6, 1: 10, 2: 0, 3: 3}
+"""What is stored of ten messages each; the first one of partition 3 is not in the new cluster."""
+AFTER = {0: BEFORE + 6, 1: BEFORE + 10, 2: 0, 3: BEFORE + 2}
+"""Where nothing is stored it begins at the start."""
+Migrate = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def mirror(broker: KafkaBroker) -> Iterator[KafkaBroker]:
+    """The new cluster: each partition has other messages first, and at its end one that the old cluster has not."""
+    folder = Path(tempfile.mkdtemp(prefix="m", dir="/tmp"))
+    try:
+        with KafkaBroker(folder) as new:
+            topics.create_topic(new.bootstrap_servers, TOPIC, PARTITIONS)
+            for partition in range(PARTITIONS):
+                messages = [(b"first", 0), (b"equal", 0), (b"equal", 0), *((b"%d" % n, n // 3) for n in range(7))]
+                send(broker, partition, messages)
+                copied = messages[partition == 3 :]
+                send(new, partition, [*[(b"older", -100)] * BEFORE, *copied, (b"newer", 9)])
+            yield new
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def send(to: KafkaBroker, partition: int, messages: list[tuple[bytes, int]]) -> None:
+    with closing(KafkaProducer(bootstrap_servers=to.bootstrap_servers)) as producer:
+        for value, after in messages:
+            producer.send(TOPIC, value, key=b"k", partition=partition, timestamp_ms=HOUR_AGO + after)
+        producer.flush()
+
+
+@pytest.fixture(params=["file", "lake"])
+def storage(request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path: Path) -> Iterator[OffsetStore]:
+    """With what a worker of the old cluster has left."""
+    opened: OffsetStore
+    if request.param == "file":
+        opened = FileStorage(tmp_path / "data" / "storage.sqlite")
+        opened.prepare()
+    else:
+        (tmp_path / "table").mkdir()
+        opened = lake = LakeStorage(LocalFolder(tmp_path / "table" / "orders"))
+        lake.prepare()
+        lake.fit(spark_schema(ROW))
+    with closing(opened):
+        opened.bind(Binding("g", broker.cluster_id))
+        id_ = topic_id(broker)
+        opened.init_offsets([StoredOffset(TOPIC, partition, id_, next_) for partition, next_ in STORED.items()])
+        yield opened
+
+
+def topic_id(of: KafkaBroker) -> str | None:
+    with ClusterConnection(plain(of.bootstrap_servers), 30) as connection:
+        return topics_of(connection.open([TOPIC]))[TOPIC].topic_id
+
+
+@pytest.fixture
+def migrate(storage: OffsetStore, broker: KafkaBroker, mirror: KafkaBroker, tmp_path: Path) -> Migrate:
+    is_file = isinstance(storage, FileStorage)
+    mode = 'mode = "file"' if is_file else f'mode = "lake"\nuri = "file://{tmp_path}/table/orders"'
+    for name, of in (("old.toml", broker), ("kctl.toml", mirror)):
+        (tmp_path / name).write_text(
+            f'[kafka]\nbootstrap_servers = "{of.bootstrap_servers}"\ngroup = "g"\ntopics = ["{TOPIC}"]\n'
+            f"[storage]\n{mode}\n"
+        )
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kctl", "-c", str(tmp_path / "kctl.toml"), "storage", "migrate", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    return run
+
+
+def offsets(storage: OffsetStore) -> dict[int, int]:
+    stored = storage.stored_offsets([(TOPIC, partition) for partition in range(PARTITIONS)])
+    return {partition: each.next for (_, partition), each in stored.items()}
+
+
+@pytest.mark.shows("a fleet that moves to a mirrored cluster goes on after the last message that it has stored")
+def test_a_storage_is_taken_to_the_cluster_that_its_topics_were_copied_to(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
+) -> None:
+    owner = Binding("g", mirror.cluster_id)
+
+    shown = migrate("--from", "old.toml", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [
+        [TOPIC, str(partition), str(STORED[partition]), str(AFTER[partition])] for partition in STORED
+    ]
+    assert offsets(storage) == STORED, "it was only shown"
+
+    done = migrate("--from", "old.toml", "--yes")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("4 partitions taken over\n")
+    storage.bind(owner)
+    assert offsets(storage) == AFTER
+    assert {each.topic_id for each in storage.stored_offsets([(TOPIC, 0)]).values()} == {topic_id(mirror)}
+    with ClusterConnection(plain(mirror.bootstrap_servers), 30) as connection:
+        connection.open()
+        of_group = committed(connection, {"g": None})["g"]
+    assert isinstance(of_group, dict)
+    assert {partition: each.offset for (_, partition), each in of_group.items()} == AFTER
+
+
+@pytest.mark.parametrize("storage", ["file"], indirect=True)  # a table is set in one commit
+def test_a_migration_that_was_interrupted_can_be_repeated(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
+) -> None:
+    seen = storage.stored_offsets([(TOPIC, 0)])
+    storage.init_offsets([StoredOffset(TOPIC, 0, topic_id(mirror), AFTER[0])], seen)
+
+    assert migrate("--from", "old.toml", "--yes").returncode == 0
+
+    storage.bind(Binding("g", mirror.cluster_id))
+    assert offsets(storage) == AFTER
+
+
+@pytest.mark.parametrize("storage", ["file"], indirect=True)
+def test_what_cannot_be_taken_over_changes_nothing(
+    storage: OffsetStore, migrate: Migrate, broker: KafkaBroker, mirror: KafkaBroker, tmp_path: Path
+) -> None:
+    with pytest.raises(OtherGroup, match="kctl storage migrate"):
+        storage.bind(Binding("g", mirror.cluster_id))
+    seen = storage.stored_offsets([(TOPIC, 3)])
+    storage.init_offsets([StoredOffset(TOPIC, 3, seen[TOPIC, 3].topic_id, 1)], seen)
+    before = offsets(storage)
+    (tmp_path / "some.csv").write_text(f"{TOPIC},0,5\n{TOPIC},1,5000\n")
+    (tmp_path / "bad.csv").write_text("orders;0;5\n")
+
+    for words, why in {
+        ("--from", "old.toml"): "does not have the last message that was stored, offset 0 of the old",
+        ("--offsets", "some.csv"): "offset 5000 is outside its log, 0 to 14",
+        ("--offsets", "bad.csv"): "bad.csv, line 1: `orders;0;5` is not TOPIC,PARTITION,OFFSET",
+        ("--from", "kctl.toml"): "--from names another cluster than the storage's",
+        (): "give one of --from, --offsets and --to",
+    }.items():
+        refused = migrate(*words, "--yes")
+        assert refused.returncode != 0
+        assert why in refused.stdout + refused.stderr
+
+    storage.bind(Binding("g", broker.cluster_id))
+    assert offsets(storage) == before
+
+
+@pytest.mark.parametrize("storage", ["file"], indirect=True)
+def test_without_the_old_cluster_the_offsets_are_given_by_a_time_or_a_file(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker, tmp_path: Path
+) -> None:
+    assert migrate("--to", f"@{HOUR_AGO + 5}", "--yes").returncode == 0
+    storage.bind(Binding("g", mirror.cluster_id))
+    assert offsets(storage) == {0: 13, 1: 13, 2: 13, 3: 12}
+
+    (tmp_path / "offsets.csv").write_text("".join(f"{TOPIC},{partition},{partition}\n" for partition in range(4)))
+    done = migrate("--offsets", "offsets.csv", "--yes")
+
+    assert done.returncode == 0, done.stderr
+    assert offsets(storage) == {0: 0, 1: 1, 2: 2, 3: 3}
