@@ -208,7 +208,8 @@ def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
 
 
 def _lines(file: Path) -> Iterator[tuple[Partition, int]]:
-    """Raises ConfigError: the file cannot be read, or a line is none of TOPIC,PARTITION,OFFSET."""
+    """Yields partitions with their offsets. Raises ConfigError: the file cannot be read, or a line is none of
+    TOPIC,PARTITION,OFFSET."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
