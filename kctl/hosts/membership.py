@@ -23,7 +23,7 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster
+from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster, lost
 from kctl.kafka.client.access import ClusterAccess
 from kctl_agent.kafka.errors import reason
 from kctl_agent.kafka.joins import take_up_forgotten_join
@@ -64,6 +64,9 @@ class HostsMember:
         self._topic = topic
         self._me = me
         self._forget_seconds = forget_seconds
+        self._generation = -1
+        self._joins_at = 0.0
+        self._describing = threading.Lock()
         self._is_ended = threading.Event()
         self._has_changed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kctl-hosts", daemon=True)
@@ -82,10 +85,12 @@ class HostsMember:
 
     def forget(self, host: Host) -> None:
         """Has all hosts forget one that has gone."""
-        self._describe(forgotten=(*self._me.forgotten, host.key)[-_FORGOTTEN_MOST:])
+        forgotten = [each for each in self._me.forgotten if each != host.key]
+        self._describe(forgotten=(*forgotten, host.key)[-_FORGOTTEN_MOST:])
 
     def _describe(self, **changes: Any) -> None:
-        self._me = msgspec.structs.replace(self._me, **changes)
+        with self._describing:
+            self._me = msgspec.structs.replace(self._me, **changes)
         self._has_changed.set()
 
     def _run(self) -> None:
@@ -128,7 +133,7 @@ class HostsMember:
             coordinator.request_rejoin()
         take_up_forgotten_join(consumer)
         consumer.poll(timeout_ms=0 if is_stable else _JOIN_MS)
-        heartbeat_at = coordinator.heartbeat.last_receive
+        heartbeat_at = _answered_at(coordinator.heartbeat)
         if self.seen.roster.hosts and heartbeat_at > (self.seen.heartbeat_at or 0.0):
             self.seen = Seen(self.seen.roster, heartbeat_at, self.seen.error)
 
@@ -147,6 +152,7 @@ class HostsMember:
             name = "kctl-hosts"
 
             def metadata(self, topics: Any) -> Any:
+                member._joins_at = time.monotonic()
                 return ConsumerProtocolSubscription(0, sorted(topics), msgspec.json.encode(member._me))
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
@@ -155,19 +161,29 @@ class HostsMember:
                 note = msgspec.json.encode(member._roster(described))
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}
 
-            def on_assignment(self, assignment: Any, _generation: int) -> None:
-                member._assigned(bytes(assignment.user_data or b""))
+            def on_assignment(self, assignment: Any, generation: int) -> None:
+                member._assigned(bytes(assignment.user_data or b""), generation)
 
         return Assignor
 
     def _roster(self, described: list[Host | None]) -> Roster:
         return agreed(self._me.name, described, self.seen.roster, time.time(), self._forget_seconds)
 
-    def _assigned(self, note: bytes) -> None:
+    def _assigned(self, note: bytes, generation: int) -> None:
         roster = decoded_roster(note)
         if roster is None:
             self.seen = Seen(
                 self.seen.roster, self.seen.heartbeat_at, "the leader of the group is no master of this fleet"
             )
         else:
-            self.seen = Seen(roster, time.monotonic())
+            is_next = generation == self._generation + 1  # else hosts may have left in order meanwhile
+            missed = lost(self.seen.roster, roster, time.time()) if is_next else ()
+            if missed != self._me.missed:
+                self._describe(missed=missed)
+            self.seen, self._generation = Seen(roster, self._joins_at), generation
+
+
+def _answered_at(heartbeat: Any) -> float:
+    """Returns when the last heartbeat was sent, if it has been answered: a process that was frozen reads an old answer
+    as a new one."""
+    return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

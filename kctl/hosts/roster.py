@@ -7,6 +7,7 @@ descriptions and of the roster before, and the group's coordinator hands it to e
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv6Address
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,9 @@ from msgspec import Meta, Struct
 
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9]\d{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
+_GONE_MOST = 100
+"""Of hosts that have gone, as each member's roster is in one message of the coordinator: pods that crash in a loop may
+have another name each time."""
 PROTOCOLS = (1, 1)
 """The oldest and the newest protocol between hosts that this release speaks."""
 
@@ -31,8 +35,12 @@ class Host(Struct, frozen=True):
     """Whether the master is about to stop, in order."""
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of hosts that have gone for good."""
+    missed: tuple[Gone, ...] = ()
+    """Hosts of an earlier roster that a later one did not name."""
 
     def __post_init__(self) -> None:
+        if "[" in self.url:
+            IPv6Address(self.url[self.url.index("[") + 1 : self.url.index("]")])
         if int(self.url.rpartition(":")[2] if self.url[-1].isdigit() and self.url.count(":") > 1 else 0) > 65535:
             raise ValueError("there is no such port")
 
@@ -93,13 +101,15 @@ def agreed(
     hosts, refused = _accepted([each for each in described if each is not None])
     if strangers := described.count(None):
         refused.append(Refused("-", "-", f"{strangers} of the group's members describe no master"))
+    known = [*_missing(before, now), *(each for host in hosts for each in host.missed)]
+    newest = {each.host.name: each for each in sorted(known, key=lambda each: (each.host.incarnation, -each.since))}
     here, forgotten = {each.name for each in hosts}, {key for each in hosts for key in each.forgotten}
-    left = [Gone(each, now) for each in before.hosts if not each.is_leaving]
     gone = [
         each
-        for each in (*before.gone, *left)
+        for each in newest.values()
         if each.host.name not in here and each.host.key not in forgotten and now - min(each.since, now) < forget_seconds
     ]
+    gone = sorted(gone, key=lambda each: each.since)[-_GONE_MOST:]
     if hosts and leader not in here:  # the leader of the group is refused itself
         leader = hosts[0].name
     return Roster(
@@ -109,6 +119,21 @@ def agreed(
         tuple(sorted(gone, key=lambda each: each.host.name)),
         tuple(sorted(refused, key=lambda each: (each.name, each.url))),
     )
+
+
+def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
+    """Returns the hosts that a roster does not name and the one before it did: its leader may have started after they
+    had gone."""
+    named = {each.name for each in after.hosts} | {each.host.name for each in after.gone}
+    forgotten = {key for each in after.hosts for key in each.forgotten}
+    unnamed = [each for each in _missing(before, now) if each.host.name not in named]
+    return tuple(each for each in unnamed if each.host.key not in forgotten) if len(after.gone) < _GONE_MOST else ()
+
+
+def _missing(before: Roster, now: float) -> list[Gone]:
+    """Returns all hosts of a roster but those that were to leave."""
+    plain = [msgspec.structs.replace(each, forgotten=(), missed=()) for each in before.hosts if not each.is_leaving]
+    return [*before.gone, *(Gone(each, now) for each in plain)]
 
 
 def _accepted(described: Sequence[Host]) -> tuple[list[Host], list[Refused]]:

@@ -58,7 +58,8 @@ class OnHosts:
             return await self._on_one(host, params)
         leader = self.hosts.leader
         if leader is None:
-            raise OperationRefused(f"{self.kind.rpc} for all hosts: {self.hosts.doubt}")
+            why = self.hosts.doubt or "which host leads the others is not known: the coordinator of their group is slow"
+            raise OperationRefused(f"{self.kind.rpc} for all hosts: {why}")
         if leader != self.hosts.me.name:
             return await self._on_one(leader, {**params, "host": ALL_HOSTS})
         return await self._on_all(params)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from kctl.hosts.roster import Gone, Host, Roster, agreed, decoded_host, decoded_roster
+from kctl.hosts.roster import Gone, Host, Roster, agreed, decoded_host, decoded_roster, lost
 
 DAY = 86_400.0
 
@@ -111,6 +111,7 @@ def test_all_speak_the_newest_protocol_that_the_oldest_release_knows() -> None:
         b'{"name": "a", "url": "https://a", "incarnation": -1}',
         b'{"name": "a", "url": "https://a:99999", "incarnation": 1}',
         b'{"name": "a", "url": "https://[a", "incarnation": 1}',
+        b'{"name": "a", "url": "https://[:.]", "incarnation": 1}',
         '{"name": "a", "url": "https://münchen.example", "incarnation": 1}'.encode(),
         b'{"zz":' + b"[" * 100_000,
     ],
@@ -148,3 +149,26 @@ def test_one_that_is_refused_leads_nobody() -> None:
     roster = agreed("b", [host("a", 1, "https://one:1"), host("b", 2, "https://one:1")], Roster(), 1.0, DAY)
 
     assert roster.leader == "a"
+
+
+def test_what_a_leader_that_has_just_started_cannot_know_is_added_by_the_others() -> None:
+    before = Group().of(host("a", forgotten=("x@1",)), host("b"), host("c"), host("d", is_leaving=True))
+    after = agreed("e", [host("c"), host("e")], Roster(), 2000.0, DAY)
+
+    missed = lost(before, after, 2000.0)
+
+    assert [(each.host, each.since) for each in missed] == [(host("a"), 2000.0), (host("b"), 2000.0)]
+    whole = agreed("e", [host("c", missed=missed), host("e", missed=missed)], after, 2001.0, DAY)
+    assert whole.gone == missed
+    assert lost(after, whole, 2002.0) == ()
+    assert agreed("c", [host("c", missed=missed, forgotten=("a@1", "e@1")), host("b", 2)], after, 2001.0, DAY).gone == ()
+
+
+def test_the_newest_hundred_that_have_gone_are_kept() -> None:
+    group = Group()
+    for number in range(120):
+        group.of(host("a"), host(f"pod-{number}"))
+
+    gone = group.of(host("a")).gone
+    assert {each.host.name for each in gone} == {f"pod-{number}" for number in range(20, 120)}
+    assert lost(group.roster, Roster("a", 1, (host("a"),), gone), group.now) == ()
