@@ -141,6 +141,10 @@ class Hosts:
     def names(self) -> list[str]:
         return [each.name for each in self._member.seen.roster.hosts]
 
+    def url(self, name: str) -> str | None:
+        """Returns the address of a host that is there."""
+        return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
+
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
         """Has another host begin an operation; returns it as it stands, or the error.
 
@@ -159,8 +163,7 @@ class Hosts:
         )
 
     async def _operate(self, method: str, host: str, path: str, body: bytes = b"") -> JsonObject:
-        url = next((each.url for each in self._member.seen.roster.hosts if each.name == host), None)
-        if url is None:
+        if (url := self.url(host)) is None:
             raise AgentUnreachable(f"host {host} is not there")
         answer = await self._peers.operate(method, url, f"{_OPERATIONS_PATH}{path}", _OPERATION_SECONDS, body)
         try:

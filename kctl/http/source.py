@@ -29,6 +29,10 @@ async def _nobody(_request: Request) -> Reduced[Any]:
     raise NotImplementedError
 
 
+async def _no_answer(_request: Request) -> JsonObject:
+    raise NotImplementedError
+
+
 async def _no_replies(_command: str, _worker: str | None, _seconds: float) -> HostReplies:
     raise NotImplementedError
 
@@ -49,6 +53,8 @@ class SnapshotSource:
     feed: EventFeed = field(default_factory=EventFeed)
     ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
     """What the fleet answers to a request now; may raise an AgentError."""
+    answer: Callable[[Request], Awaitable[JsonObject]] = _no_answer
+    """The same as `master.sock` answers it."""
     hosts: Hosts | None = None
     """The other hosts of the fleet; None: it runs on one."""
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]] = _no_replies

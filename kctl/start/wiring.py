@@ -128,6 +128,7 @@ def wired(
         settings=lambda: shown_settings(context.config),
         feed=feed,
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
+        answer=answer,
         operations=operations,
         groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
         verdicts=verdicts,

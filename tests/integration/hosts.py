@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from tests.certificates import make_certificate
 from tests.conftest import eventually
@@ -139,6 +142,17 @@ class Fleet:
 
     def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
         return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
+
+    def get(self, at: str, path: str) -> dict[str, Any]:
+        """An answer of a host's API, to one that may only read."""
+        answer = httpx.get(
+            f"{self.masters[at].about['http_url']}/api/v1/{path}",
+            headers={"authorization": f"Bearer {self.token.read_text().strip()}"},
+            verify=ssl.create_default_context(cafile=self.folder / "ca.pem"),
+        )
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
 
     def kctl(self, at: str, *words: str) -> subprocess.CompletedProcess[str]:
         """A command, at a host."""

@@ -54,6 +54,15 @@ def test_any_host_answers_for_all(fleet: Fleet) -> None:
     assert fleet.names("a", host="b") == ["b/worker-0"]
     assert fleet.names("a", worker="c/worker-0") == ["c/worker-0"]
     assert fleet.names("b", local=True) == ["worker-0"]
+    for name in ("a", "b", "c"):
+        workers = fleet.get(name, "workers")
+        assert [(row["host"], row["name"]) for row in workers["rows"]] == [(each[0], each) for each in everybody]
+        assert (workers["complete"], fleet.get(name, "status")["verdict"]["level"]) == (True, "ok")
+        lag = fleet.get(name, "lag")
+        assert {row["host"] for row in lag["rows"]} == {row["worker"][0] for row in offsets.result["rows"]}
+    assert [row["name"] for row in fleet.get("a", "workers?host=b")["rows"]] == ["b/worker-0"]
+    assert [row["name"] for row in fleet.get("b", "workers?local=1")["rows"]] == ["worker-0"]
+    assert fleet.kctl("b", "rpc", "ping").stdout.splitlines()[0].split() == ["host", "name", "pid", "version"]
 
 
 @pytest.mark.shows("a host that is killed is named as missing within 8 s, its last rows with their age")
@@ -83,7 +92,12 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(fleet: Fleet) -> None:
         ["b", "present"],
         ["c", "gone"],
     ]
-    assert re.search(r"^c/worker-0 +running +unknown ", fleet.kctl("a", "status").stdout, re.MULTILINE)
+    assert re.search(r"^c +worker-0 +running +unknown ", fleet.kctl("a", "status").stdout, re.MULTILINE)
+    over_http = fleet.get("a", "workers")
+    assert not over_http["complete"]
+    assert "host c has left the group of masters" in " ".join(each["message"] for each in over_http["failed"])
+    assert [row["host"] for row in over_http["rows"]] == ["a", "b", "c", "c"]
+    assert fleet.get("b", "status")["verdict"]["level"] == "degraded"
     verdict = fleet.masters["a"].ask("status", of_master=True).result["verdict"]
     assert verdict["level"] == "degraded"
     assert "host c" in verdict["reason"]

@@ -18,7 +18,7 @@ from kctl.cli.signature import help_parts
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.fleets import find
-from kctl.master.operations.fleet_operation import FleetOperation
+from kctl.master.operations.fleet_operation import FleetOperation, with_host
 from kctl.operations import operation
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import check_bounds
@@ -39,15 +39,16 @@ def command(name: str) -> Command:
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None:
     kind = operation(name)
-    params, host = _of_host(_params(kind, options), options.host)
+    host = {} if options.host is None else {"host": options.host}
     try:
+        params = with_host({**_params(kind, options), **host})
+        host = {"host": params.pop("host")} if "host" in params else {}
         check_bounds(kind.rpc, kind, params)
     except BadParams as error:
         raise UsageError(str(error)) from None
     if (problem := kind(**params).problem("--")) is not None:
         raise UsageError(problem)
-    if host is not None:
-        params["host"] = host
+    params |= host
     find_fleet = partial(find, options.config, env)
     if name in _OWN:
         getattr(import_module("kctl.cli.fleet.plans"), name)(find_fleet, params, options)
@@ -96,20 +97,6 @@ def _params(kind: type[FleetOperation], options: argparse.Namespace) -> dict[str
     if (pairs := _pairs(kind)) is not None:
         given |= _counts(pairs.names[0].split("|"), getattr(options, pairs.key))
     return {name: value for name, value in given.items() if value is not None and value is not False}
-
-
-def _of_host(params: dict[str, Any], host: str | None) -> tuple[dict[str, Any], str | None]:
-    """The parameters, and the host that is meant: it may stand before the names of processes, as `kctl status` shows
-    them. Raises UsageError: that would be several."""
-    for key in ("name", "worker"):
-        names = [each.rpartition("/") for each in params.get(key, "").split(",")]
-        hosts = {each for each, _, _ in names if each}
-        if hosts and (len(hosts | ({host} if host else set())) > 1 or not all(each for each, _, _ in names)):
-            raise UsageError("name processes of one host at a time")
-        if hosts:
-            host = hosts.pop()
-            params[key] = ",".join(name for _, _, name in names)
-    return params, host
 
 
 def _counts(known: Sequence[str], words: Sequence[str]) -> dict[str, int]:

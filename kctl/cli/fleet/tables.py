@@ -72,9 +72,16 @@ def _offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Fields as columns, headed by their names; column by column, for there may be a hundred thousand rows."""
+    """Fields as columns, headed by their names, processes with their `host` where a fleet has several; column by
+    column, for there may be a hundred thousand rows."""
     shown = [Column(name.replace("_", "-"), name in _NUMBERS) for name in names]
-    return shown, [list(map(attrgetter(name), rows)) for name in names]
+    values = [list(map(attrgetter(name), rows)) for name in names]
+    number = next((number for number, name in enumerate(names) if name in ("worker", "name")), None)
+    if number is not None and any("/" in each for each in values[number] if each):
+        parts = [(each or "").rpartition("/") for each in values[number]]
+        shown.insert(number, Column("host"))
+        values[number : number + 1] = [[host or None for host, _, _ in parts], [name or None for _, _, name in parts]]
+    return shown, values
 
 
 def _rows(rows: Sequence[Any], *names: str) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 Key = Callable[[float], str | None]
 """A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key."""
+Scope = Mapping[str, str | bool]
+"""Parameters of every question: `host` or `local`, or none."""
 _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
@@ -140,6 +142,8 @@ def _top(
     config: ConfigOption = None,
     sort: Annotated[SortOrder, option("--sort", help="By what partitions are sorted at first.")] = SortOrder.LAG,
     every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
+    host: Annotated[str | None, option("--host", metavar="NAME", help="Only this host of the fleet.")] = None,
+    local: Annotated[bool, option("--local", help="No other host of the fleet.")] = False,
 ) -> None:
     """Watch a fleet.
 
@@ -149,29 +153,30 @@ def _top(
     kctl top --sort worker
     """
     try:
-        _top_of_fleet(find(config, os.environ), sort, every)
+        scope = {name: value for name, value in (("host", host), ("local", local)) if value}
+        _top_of_fleet(find(config, os.environ), scope, sort, every)
     except KeyboardInterrupt:
         return
 
 
-def _top_of_fleet(fleet: Fleet, sort: SortOrder, every: float) -> None:
+def _top_of_fleet(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
     if sys.stdin.isatty() and sys.stdout.isatty():
-        _on_screen(fleet, sort, every)
+        _on_screen(fleet, scope, sort, every)
         return
     pause, is_first = Event(), True
     while True:
-        glance = _poll(fleet, needs_master=is_first)
+        glance = _poll(fleet, scope, needs_master=is_first)
         is_first = False
         echo("  ".join((moment(time.time()), "; ".join((*_verdict(glance), summary(glance), *glance.missing)))))
         pause.wait(every)
 
 
-def _poll(fleet: Fleet, *, needs_master: bool = False) -> FleetTopView:
+def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTopView:
     """What the screen shows next, asked of the master. Raises what a later try would not cure; with `needs_master`
     NoMaster too."""
 
     def answer(rpc: str) -> Reply:
-        return ask(fleet, rpc, reducer_method(rpc), {}, _TIMEOUT_SECONDS)
+        return ask(fleet, rpc, reducer_method(rpc), scope, _TIMEOUT_SECONDS)
 
     try:
         workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))
@@ -222,14 +227,14 @@ def _running(kind: str, rows: list[WorkerRow]) -> str:
     return f"{up} of {len(wanted)} {kind}s run"
 
 
-def _on_screen(fleet: Fleet, sort: SortOrder, every: float) -> None:
+def _on_screen(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
     console = Console(file=plain(sys.stdout))
     with Live(console=console, screen=True, auto_refresh=False) as live, keys() as key:
         while True:
-            glance = _poll(fleet)
+            glance = _poll(fleet, scope)
             deadline = time.monotonic() + every
             while True:
                 live.update(Group(*_screen(fleet, glance, sort, console.width, console.height)), refresh=True)

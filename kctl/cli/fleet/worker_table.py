@@ -24,9 +24,13 @@ TOP = ("name", "state", "doing", "since", "causes", "rss", "rows/s", "last-error
 
 
 def worker_table(rows: Iterable[WorkerRow], columns: Sequence[str]) -> list[str]:
-    """The lines of the table, headings first, with those of `_COLUMNS` and `_declared` that are named."""
+    """The lines of the table, headings first, with those of `_COLUMNS` and `_declared` that are named, and
+    `host` where a fleet has several."""
     known = _COLUMNS | _declared()
     names = [each for name in columns for each in (_declared() if name == "*" else (name,))]
+    rows = list(rows)
+    if any("/" in row.name for row in rows):
+        names = ["host", *names]
     chosen = [known[name] for name in names]
     cells = [[cell_of(row) for _, cell_of in chosen] for row in rows]
     return render([column for column, _ in chosen], cells)
@@ -80,7 +84,8 @@ def _last_error(row: WorkerRow) -> str | None:
 
 
 _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
-    "name": (Column("name"), lambda row: row.name),
+    "host": (Column("host"), lambda row: row.name.rpartition("/")[0]),
+    "name": (Column("name"), lambda row: row.name.rpartition("/")[2]),
     "desired": (Column("desired"), _of_supervisor(lambda supervisor: supervisor.desired)),
     "state": (Column("state"), _of_supervisor(lambda supervisor: supervisor.state)),
     "doing": (Column("doing"), lambda row: row.state),

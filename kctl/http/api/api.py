@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any, TypeVar
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from kctl.http.api.answers import lag_rows, offset_rows
 from kctl.http.api.streams import Streams
 from kctl.http.source import SnapshotSource
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl_agent.errors import Busy, NotReady
+from kctl_agent.errors import BadParams, Busy, NotReady
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request as Question
-from kctl_agent.rpc.messages import Role, reducer_method
+from kctl_agent.rpc.messages import Role, reducer_method, wire_method
 from kctl_agent.rpc.wire import JsonObject
 
 _LIVE_AT_A_TIME = 8
 _LIVE_DEADLINE_MS = 2000
+_SHARED_SECONDS = 1.0
+T = TypeVar("T")
 
 
 class _OncePerSnapshot:
@@ -46,6 +51,7 @@ class Api:
         self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.offset_checker.result))
         self._life = life
         self._asking = 0
+        self._shared: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
 
     def latest(self) -> FleetSnapshot:
         """The last snapshot. Raises NotReady: there is none yet."""
@@ -54,17 +60,78 @@ class Api:
             raise NotReady("the first collection is not finished yet")
         return snapshot
 
-    async def ask(self, command: str) -> Reduced[Any]:
-        """What the fleet answers now, with `?live=1`, to a command of `kctl.master.reduction`. Raises Busy: so many
-        questions are under way already."""
+    def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
+        """Parameters of the question that is to be answered; None: the last snapshot answers it, which knows this host
+        alone. Raises HTTPException: there is no such host."""
+        hosts = self.source.hosts
+        if host is not None:
+            try:
+                if hosts is None:
+                    raise BadParams("this fleet runs on one host")
+                hosts.check_known(host)
+            except BadParams as error:
+                raise HTTPException(404, str(error)) from None
+            return {"host": host}
+        if is_local or hosts is None:
+            return {"local": True} if is_live else None
+        return {}
+
+    async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
+        """What the fleet answers now to a command of `kctl.master.reduction`. Raises Busy: so many questions are under
+        way already."""
+        with self._one_of_few():
+            return await self.source.ask(_question(command, reducer_method(command), params))
+
+    async def status(self, params: JsonObject) -> JsonObject:
+        """The verdict and the processes of all hosts, with `complete` and `failed`. Raises Busy."""
+        with self._one_of_few():
+            answer = await self.source.answer(_question("status", wire_method("status"), params))
+        beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
+        return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
+
+    async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
+        """The result of `work`, and how many seconds ago it was begun: one for all that want it within a second, so
+        that a page that is open often does not ask all hosts as often."""
+        now = self.source.clock()
+        begun_at, found = self._shared.get(key, (-inf, None))
+        if found is None or now - begun_at > _SHARED_SECONDS:
+            begun_at, found = now, asyncio.ensure_future(work())
+            self._shared[key] = begun_at, found
+            found.add_done_callback(lambda done: self._forget(key, done))
+        result = await asyncio.shield(found)
+        return result, self.source.clock() - begun_at if begun_at != now else 0.0
+
+    def with_hosts(self, rows: list[JsonObject]) -> list[JsonObject]:
+        """Rows of processes, and of partitions with the worker that reads them, with their `host`, where the fleet has
+        several."""
+        hosts = self.source.hosts
+        key = next((each for each in ("worker", "name") if rows and each in rows[0]), None)
+        if hosts is None or key is None:
+            return rows
+        return [{**row, "host": _host(row[key], hosts.me.name)} for row in rows]
+
+    def own_name(self, name: str) -> str:
+        """What a process of this host is named here. Raises HTTPException: it is of another host."""
+        host, _, own = name.rpartition("/")
+        if (hosts := self.source.hosts) is None or host in ("", hosts.me.name):
+            return own if hosts is not None else name
+        raise HTTPException(404, f"{name} is known to its own host: ask {hosts.url(host) or host}")
+
+    @contextmanager
+    def _one_of_few(self) -> Iterator[None]:
         if self._asking >= _LIVE_AT_A_TIME:
             raise Busy(f"{_LIVE_AT_A_TIME} live questions are under way already: ask again, or without live")
         self._asking += 1
         try:
-            question = Question(Role.EXTERNAL, command, reducer_method(command), deadline_ms=_LIVE_DEADLINE_MS)
-            return await self.source.ask(question)
+            yield
         finally:
             self._asking -= 1
+
+    def _forget(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._shared.pop(key, None)
+        else:
+            asyncio.get_running_loop().call_later(_SHARED_SECONDS, self._shared.pop, key, None)
 
     def age_seconds(self, snapshot: FleetSnapshot) -> float:
         return max(self.source.clock() - snapshot.taken_at, 0.0)
@@ -93,6 +160,14 @@ class Api:
         """Of a snapshot that has become too old it is another one, for the verdict is."""
         old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
         return f'W/"{self._life}-{snapshot.sequence}{old}"'
+
+
+def _question(rpc: str, method: str, params: JsonObject) -> Question:
+    return Question(Role.EXTERNAL, rpc, method, params=params, deadline_ms=_LIVE_DEADLINE_MS)
+
+
+def _host(process: str | None, own: str) -> str | None:
+    return None if process is None else process.rpartition("/")[0] or own
 
 
 def api_of(request: Request) -> Api:

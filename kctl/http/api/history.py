@@ -28,7 +28,7 @@ async def history(
     request: Request,
     topic: Annotated[str | None, _NAME] = None,
     partition: Annotated[int | None, Query(ge=0, description="One of `topic`.")] = None,
-    worker: Annotated[str | None, Query(max_length=64, description="A worker, a sinker or an engine.")] = None,
+    worker: Annotated[str | None, Query(max_length=129, description="A worker, a sinker or an engine.")] = None,
     seconds: Annotated[float, Query(ge=15, le=KEPT_SECONDS, description="For so long.")] = 900.0,
     until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
     if_none_match: IfNoneMatch = None,
@@ -40,6 +40,7 @@ async def history(
     if same := api.unchanged(snapshot, if_none_match):
         return same
     end = snapshot.taken_at_unix if until is None else until
+    worker = None if worker is None else api.own_name(worker)
     window = api.source.history.read(_subject(topic, partition, worker), end - seconds, end)
     if window is None:
         raise HTTPException(404, "there is no such topic, partition or worker in the last snapshot")

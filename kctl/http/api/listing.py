@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from kctl.http.api.api import Api, api_of
 from kctl.http.api.paging import MAX_ROWS, chosen, page
+from kctl.http.errors import Error
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.rpc.wire import JsonObject
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "There is none of this name"}})
 Rows: TypeAlias = list[JsonObject]
-Read: TypeAlias = Callable[[Api, FleetSnapshot], Awaitable[tuple[JsonObject, Rows]]]
+Read: TypeAlias = Callable[[Api, FleetSnapshot], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
 """What stands beside the rows, as how complete and how old they are; and the rows, sorted as they are paged."""
+
+
+Local = Annotated[bool, Query(description="Of this host alone, where the fleet runs on several.")]
+OfHost = Annotated[str | None, Query(max_length=64, description="Of this host of the fleet alone.")]
 
 
 class ListParams:
@@ -25,8 +31,14 @@ class ListParams:
         self,
         live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False,
         limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000,
+        local: Local = False,
+        host: OfHost = None,
     ) -> None:
-        self.live, self.limit = live, limit
+        self.live, self.limit, self.local, self.host = live, limit, local, host
+
+    def asked(self, api: Api) -> JsonObject | None:
+        """Parameters of the question to the fleet that the list is the answer to; None: the last snapshot is."""
+        return api.asked(is_live=self.live, is_local=self.local, host=self.host)
 
 
 def _after(pattern: str) -> Any:
@@ -36,7 +48,7 @@ def _after(pattern: str) -> Any:
 Lists = Annotated[ListParams, Depends()]
 AfterPartition = Annotated[str | None, _after(r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,9}$")]
 AfterNode = Annotated[str | None, _after(r"^[0-9]{1,9}$")]
-AfterName = Annotated[str | None, _after(r"^[A-Za-z0-9._-]{1,64}$")]
+AfterName = Annotated[str | None, _after(r"^([A-Za-z0-9._-]{1,64}/)?[A-Za-z0-9._-]{1,64}$")]
 IfNoneMatch = Annotated[str | None, Header()]
 Strings = Annotated[list[str] | None, Query(max_length=100)]
 Numbers = Annotated[list[int] | None, Query(max_length=1000)]
@@ -61,11 +73,21 @@ async def listed(
     """The page of a list; `field` is the name of its rows. `completed` adds to the rows of the page what those that are
     not shown need not have, given what stands beside them."""
     api = api_of(request)
-    snapshot = api.latest()
-    if not lists.live and (same := api.unchanged(snapshot, if_none_match)):
+    snapshot, question = api.latest(), lists.asked(api)
+    if question is None and (same := api.unchanged(snapshot, if_none_match)):
         return same
-    head, rows = await read(api, snapshot)
+    if question is None or lists.live:
+        head, rows = await read(api, snapshot)
+        seconds = 0.0
+    else:
+        (head, rows), seconds = await api.shared((resource, lists.host), partial(read, api, snapshot))
     wanted = chosen(rows, **filters)
     some, following = page(resource, wanted, after, lists.limit)
-    body = {**head, field: completed(api, head, some), "matching": len(wanted), "next": following}
-    return api.answer(snapshot, body, is_live=lists.live)
+    head, some = _older(head, seconds), [_older(row, seconds) for row in completed(api, head, some)]
+    body = {**head, field: api.with_hosts(some), "matching": len(wanted), "next": following}
+    return api.answer(snapshot, body, is_live=question is not None)
+
+
+def _older(row: JsonObject, seconds: float) -> JsonObject:
+    age = row.get("age_seconds")
+    return {**row, "age_seconds": age + seconds} if seconds and age is not None else row

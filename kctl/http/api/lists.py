@@ -15,6 +15,8 @@ from kctl.http.api.listing import (
     IfNoneMatch,
     ListParams,
     Lists,
+    Local,
+    OfHost,
     Strings,
     listed,
     router,
@@ -29,13 +31,16 @@ from kctl_agent.rpc.wire import JsonObject
 async def storage(
     request: Request,
     live: Annotated[bool, Query(description="Ask the agents now.")] = False,
+    local: Local = False,
+    host: OfHost = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     api = api_of(request)
-    snapshot = api.latest()
-    if not live and (same := api.unchanged(snapshot, if_none_match)):
+    snapshot, question = api.latest(), api.asked(is_live=live, is_local=local, host=host)
+    if question is None and (same := api.unchanged(snapshot, if_none_match)):
         return same
-    return api.answer(snapshot, await _result(api, "storage", snapshot, live), is_live=live)
+    body = await _result(api, "storage", snapshot, question)
+    return api.answer(snapshot, body, is_live=question is not None)
 
 
 @router.get("/members", summary="The members of the group, as they see themselves, and their leader")
@@ -89,15 +94,15 @@ async def _listed(
     **filters: Any,
 ) -> Response:
     async def read(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-        result = await _result(api, resource, snapshot, lists.live)
+        result = await _result(api, resource, snapshot, lists.asked(api))
         return result, sorted(result[FIELDS[resource]], key=KEYS[resource][0])
 
     return await listed(request, resource, read, lists, after, if_none_match, filters, field=FIELDS[resource])
 
 
-async def _result(api: Api, resource: str, snapshot: FleetSnapshot, is_live: bool) -> JsonObject:
+async def _result(api: Api, resource: str, snapshot: FleetSnapshot, question: JsonObject | None) -> JsonObject:
     """The result of the resource's command, how complete and how old it is."""
-    if is_live:
-        reduced = await api.ask(COMMANDS[resource])
+    if question is not None:
+        reduced = await api.ask(COMMANDS[resource], question)
         return {**encoded(reduced.result), **live_head(reduced)}
     return {**result_of(resource, snapshot), "age_seconds": api.age_seconds(snapshot)}

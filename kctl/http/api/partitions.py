@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
-from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Strings, listed, router
+from kctl.http.api.listing import AfterPartition, IfNoneMatch, ListParams, Lists, Numbers, Strings, listed, router
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.partitions import kafka_lag
 from kctl.status import Status
@@ -31,10 +31,9 @@ async def lag(
     history: Annotated[bool, Query(description="With the lag of the last 15 minutes, every 15 s.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    read = _live_lag if lists.live else _last_lag
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
-    completed = partial(_completed, is_live=lists.live, has_history=history)
-    return await listed(request, "lag", read, lists, after, if_none_match, filters, completed=completed)
+    completed = partial(_completed, has_history=history)
+    return await listed(request, "lag", partial(_lag, lists), lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -48,30 +47,25 @@ async def offsets(
     min_lag: Annotated[int | None, Query(ge=0)] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    read = _live_offsets if lists.live else _last_offsets
     filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
-    completed = partial(_completed, is_live=lists.live, has_history=False)
+    read, completed = partial(_offsets, lists), partial(_completed, has_history=False)
     return await listed(request, "offsets", read, lists, after, if_none_match, filters, completed=completed)
 
 
-async def _last_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-    return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
-
-
-async def _live_lag(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+async def _lag(lists: ListParams, api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
     """How a partition is doing is judged over time and stays that of the snapshot."""
-    reduced = await api.ask("offset_checker")
+    if (question := lists.asked(api)) is None:
+        return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
+    reduced = await api.ask("offset_checker", question)
     totals = await asyncio.to_thread(kafka_lag, reduced.result)
     rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result)
     return {**encoded(totals), **live_head(reduced)}, rows
 
 
-async def _last_offsets(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-    return _last_head(api, snapshot), api.offset_rows.of(snapshot)
-
-
-async def _live_offsets(api: Api, _snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-    reduced = await api.ask("offset_checker")
+async def _offsets(lists: ListParams, api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+    if (question := lists.asked(api)) is None:
+        return _last_head(api, snapshot), api.offset_rows.of(snapshot)
+    reduced = await api.ask("offset_checker", question)
     return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result)
 
 
@@ -80,14 +74,12 @@ def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
     return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
 
 
-def _completed(
-    api: Api, head: JsonObject, rows: list[JsonObject], *, is_live: bool, has_history: bool
-) -> list[JsonObject]:
+def _completed(api: Api, head: JsonObject, rows: list[JsonObject], *, has_history: bool) -> list[JsonObject]:
     if has_history:
         lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
         # None is kept of attached applications.
         rows = [{**row, "history": [] if row.get("attached") else lags} for row, lags in zip(rows, lines, strict=True)]
-    return rows if is_live else _aged(rows, head["age_seconds"])
+    return rows if "live" in head else _aged(rows, head["age_seconds"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:

@@ -25,7 +25,7 @@ _BYTES = 64 * 1024
 
 
 @router.get(
-    "/logs/{process}",
+    "/logs/{process:path}",
     summary="The end of a process's log, and then what was added",
     responses={404: {"model": Error, "description": "The master has started no such process"}},
 )
@@ -36,7 +36,8 @@ async def log(
 ) -> JSONResponse:
     """`text` in whole lines; `is_continued` is false where it does not follow what the answer before had, as after a
     rotation."""
-    supervised = api_of(request).latest().supervised
+    api = api_of(request)
+    supervised, process = api.latest().supervised, api.own_name(process)
     path = next((Path(each.log) for each in supervised if each.name == process), None)
     if path is None:
         raise HTTPException(404, "the master has started no process of this name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Query, Request, Response
@@ -9,15 +10,24 @@ from fastapi.responses import StreamingResponse
 
 from kctl.http.api import answers
 from kctl.http.api.api import api_of
-from kctl.http.api.listing import IfNoneMatch, router
+from kctl.http.api.listing import IfNoneMatch, Local, OfHost, router
 
 
 @router.get("/status", summary="The fleet at a glance, with the verdict on it")
-async def status(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+async def status(
+    request: Request, local: Local = False, host: OfHost = None, if_none_match: IfNoneMatch = None
+) -> Response:
+    """Of several hosts the verdict and the workers are those of all."""
     api = api_of(request)
     snapshot, source = api.latest(), api.source
+    question = api.asked(is_live=False, is_local=local, host=host)
+    if question is None and (same := api.unchanged(snapshot, if_none_match)):
+        return same
     body = answers.status_of(snapshot, source.verdicts, source.feed.last_number)
-    return api.unchanged(snapshot, if_none_match) or api.answer(snapshot, body)
+    if question is None:
+        return api.answer(snapshot, body)
+    joined, _ = await api.shared(("status", host), partial(api.status, question))
+    return api.answer(snapshot, {**body, **joined, "workers": api.with_hosts(joined["workers"])}, is_live=True)
 
 
 @router.get(

@@ -39,6 +39,20 @@ def described(kind: type[FleetOperation]) -> JsonObject:
     return {"rpc": kind.rpc, "summary": summary, "params": params, "changes": kind.changes}
 
 
+def with_host(params: JsonObject) -> JsonObject:
+    """Returns parameters with the host that stands before the names of processes, as a fleet on several shows them, as
+    `host`. Raises BadParams: those would be several."""
+    names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
+    every = [each.rpartition("/") for value in names.values() for each in value]
+    if not any(host for host, _, _ in every):
+        return params
+    hosts = {host for host, _, _ in every} | {params.get("host", every[0][0])}
+    if len(hosts) > 1:
+        raise BadParams("name processes of one host at a time")
+    own = {key: ",".join(each.rpartition("/")[2] for each in value) for key, value in names.items()}
+    return {**params, **own, "host": hosts.pop()}
+
+
 @dataclass(frozen=True, slots=True)
 class FleetOperation:
     """An operation on a fleet: a frozen dataclass whose fields are its parameters, its docstring the help of its

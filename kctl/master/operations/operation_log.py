@@ -16,7 +16,7 @@ from kctl import audit
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
 from kctl.master.operations.base import Caller, Operation, OperationState, Report, contradiction
 from kctl.master.operations.context import Context
-from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation
+from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation, with_host
 from kctl.master.operations.on_hosts import OnHosts, check_host
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
@@ -105,6 +105,7 @@ class OperationLog:
     def _begun(self, kind: type[FleetOperation], params: JsonObject, caller: Caller) -> Operation:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
+        params = with_host(params)
         given = kind.given(params)
         host = self._other_host(kind, params)
         touches = frozenset[str]() if host is None else frozenset({f"host {host}"})

@@ -161,7 +161,9 @@ def test_what_a_leader_that_has_just_started_cannot_know_is_added_by_the_others(
     whole = agreed("e", [host("c", missed=missed), host("e", missed=missed)], after, 2001.0, DAY)
     assert whole.gone == missed
     assert lost(after, whole, 2002.0) == ()
-    assert agreed("c", [host("c", missed=missed, forgotten=("a@1", "e@1")), host("b", 2)], after, 2001.0, DAY).gone == ()
+    assert (
+        agreed("c", [host("c", missed=missed, forgotten=("a@1", "e@1")), host("b", 2)], after, 2001.0, DAY).gone == ()
+    )
 
 
 def test_the_newest_hundred_that_have_gone_are_kept() -> None:

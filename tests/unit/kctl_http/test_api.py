@@ -14,14 +14,17 @@ import pytest
 
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import GroupSnapshot
+from kctl.hosts.roster import Host
 from kctl.http.access import AccessRights
 from kctl.http.api import streams as stream_module
 from kctl.http.app import create_app
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
 from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.workers import WorkerRow, Workers
+from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
-from kctl_agent.errors import CommandFailed
+from kctl_agent.errors import BadParams, CommandFailed
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
@@ -221,6 +224,61 @@ async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_pa
     assert "<script" not in page.text
     for path in (await ask(snapshot(), "/openapi.json")).json()["paths"]:
         assert f"<code>GET {path}</code>" in page.text
+
+
+class OtherHosts:
+    """This is host a; b is there too."""
+
+    me = Host("a", "https://a:1", 1)
+
+    def check_known(self, name: str) -> None:
+        if name not in ("a", "b"):
+            raise BadParams(f"there is no host {name}")
+
+    def url(self, name: str) -> str | None:
+        return {"b": "https://b:1"}.get(name)
+
+
+async def test_a_fleet_on_several_hosts_is_asked_once_a_second_for_all_or_for_one() -> None:
+    now, asked = [NOW], []
+
+    async def answer(request: Request) -> Reduced[Any]:
+        asked.append((request.rpc, request.params))
+        rows = tuple(WorkerRow(name, "worker", age_seconds=0.5) for name in ("a/worker-0", "b/worker-0"))
+        return Reduced(
+            Workers(rows), ("a/worker-0", "b", "b/worker-0"), ("a/worker-0",), (Failed("b", "gone", "-"),), 0.5
+        )
+
+    app = create_app(source_of(snapshot(), ask=answer, hosts=OtherHosts(), clock=lambda: now[0]))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+        first, second = await asyncio.gather(*(client.get("/api/v1/workers?limit=1") for _ in range(2)))
+        now[0] += 0.75
+        later = (await client.get("/api/v1/workers?after=a/worker-0")).json()
+        now[0] += 0.5
+        of_one = await client.get("/api/v1/workers?host=b")
+        of_none = await client.get("/api/v1/workers?host=c")
+        alone = await client.get("/api/v1/workers?local=1")
+
+    assert "etag" not in first.headers
+    assert first.json()["rows"] == second.json()["rows"]
+    assert [(row["name"], row["host"]) for row in first.json()["rows"]] == [("a/worker-0", "a")]
+    assert (first.json()["complete"], first.json()["failed"][0]["from"]) == (False, "b")
+    assert (later["age_seconds"], later["rows"][0]["age_seconds"], later["rows"][0]["host"]) == (1.25, 1.25, "b")
+    assert (of_one.status_code, of_none.status_code) == (200, 404)
+    assert asked == [("workers", {}), ("workers", {"host": "b"})]
+    assert [row["host"] for row in alone.json()["rows"]] == ["a", "a"]
+
+
+async def test_a_log_and_a_history_of_another_host_are_with_that_host() -> None:
+    source, headers = source_of(snapshot(), hosts=OtherHosts()), {"authorization": f"Bearer {TOKEN}"}
+    for path in ("/api/v1/logs/b%2Fworker-0", "/api/v1/history?worker=b/worker-0"):
+        found = await ask(source, path, access=AccessRights(tokens=TOKENS), headers=headers)
+        assert (found.status_code, found.json()["error"]["message"]) == (
+            404,
+            "b/worker-0 is known to its own host: ask https://b:1",
+        )
+    own = await ask(source, "/api/v1/history?worker=a/worker-0", access=AccessRights(tokens=TOKENS), headers=headers)
+    assert own.status_code == 200
 
 
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
