@@ -20,13 +20,14 @@ from kctl.reduce.partitions import Partitions, kafka_lag, offset_checker
 from kctl.reduce.reducers import block_size, member_leader, ping, union, workers
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow, Workers, WorkerStatus, with_statuses
+from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.describe import MethodsReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
-from kctl_agent.replies.partitions import PartitionsReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.rpc.wire import JsonObject
 
@@ -82,11 +83,12 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
 
 BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size)
 DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
-KAFKA_LAG = ReducedCommand("kafka_lag", PartitionsReply, _partitions, kafka_lag)
+_ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply), ...])  # type: ignore[misc]
+KAFKA_LAG = ReducedCommand("kafka_lag", _ROWS, _partitions, kafka_lag)
 MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader)
 METADATA_BROKERS = ReducedCommand("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
 METADATA_TOPICS = ReducedCommand("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
-OFFSET_CHECKER = ReducedCommand("offset_checker", PartitionsReply, _partitions)
+OFFSET_CHECKER = ReducedCommand("offset_checker", _ROWS, _partitions)
 PING = ReducedCommand("ping", PingReply, ping)
 WORKERS = ReducedCommand("workers", WorkerRow, workers)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from threading import Lock
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_type_hints
@@ -61,6 +61,20 @@ def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
         raise BadAnswer(
             f"the master's answer to {command} does not have its shape: {error}; is it of this release?"
         ) from None
+
+
+def as_struct(kind: type[T], **types: Any) -> type[T]:
+    """A type with the fields of a dataclass, with `types` in place of theirs, which msgspec makes in 40 % of the time:
+    for a hundred thousand rows."""
+    with _MAKING:
+        _bound(cast(Any, kind))
+    hints = get_type_hints(kind, include_extras=True) | types
+    declared = [(each.name, hints[each.name], *_default(each)) for each in fields(cast(Any, kind))]
+    return cast(type[T], msgspec.defstruct(kind.__name__, declared, frozen=True, gc=False))
+
+
+def _default(declared: Field[Any]) -> tuple[Any, ...]:
+    return () if declared.default is MISSING else (declared.default,)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

@@ -136,9 +136,10 @@ class Fleet:
         assert ended["state"] == "failed", ended
         return str(ended["text"])
 
-    def audit(self, name: str) -> list[dict[str, Any]]:
-        lines = (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    def audit(self, name: str, state: str = "") -> list[dict[str, Any]]:
+        """The ends of operations, or the lines with this state."""
+        lines = map(json.loads, (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines())
+        return [line for line in lines if (line["state"] == state if state else line["state"] != "running")]
 
     def names(self, name: str, rpc: str = "workers", **params: Any) -> list[str]:
         return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]

@@ -209,7 +209,7 @@ async def random_orders(folder: Path, seed: int, rounds: int) -> None:
                 fleet, name, wanted, [operation for operation in in_order if name in operation.touches][-5:]
             )
         lines = (folder / "operations.jsonl").read_text().splitlines()
-        assert len(lines) == len(ended), "each left its audit line"
+        assert len(lines) == 2 * len(ended), "each left its audit lines"
         assert [pause.key for pause in Pauses(folder / "data" / "pauses.json").all()] == [
             pause.key for pause in fleet.pauses.all()
         ]

@@ -17,6 +17,7 @@ from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationU
 from kctl.master.operations.base import Caller, Operation, OperationState, Report, contradiction
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation, with_host
+from kctl.master.operations.interrupted import interrupted
 from kctl.master.operations.on_hosts import OnHosts, check_host
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
@@ -39,7 +40,7 @@ class OperationLog:
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
-        """Audit lines go to the log, and as JSON lines to `audit_path`."""
+        """Audit lines go to the log, and as JSON lines to `audit_path`, one when it begins and one when it ends."""
         self.types = types
         self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
@@ -53,6 +54,19 @@ class OperationLog:
         """Why; of those that are under way and must come to their end."""
         self._ids = itertools.count(1)
         self._is_closed = False
+
+    def report_interrupted(self) -> None:
+        """Takes over what a master before this one had begun when it was killed: how it ended nobody knows."""
+        try:
+            found = [] if self._audit_path is None else interrupted(self._audit_path, time.time())
+        except OSError as error:
+            log.error("action=audit_failed path=%s: %s", self._audit_path, error.strerror)
+            return
+        for operation in found:
+            self._operations[operation.id] = operation
+            self._write_down(operation)
+            log.warning("action=operation_interrupted id=%s operation=%s", operation.id, operation.words)
+        self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
         """Begins an operation and returns it when it has ended, at the latest after `wait_seconds`; a long one at once.
@@ -130,6 +144,7 @@ class OperationLog:
             touches=touches,
         )
         self._operations[operation.id] = operation
+        self._write_down(operation)
         self._forget_old()
         self._tasks[operation.id] = asyncio.create_task(
             self._carry(given, host, operation, caller), name=f"operation {operation.id}"

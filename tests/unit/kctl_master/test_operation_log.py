@@ -68,8 +68,13 @@ def operations(*types: type[FleetOperation], audit: Path | None = None) -> Opera
     return OperationLog({each.rpc: each for each in types}, cast("Any", None), audit)
 
 
-def audited(path: Path) -> list[JsonObject]:
+def written(path: Path) -> list[JsonObject]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def audited(path: Path) -> list[JsonObject]:
+    """What was written of the ends of operations."""
+    return [line for line in written(path) if line["state"] != "running"]
 
 
 async def ended(log: OperationLog, id_: str) -> Operation:
@@ -84,7 +89,7 @@ async def ended(log: OperationLog, id_: str) -> Operation:
     return log.find(id_)
 
 
-async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_without_its_result(
+async def test_an_operation_is_answered_with_its_end_and_leaves_audit_lines_without_its_result(
     tmp_path: Path,
 ) -> None:
     log = operations(kind("stop", at_once), audit=tmp_path / "logs" / "operations.jsonl")
@@ -93,7 +98,8 @@ async def test_an_operation_is_answered_with_its_end_and_leaves_one_audit_line_w
 
     assert (done.state, done.text, done.result) == ("done", f"did it for {US.name}", {"params": {"name": "worker-0"}})
     assert done.deadline_seconds == 7.0
-    (line,) = audited(tmp_path / "logs" / "operations.jsonl")
+    begun, line = written(tmp_path / "logs" / "operations.jsonl")
+    assert begun == {**line, "state": "running", "text": "", "ended_at": None}
     assert line == {key: value for key, value in done.to_json().items() if key != "result"}
     assert (line["operation"], line["by"], line["uid"], line["via"]) == ("stop", US.name, US.uid, "socket")
     assert log.counts == {("stop", "done"): 1}
@@ -235,6 +241,28 @@ async def test_closing_ends_what_runs_and_takes_nothing_more(tmp_path: Path) -> 
     assert len(audited(tmp_path / "operations.jsonl")) == 1
     with pytest.raises(OperationRefused, match="the master is stopping"):
         await log.submit("stop", {}, US, 30.0)
+
+
+async def test_what_was_under_way_when_a_master_was_killed_is_reported_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "operations.jsonl"
+    before = operations(kind("drain", never, is_long=True), kind("stop", at_once), audit=path)
+    begun = [(await before.submit(name, {}, US, 0.0)).id for name in ("stop", "drain", "stop")]
+    killed_with = path.read_bytes()
+    await before.close()
+    path.write_bytes(killed_with + b'{"id": "9", "via": "cli", "state": "running", "params": {}}\n')
+
+    after = operations(kind("stop", at_once), audit=path)
+    after.report_interrupted()
+
+    assert [(each.id, each.state, each.text.partition(":")[0]) for each in after.all()] == [
+        (begun[1], "unknown", "interrupted")
+    ]
+    assert audited(path)[-1]["state"] == "unknown"
+    assert int((await after.submit("stop", {}, US, 30.0)).id) > int(begun[1])
+    path.write_bytes(b'"half": 1}\n[]\n' + path.read_bytes())
+    third = operations(audit=path)
+    third.report_interrupted()
+    assert third.all() == []
 
 
 async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_runs_is_forgotten() -> None:
