@@ -143,7 +143,8 @@ def _serve(sockets: list[socket.socket], hosts: list[Host]) -> None:
 
 
 def _body(host: Host, number: int, name: str) -> bytes:
-    return msgspec.json.encode(HostReplies(*FLEET, host.name, 1, tuple(_replies(number, name))))
+    replies = tuple(_replies(number, name))
+    return msgspec.json.encode(HostReplies(*FLEET, host.name, 1, replies, status=Raw(b'{"rows": []}')))
 
 
 def _replies(number: int, name: str) -> list[AgentReply]:

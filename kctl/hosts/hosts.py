@@ -42,6 +42,10 @@ _SILENT_HOST_SECONDS = 1.0
 _STALE_SECONDS = 2 * SESSION_SECONDS
 
 
+class _Operations(Struct, frozen=True):
+    rows: tuple[dict[str, Any], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class HostsOutcome:
     """What the other hosts answered; the last replies of one that is silent now are there too, with their age."""
@@ -162,6 +166,22 @@ class Hosts:
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
         )
 
+    async def operations(self, seconds: float) -> tuple[list[JsonObject], list[Failed]]:
+        """Returns the operations that all other hosts know, each with its `host`, and the hosts that did not answer."""
+        hosts = [each for each in self._member.seen.roster.hosts if each.key != self.me.key]
+        found = await asyncio.gather(*(self._operations(each, seconds) for each in hosts))
+        gone = [Failed(name, "gone", f"host {name} has left the group of masters without a word") for name in self.gone]
+        failed = [each for each in found if isinstance(each, Failed)]
+        return [row for each in found if isinstance(each, list) for row in each], [*failed, *gone]
+
+    async def _operations(self, host: Host, seconds: float) -> list[JsonObject] | Failed:
+        try:
+            body = await self._peers.get(host.url, _OPERATIONS_PATH, seconds)
+            return [{**row, "host": host.name} for row in decoded(_Operations, body).rows]
+        except (AgentError, BadResult) as error:
+            code = error.code if isinstance(error, AgentError) else "bad_result"
+            return Failed(host.name, code, f"host {host.name}: {error}")
+
     async def _operate(self, method: str, host: str, path: str, body: bytes = b"") -> JsonObject:
         if (url := self.url(host)) is None:
             raise AgentUnreachable(f"host {host} is not there")
@@ -220,6 +240,8 @@ class Hosts:
         replies = [each for each in found if isinstance(each, HostReplies)]
         failed = [each for each in found[: len(present)] if isinstance(each, Failed)]
         failed += [_missed(each, answer) for each, answer in zip(gone, found[len(present) :], strict=True)]
+        refused = [each for each in seen.roster.refused if host in (None, each.name)]
+        failed += [Failed(each.name, "refused", f"host {each.name} does not count: {each.reason}") for each in refused]
         old = [
             (last[1], self._clock() - last[0])
             for each in found
@@ -228,8 +250,6 @@ class Hosts:
         ]
         if host is None and (doubt := self._doubt(seen)) is not None:
             failed.append(Failed("hosts", "stale", doubt))
-        elif host is not None and not every:
-            failed.append(Failed(host, "refused", f"host {host} is not asked: `kctl hosts` shows why"))
         return HostsOutcome((*((each, 0.0) for each in replies), *old), tuple(failed))
 
     def _of(self, name: str) -> _Known:

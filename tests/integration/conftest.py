@@ -37,6 +37,10 @@ from kctl import logs
 from kctl.config.load import load
 from kctl.start.main import run
 config = load(Path(sys.argv[1]), os.environ)
+if "PROTOCOLS" in os.environ:  # of a release to come
+    from functools import partial
+    from kctl.start import hosts
+    hosts.Host = partial(hosts.Host, protocols=tuple(map(int, os.environ["PROTOCOLS"].split("-"))))
 logs.configure("INFO")
 faulthandler.enable()
 sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))

@@ -96,6 +96,9 @@ class Fleet:
             eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
             eventually(partial(self.is_well, name), what=f"not all is well at {name}")
 
+    def speaks(self, name: str, protocol: int) -> bool:
+        return bool(self.masters[name].ask("hosts", of_master=True).result["protocol"] == protocol)
+
     def knows(self, name: str, *others: str) -> bool:
         return set(self.states(name)) >= set(others)
 
@@ -104,6 +107,9 @@ class Fleet:
 
     def misses(self, name: str, other: str) -> bool:
         return self.states(name)[other] == "gone"
+
+    def refuses(self, name: str, other: str) -> bool:
+        return self.states(name).get(other) == "refused"
 
     def is_well(self, name: str) -> bool:
         reply = self.masters[name].ask("status", of_master=True)
@@ -149,7 +155,7 @@ class Fleet:
         answer = httpx.get(
             f"{self.masters[at].about['http_url']}/api/v1/{path}",
             headers={"authorization": f"Bearer {self.token.read_text().strip()}"},
-            verify=ssl.create_default_context(cafile=self.folder / "ca.pem"),
+            verify=ssl.create_default_context(cafile=self.folder / "cert.pem"),
         )
         assert answer.status_code == 200, answer.text
         body: dict[str, Any] = answer.json()

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from kctl.hosts.membership import HostsMember
 from kctl.hosts.roster import Host
 from kctl.kafka.client.access import plain
-from tests.certificates import make_certificate
+from tests.certificates import expire, make_certificate
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet
@@ -140,7 +141,8 @@ def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> 
     assert older.about["http_url"] in rows[0]["reason"]
     refusal = "the other hosts do not count this one"
     eventually(lambda: any(refusal in each.message for each in newer.ask("workers").failed), what="it does not say so")
-    assert older.ask("workers").complete
+    assert "host a does not count: the name a belongs to a" in older.ask("workers").failed[0].message
+    assert [row["name"] for row in older.ask("workers").result["rows"]] == ["a/worker-0"]
 
 
 @pytest.mark.shows("an operation is carried out by the host that is meant, or by all of them, and audited by both")
@@ -173,6 +175,9 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) ->
     scaled = fleet.operate("c", "scale", workers=4, host="all")
     assert scaled["state"] == "done", scaled
     assert [len(each["running"]) for each in scaled["result"]["hosts"].values()] == [2, 1, 1]
+    listed = fleet.kctl("c", "operations")
+    assert (listed.returncode, listed.stdout.split()[0]) == (0, "host")
+    assert {line.split()[0] for line in listed.stdout.splitlines()[1:]} == {"a", "b", "c"}
     by = {(each["operation"], each["by"]) for each in fleet.audit("b")}
     user = pwd.getpwuid(os.geteuid()).pw_name
     assert ("restart", f"http token hosts, for {user} on a") in by
@@ -193,24 +198,83 @@ def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Flee
     assert "not all hosts are there: b" in fleet.failure("a", "pause", all=True, host="all")
 
 
-@pytest.mark.shows("a stranger that joins the masters' group is sent no token")
-@pytest.mark.parametrize("scheme", ["https", "http"])
-def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, scheme: str, tmp_path: Path) -> None:
+@pytest.mark.shows("a stranger that joins the masters' group is sent no token, whatever its certificate")
+@pytest.mark.parametrize("kind", ["https", "http", "expired"])
+def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, kind: str, tmp_path: Path) -> None:
+    if kind != "http":
+        make_certificate(tmp_path)
+    if kind == "expired":
+        expire(tmp_path)
+        with (fleet.folder / "cert.pem").open("a") as trusted:
+            trusted.write((tmp_path / "cert.pem").read_text())
     fleet.start("a")
     fleet.await_all("a")
-    with Listener(tmp_path, is_tls=scheme == "https") as stranger:
+    with Listener(None if kind == "http" else tmp_path) as stranger:
+        scheme = "http" if kind == "http" else "https"
         entry = Host("stranger", f"{scheme}://127.0.0.1:{stranger.port}", time.time_ns())
         member = HostsMember(plain(fleet.broker.bootstrap_servers), fleet.masters_group, TOPIC, entry, 60.0)
         member.start()
         try:
             eventually(lambda: "stranger" in fleet.states("a"), what="it is not on the roster")
             reply = fleet.masters["a"].ask("workers")
+            fleet.failure("a", "restart", name="worker-0", host="stranger")
         finally:
             member.close()
     assert not reply.complete
-    assert "nothing was sent" in " ".join(each.message for each in reply.failed)
-    assert fleet.token.read_text().strip().encode() not in bytes(stranger.received)
-    assert b"GET" not in stranger.received
+    why = " ".join(each.message for each in reply.failed)
+    assert "nothing was sent" in why
+    assert ("certificate has expired" in why) == (kind == "expired")
+    for token in (fleet.token, fleet.operations_token):
+        assert token.read_text().strip().rpartition(" ")[2].encode() not in bytes(stranger.received)
+    assert not stranger.received.count(b"GET") + stranger.received.count(b"POST")
+
+
+@pytest.mark.shows("without a token, or with the read token, nobody changes anything at any host")
+def test_without_its_token_nobody_learns_or_changes_anything(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.await_all("a")
+    url, trusted = fleet.masters["a"].about["http_url"], ssl.create_default_context(cafile=fleet.folder / "cert.pem")
+    asked = ["hosts", "hosts/replies/workers", "hosts/replies/status", "workers", "status", "operations"]
+    given = {"operation": "pause", "params": {"all": True, "host": "all"}, "caller": "root"}
+    with httpx.Client(base_url=f"{url}/api/v1/", verify=trusted) as client:
+        for headers in ({}, {"authorization": "Bearer made-up-by-a-stranger"}):
+            answers = [client.get(path, headers=headers) for path in asked]
+            answers.append(client.post("operations", json=given, headers=headers))
+            assert {each.status_code for each in answers} == {401}
+            assert not [each.text for each in answers if "worker-0" in each.text or "127.0.0.1" in each.text]
+        read = {"authorization": f"Bearer {fleet.token.read_text().strip()}"}
+        assert {client.get(path, headers=read).status_code for path in asked} == {200}
+        for path, body in (("operations", given), ("operations/1/cancel", {})):
+            assert client.post(path, json=body, headers=read).status_code in (401, 403)
+    assert not (fleet.folder / "a" / "logs" / "operations.jsonl").exists()
+    assert fleet.is_well("a")
+
+
+@pytest.mark.shows("a host of another protocol is named and never an exception, and a rolling upgrade ends well")
+def test_a_rolling_upgrade_names_the_host_of_another_protocol(fleet: Fleet) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    fleet.await_all("a", "b")
+
+    newer = fleet.start("c", prefix=["env", "PROTOCOLS=2-3"])
+    for name in ("a", "b"):
+        eventually(partial(fleet.refuses, name, "c"), what=f"{name} does not refuse c")
+        failed = {str(each.sender): each.message for each in fleet.masters[name].ask("workers").failed}
+        assert failed == {"c": "host c does not count: it speaks protocol 2 at least, others 1 at most"}
+        assert fleet.names(name) == ["a/worker-0", "b/worker-0"]
+        assert "not all hosts are there: c" in fleet.failure(name, "pause", all=True, host="all")
+    of_newer = eventually(lambda: newer.ask("workers").failed, what="c counts itself")
+    assert "it speaks protocol 2 at least" in " ".join(each.message for each in of_newer)
+    assert newer.stop() == 0
+
+    for name, protocol in (("c", 1), ("b", 1), ("a", 2)):  # one after another, each speaks the old one too
+        if name != "c":
+            assert fleet.masters[name].stop() == 0
+        fleet.start(name, prefix=["env", "PROTOCOLS=1-2"])
+        fleet.await_all("a", "b", "c")
+        eventually(partial(fleet.speaks, name, protocol), what=f"not all speak {protocol}")
+    for name in ("a", "b", "c"):
+        assert "Traceback" not in fleet.masters[name].log.read_text()
 
 
 def test_a_wrong_token_is_named(fleet: Fleet) -> None:
@@ -227,16 +291,15 @@ def test_a_wrong_token_is_named(fleet: Fleet) -> None:
 
 
 class Listener(threading.Thread):
-    """Takes whatever comes, with a certificate that nobody trusts."""
+    """Takes whatever comes, with the certificate of a folder, or without TLS."""
 
-    def __init__(self, folder: Path, *, is_tls: bool) -> None:
+    def __init__(self, folder: Path | None) -> None:
         super().__init__(daemon=True)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.received = bytearray()
         self._context = None
-        if is_tls:
-            make_certificate(folder)
+        if folder is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(folder / "server.pem")
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from kctl.errors import NoMaster
-from kctl.testing.kafka_broker import KafkaBroker
 from kctl_agent.errors import AgentError
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC
 from tests.integration.hosts import Fleet
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 

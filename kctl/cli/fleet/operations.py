@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from kctl.cli.command import option
+from kctl.cli.fleet.ask import incomplete
 from kctl.cli.fleet.submit import all_operations
 from kctl.cli.options import ConfigOption, OutputOption, fleet_of
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import columns, duration, render
+from kctl.cli.table import Column, columns, duration, render
 from kctl.fields import moment
 
 _COLUMNS = columns(">id operation by via at >took state what-happened")
 _POSITIONAL = ("name", "level")
 
 
-def _operations(config: ConfigOption = None, output: OutputOption = "table") -> None:
+def _operations(
+    config: ConfigOption = None,
+    local: Annotated[bool, option("--local", help="Ask no other host of the fleet.")] = False,
+    output: OutputOption = "table",
+) -> None:
     """List the last 500 operations, the newest first.
 
     What was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
     """
-    result = all_operations(fleet_of(config))
-    if output == "table":
-        echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in result["rows"]])))
+    reply = all_operations(fleet_of(config), is_local=local)
+    rows = reply.result["rows"]
+    if output != "table":
+        echo(as_text(reply.result, output))
+    elif any("host" in row for row in rows):
+        echo("\n".join(render([Column("host"), *_COLUMNS], [(row["host"], *_cells(row)) for row in rows])))
     else:
-        echo(as_text(result, output))
+        echo("\n".join(render(_COLUMNS, [_cells(operation) for operation in rows])))
+    if (problem := incomplete(reply)) is not None:
+        raise problem
 
 
 def _cells(operation: dict[str, Any]) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from kctl.cli.output import as_text
 from kctl.cli.table import clean
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fleets import Fleet
+from kctl.rpc.reply import Reply
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 from kctl_agent.rpc.messages import reducer_method, wire_method
 
@@ -52,9 +53,10 @@ def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
     return ask(fleet, "operation", wire_method("operation"), {"id": id_}, _ANSWER_SECONDS).result
 
 
-def all_operations(fleet: Fleet) -> dict[str, Any]:
-    """`{"rows": […]}`, the newest operation first."""
-    return ask(fleet, "operations", wire_method("operations"), {}, _OPERATION_LOG_SECONDS).result
+def all_operations(fleet: Fleet, *, is_local: bool = False) -> Reply:
+    """`{"rows": […]}`, the newest operation first; of all hosts of the fleet."""
+    params = {"local": True} if is_local else {}
+    return ask(fleet, "operations", wire_method("operations"), params, _OPERATION_LOG_SECONDS)
 
 
 def cancel_operation(fleet: Fleet, id_: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -51,7 +52,8 @@ class Api:
         self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.offset_checker.result))
         self._life = life
         self._asking = 0
-        self._shared: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._shared: dict[Hashable, tuple[float, float, asyncio.Future[Any]]] = {}
+        """Answers of all hosts: when each was begun, until when it is shared, and itself."""
 
     def latest(self) -> FleetSnapshot:
         """The last snapshot. Raises NotReady: there is none yet."""
@@ -93,11 +95,11 @@ class Api:
         """The result of `work`, and how many seconds ago it was begun: one for all that want it within a second, so
         that a page that is open often does not ask all hosts as often."""
         now = self.source.clock()
-        begun_at, found = self._shared.get(key, (-inf, None))
-        if found is None or now - begun_at > _SHARED_SECONDS:
+        begun_at, until, found = self._shared.get(key, (now, -inf, None))
+        if found is None or now > until:
             begun_at, found = now, asyncio.ensure_future(work())
-            self._shared[key] = begun_at, found
-            found.add_done_callback(lambda done: self._forget(key, done))
+            self._shared[key] = begun_at, inf, found
+            found.add_done_callback(partial(self._share, key, begun_at))
         result = await asyncio.shield(found)
         return result, self.source.clock() - begun_at if begun_at != now else 0.0
 
@@ -127,11 +129,18 @@ class Api:
         finally:
             self._asking -= 1
 
-    def _forget(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+    def _share(self, key: Hashable, begun_at: float, done: asyncio.Future[Any]) -> None:
+        """Keeps a result for a while; for longer where it took long, as with thousands of partitions."""
         if done.cancelled() or done.exception() is not None:
-            self._shared.pop(key, None)
-        else:
-            asyncio.get_running_loop().call_later(_SHARED_SECONDS, self._shared.pop, key, None)
+            del self._shared[key]
+            return
+        seconds = max(_SHARED_SECONDS, 4 * (self.source.clock() - begun_at))
+        self._shared[key] = begun_at, begun_at + seconds, done
+        asyncio.get_running_loop().call_later(seconds, self._drop, key, done)
+
+    def _drop(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+        if key in self._shared and self._shared[key][2] is done:
+            del self._shared[key]
 
     def age_seconds(self, snapshot: FleetSnapshot) -> float:
         return max(self.source.clock() - snapshot.taken_at, 0.0)

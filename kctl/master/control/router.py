@@ -18,6 +18,7 @@ _DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
 """Seconds of the caller's deadline that are kept for sending the answer."""
+_LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 
 
@@ -29,7 +30,7 @@ _QUESTIONS = {
     each.method: each
     for each in (
         _served(wire_method("operation"), "operation", "How far an operation has come.", (_ID,)),
-        _served(wire_method("operations"), "operations", "The last operations, the newest first.", ()),
+        _served(wire_method("operations"), "operations", "The last operations of all hosts.", (_LOCAL,)),
         _served(
             reducer_method("cancel"),
             "cancel",
@@ -59,6 +60,8 @@ class Router:
             operation = await self._operations.submit(request.rpc, request.params, caller, wait)
             return reply_ok(request.id, operation.to_json(), _NAME, 0.0)
         if request.method in _QUESTIONS and _QUESTIONS[request.method].rpc == request.rpc:
+            if request.rpc == "operations":
+                return await self._all(request)
             return reply_ok(request.id, self._about(request, caller), _NAME, 0.0)
         reply = await self._service(request)
         if request.method == wire_method("describe") and not request.params:
@@ -67,11 +70,16 @@ class Router:
             )
         return reply
 
+    async def _all(self, request: Request) -> JsonObject:
+        is_local = request.params.get("local", False)
+        if not isinstance(is_local, bool) or request.params.keys() - {"local"}:
+            raise BadParams("operations takes one parameter, local, true or false")
+        seconds = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000 - _OWN_SECONDS
+        rows, failed = await self._operations.listed(min(seconds, _DEFAULT_DEADLINE_SECONDS), is_local=is_local)
+        lacks = {"complete": False, "failed": [each.to_json() for each in failed]} if failed else {}
+        return reply_ok(request.id, {"rows": rows}, _NAME, 0.0, **lacks)
+
     def _about(self, request: Request, caller: Caller) -> JsonObject:
-        if request.rpc == "operations":
-            if request.params:
-                raise BadParams("operations takes no parameters")
-            return {"rows": [operation.to_json() for operation in self._operations.all()]}
         id_ = request.params.get("id")
         if not isinstance(id_, str) or len(request.params) != 1:
             raise BadParams(f"{request.rpc} takes one parameter, id, a text")

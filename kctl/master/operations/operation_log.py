@@ -19,6 +19,7 @@ from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation, with_host
 from kctl.master.operations.interrupted import interrupted
 from kctl.master.operations.on_hosts import OnHosts, check_host
+from kctl.rpc.fan_out import Failed
 from kctl_agent.errors import AgentError, BadParams, UnknownMethod
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
@@ -99,6 +100,16 @@ class OperationLog:
     def all(self) -> list[Operation]:
         """The newest first; the last 500."""
         return list(reversed(self._operations.values()))
+
+    async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
+        """Those of all hosts, where the fleet has several, each with its `host`, the newest first; and hosts that did
+        not answer."""
+        rows = [operation.to_json() for operation in self.all()]
+        if is_local or (hosts := self._context.hosts) is None:
+            return rows, []
+        others, failed = await hosts.operations(seconds)
+        every = [*({**row, "host": hosts.me.name} for row in rows), *others]
+        return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
         """What can be taken back of it is; its end reports the rest. Raises NoSuchOperation: it is not known;

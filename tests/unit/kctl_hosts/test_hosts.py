@@ -261,3 +261,13 @@ def test_the_verdict_is_the_gravest_of_all_hosts_and_a_missing_host_is_part_of_i
     assert missing.verdict.level is Level.DEGRADED
     assert "host c has not answered" in missing.verdict.sentence
     assert [row.age_seconds for row in missing.workers] == [0.1, 0.1, pytest.approx(20.1)]
+
+
+def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is_named() -> None:
+    world = World()
+    world.bodies = {B.url: b'{"rows": [{"id": "1"}]}', C.url: b'{"rows": 5}'}
+
+    rows, failed = asyncio.run(world.hosts.operations(1.0))
+
+    assert rows == [{"id": "1", "host": "b"}]
+    assert [(each.sender, each.code) for each in failed] == [("c", "bad_result")]
