@@ -23,7 +23,7 @@ def make_certificate(folder: Path, name: str = "localhost") -> Path:
 def expire(folder: Path) -> None:
     """Has what `make_certificate` made there have been valid until yesterday."""
     certificate, key, both = (folder / f"{each}.pem" for each in ("cert", "key", "server"))
-    command = ["openssl", "x509", "-in", certificate, "-signkey", key, "-days", "-1"]
+    command = ["openssl", "x509", "-in", str(certificate), "-signkey", str(key), "-days", "-1"]
     made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     certificate.write_text(made)
     both.write_text(key.read_text() + made)
