@@ -76,6 +76,7 @@ interval_seconds = 0.5
 
 [http]
 port = 0
+{http}
 """
 
 
@@ -123,6 +124,7 @@ class Fleet(DemoFleet):
                 sinkers=self._more.get("sinkers", ""),
                 spark_master=self._more.get("spark_master", "local[1]"),
                 spark_conf=self._more.get("spark_conf", ""),
+                http=self._more.get("http", ""),
             )
         )
 

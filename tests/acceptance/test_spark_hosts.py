@@ -1,0 +1,175 @@
+"""One fleet of Spark workers on several hosts: what any of them shows, and that nothing is lost when one is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.certificates import make_certificate
+from tests.clusters import running_cluster
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.redis_server import RedisServer
+
+pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(600)]
+
+PARTITIONS = 8
+MISSED_WITHIN = 8.0
+HOSTS = """\
+tls_certificate = "{folder}/server.pem"
+read_token_file = "{folder}/read-token"
+
+[hosts]
+name = "{name}"
+url = "https://127.0.0.1"
+ca_file = "{folder}/cert.pem"
+token_file = "{folder}/read-token"
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[KafkaCluster]:
+    with running_cluster({}) as running:
+        yield running
+
+
+def answer(fleet: Fleet, command: str) -> dict[str, Any]:
+    """Empty while its master does not answer."""
+    document: dict[str, Any] = json.loads(fleet.kctl(command, "-o", "json", exit_code=None).stdout or "{}")
+    return document
+
+
+class Hosts:
+    """Workers on a and b, none on c."""
+
+    def __init__(self, make: Callable[..., Fleet], folder: Path, on: KafkaBroker | KafkaCluster, storage: str) -> None:
+        make_certificate(folder)
+        token = folder / "read-token"
+        token.touch(0o600)
+        token.write_text("a-token-that-may-only-read\n")
+        self.fleets: dict[str, Fleet] = {}
+        for name, workers in (("a", 2), ("b", 2), ("c", 0)):
+            http = HOSTS.format(folder=folder, name=name)
+            beside = self.fleets.get("a")
+            more: dict[str, Any] = {"http": http, "storage": storage, "beside": beside}
+            self.fleets[name] = make(partitions=PARTITIONS, workers=workers, on=on, **more)
+
+    def start(self) -> None:
+        for fleet in self.fleets.values():
+            fleet.start()
+
+    def shows_all(self) -> bool:
+        """Whether each host shows all workers, running, and each of these has partitions."""
+        everybody = {"a/worker-0", "a/worker-1", "b/worker-0", "b/worker-1"}
+        for fleet in self.fleets.values():
+            fleet.check()
+            rows = answer(fleet, "status").get("rows", ())
+            running = {row["name"] for row in rows if (row["worker"] or {}).get("state") == "running"}
+            if not everybody <= running or fleet.owners() != everybody:
+                return False
+        return True
+
+    def states(self, at: str) -> dict[str, str]:
+        rows = answer(self.fleets[at], "hosts").get("rows", ())
+        return {row["name"]: row["state"] for row in rows}
+
+    def miss(self, name: str) -> bool:
+        return all(self.states(at).get(name) == "gone" for at in self.fleets if at != name)
+
+    def kill(self, name: str) -> None:
+        """The whole host: its master, its workers, its engine with the JVM."""
+        fleet = self.fleets[name]
+        others = psutil.Process(fleet.pid).children(recursive=True)
+        fleet.kill()
+        for each in others:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+    def readers(self) -> set[str]:
+        """Hosts whose workers have partitions."""
+        return {str(owner).partition("/")[0] for owner in self.fleets["a"].owners()}
+
+
+def check_loss_of_a_host(hosts: Hosts, eventually: Eventually, frozen_seconds: float) -> None:
+    hosts.start()
+    eventually(hosts.shows_all, START_SECONDS, "each host shows all workers")
+    load = hosts.fleets["a"].load(rate=500)
+
+    os.kill(hosts.fleets["b"].pid or 0, signal.SIGSTOP)
+    frozen_at = time.monotonic()
+    eventually(partial(hosts.miss, "b"), SETTLE_SECONDS, "the others miss the frozen host")
+    assert hosts.readers() == {"a", "b"}, "its workers go on"
+    eventually(lambda: time.monotonic() - frozen_at > frozen_seconds, frozen_seconds + 10, "it is frozen for long")
+    os.kill(hosts.fleets["b"].pid or 0, signal.SIGCONT)
+    eventually(hosts.shows_all, SETTLE_SECONDS, "it is back")
+
+    hosts.kill("b")
+    killed_at = time.monotonic()
+    eventually(partial(hosts.miss, "b"), SETTLE_SECONDS, "the others miss the host that was killed")
+    assert time.monotonic() - killed_at < MISSED_WITHIN + 2.0  # two commands, one after another
+    status = hosts.fleets["c"].kctl("status", exit_code=1).stdout
+    assert "host b has left the group of masters without a word" in status
+    eventually(lambda: hosts.readers() == {"a"}, SETTLE_SECONDS, "its partitions have moved")
+    hosts.fleets["b"].start()
+    eventually(hosts.shows_all, START_SECONDS, "it is there again")
+    hosts.fleets["a"].finish(load)
+
+
+def check_nothing_is_lost(hosts: Hosts, eventually: Eventually) -> None:
+    eventually(hosts.fleets["a"].is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    found = hosts.fleets["a"].audit()
+    assert (found.lost, found.duplicated) == (0, 0)
+
+
+@pytest.mark.shows("Spark workers on two hosts: any host shows all; a host killed: partitions move, none lost or twice")
+def test_a_host_with_spark_workers_that_is_killed_is_missed_and_nothing_is_lost(
+    short_dir: Path,
+    broker: KafkaBroker,
+    redis_server: RedisServer,
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+) -> None:
+    hosts = Hosts(make_fleet, short_dir, broker, f'mode = "redis"\nurl = "{redis_server.url}"')
+    check_loss_of_a_host(hosts, eventually, frozen_seconds=0.0)
+    check_nothing_is_lost(hosts, eventually)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["redis", "lake"])
+def test_hosts_outlive_a_frozen_master_a_killed_host_and_their_coordinator(
+    kind: str,
+    short_dir: Path,
+    cluster: KafkaCluster,
+    redis_server: RedisServer,
+    make_fleet: Callable[..., Fleet],
+    eventually: Eventually,
+) -> None:
+    table = f'mode = "lake"\nuri = "{(short_dir / "table").as_uri()}"'
+    storage = table if kind == "lake" else f'mode = "redis"\nurl = "{redis_server.url}"'
+    hosts = Hosts(make_fleet, short_dir, cluster, storage)
+    check_loss_of_a_host(hosts, eventually, frozen_seconds=60.0)
+
+    load = hosts.fleets["a"].load(rate=500)
+    group = f"{hosts.fleets['a'].group}.kctl-masters"
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
+        connection.open()
+        number = connection.coordinators([group])[group]
+    assert isinstance(number, int)
+    cluster.brokers[number].kill()
+    eventually(hosts.shows_all, START_SECONDS, "another broker coordinates the masters")
+    cluster.brokers[number].start()
+    hosts.fleets["a"].finish(load)
+    check_nothing_is_lost(hosts, eventually)
