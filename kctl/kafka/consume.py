@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -29,6 +30,35 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], Iterator[Record]]
+"""Of a topic, from the offsets in the first mapping up to those in the second, by partition; with None for ever."""
+
+
+@contextmanager
+def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
+    """A consumer that may be used again and again; a second `Read` ends the first. What it yields raises KctlError:
+    nothing came for `timeout_seconds` although there must be more, or the brokers refuse."""
+    milliseconds = int(timeout_seconds * 1000)
+    consumer = _consumer(access, is_read_committed, milliseconds)
+
+    def read(topic: str, begin: Mapping[int, int], end: Mapping[int, int] | None) -> Iterator[Record]:
+        assigned = {number: TopicPartition(topic, number) for number in begin}
+        try:
+            consumer.assign(list(assigned.values()))
+            for number, offset in begin.items():
+                consumer.seek(assigned[number], offset)
+            yield from _polled(consumer, assigned, end, milliseconds)
+        except KctlError:
+            raise
+        except Exception as error:  # as below
+            raise failure(error, f"topic {topic}") from error
+
+    try:
+        yield read
+    finally:
+        consumer.close(autocommit=False)
+
+
 def records(
     access: ClusterAccess,
     topic: str,
@@ -38,22 +68,9 @@ def records(
     is_read_committed: bool,
     timeout_seconds: float,
 ) -> Iterator[Record]:
-    """Yields messages from the offsets in `begin` up to those in `end`, by partition; with None for ever. Raises
-    KctlError: nothing came for `timeout_seconds` although there must be more, or the brokers refuse."""
-    milliseconds = int(timeout_seconds * 1000)
-    assigned = {number: TopicPartition(topic, number) for number in begin}
-    consumer = _consumer(access, is_read_committed, milliseconds)
-    try:
-        consumer.assign(list(assigned.values()))
-        for number, offset in begin.items():
-            consumer.seek(assigned[number], offset)
-        yield from _polled(consumer, assigned, end, milliseconds)
-    except KctlError:
-        raise
-    except Exception as error:  # as above
-        raise failure(error, f"topic {topic}") from error
-    finally:
-        consumer.close(autocommit=False)
+    """Yields messages as `Read` does, of a consumer of its own. Raises KctlError, as `reading` has it."""
+    with reading(access, is_read_committed=is_read_committed, timeout_seconds=timeout_seconds) as read:
+        yield from read(topic, begin, end)
 
 
 def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int) -> Any:

@@ -10,38 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from kctl.errors import OperationRefused
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic
-from kctl.kafka.consume import Record, records
-from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
+from kctl.kafka.consume import Read, Record
+from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
 """Messages that are read in search of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """A partition of one of the two clusters. Offsets are asked anew each time; `start` and `end` bound the log."""
+class Cluster(NamedTuple):
+    """One of the two clusters, with the topics that both have."""
 
     connection: ClusterConnection
     topics: Mapping[str, Topic]
+    read: Read
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A partition of a cluster; its log is from `start` up to `end`."""
+
+    cluster: Cluster
     key: Partition
     start: int
     end: int
-    timeout_seconds: float
+
+    @classmethod
+    def of(cls, cluster: Cluster, key: Partition) -> _Log:
+        return cls(cluster, key, *(_offset(cluster, key, at) or 0 for at in (EARLIEST, LATEST)))
 
     def read(self, begin: int, end: int) -> Iterator[Record]:
         topic, partition = self.key
-        return records(
-            self.connection.access,
-            topic,
-            {partition: begin},
-            {partition: end},
-            is_read_committed=True,
-            timeout_seconds=self.timeout_seconds,
-        )
+        return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
         """The last message below `end`. Offsets may hold none, as after a transaction or a compaction."""
@@ -54,64 +58,45 @@ class _Log:
             back *= 100
         return None
 
-    def since(self, timestamp: int, end: int) -> Iterator[Record]:
-        """The messages below `end` from the first one of this time or later on."""
-        self.connection.deadline.renew()
-        found = log_offsets(self.connection, self.topics, [self.key], timestamp)[self.key]
-        if found.error is not None:
-            raise OperationRefused(found.error)
-        return iter(()) if found.offset is None else islice(self.read(found.offset, end), _SEARCHED)
+    def equal(self, record: Record, end: int) -> Iterator[int]:
+        """The offsets below `end` of messages of this timestamp, key and value."""
+        if record.timestamp is None:
+            raise OperationRefused("the last message that was stored has no timestamp to look for")
+        begin = _offset(self.cluster, self.key, record.timestamp)
+        for each in () if begin is None else islice(self.read(begin, end), _SEARCHED):
+            if (each.timestamp, each.key, each.value) == (record.timestamp, record.key, record.value):
+                yield each.offset
 
 
-def translated(
-    old: ClusterConnection,
-    new: ClusterConnection,
-    topics: tuple[Mapping[str, Topic], Mapping[str, Topic]],
-    key: Partition,
-    offset: int,
-    timeout_seconds: float,
-) -> int:
+def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     """Returns the offset in the new cluster that follows the copy of the last message below `offset` in the old one.
-
-    `topics` are of the old and of the new cluster. Blocks. Raises OperationRefused: the copy is not found; KctlError:
-    the brokers do not answer.
-    """
-    source, copy = (
-        _Log(connection, of_cluster, key, *_bounds(connection, of_cluster, key), timeout_seconds)
-        for connection, of_cluster in zip((old, new), topics, strict=True)
-    )
+    Where that is no longer in the old one, the offset of the copy of the next. Blocks. Raises OperationRefused: the
+    copy is not found; KctlError: the brokers do not answer."""
+    source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
-    if last is None:
-        if source.start == 0:
-            return copy.start  # nothing has been read
-        raise OperationRefused("the old cluster no longer has the last message that was stored")
-    rank = sum(_is_equal(each, last) for each in source.since(_time(last), last.offset + 1))
-    for each in copy.since(_time(last), copy.end):
-        rank -= _is_equal(each, last)
-        if rank == 0:
-            return each.offset + 1
-    raise OperationRefused(
-        f"the new cluster does not have the last message that was stored, offset {last.offset} of the old"
-    )
+    if last is not None:
+        return _copied(source, copy, last) + 1
+    if source.start == 0 or (source.start == source.end and copy.start == copy.end):
+        return copy.start
+    following = next(source.read(source.start, source.end), None)
+    if following is not None:
+        return _copied(source, copy, following)
+    raise OperationRefused("the old cluster no longer has the last message that was stored")
 
 
-def _bounds(connection: ClusterConnection, topics: Mapping[str, Topic], key: Partition) -> tuple[int, int]:
-    connection.deadline.renew()
-    bounds = [log_offsets(connection, topics, [key], at)[key] for at in (EARLIEST, LATEST)]
-    return _known(bounds[0]), _known(bounds[1])
+def _copied(source: _Log, copy: _Log, record: Record) -> int:
+    """Returns the offset of a message's copy."""
+    rank = sum(1 for _ in source.equal(record, record.offset + 1))
+    found = next(islice(copy.equal(record, copy.end), rank - 1, None), None)
+    if found is None:
+        raise OperationRefused(f"the new cluster does not have the message at offset {record.offset} of the old")
+    return found
 
 
-def _known(found: LogOffset) -> int:
-    if found.offset is None:
-        raise OperationRefused(found.error or "its offsets are not known")
+def _offset(cluster: Cluster, key: Partition, at: int) -> int | None:
+    """Returns an offset of a log; None: no message is so young."""
+    cluster.connection.deadline.renew()
+    found = log_offsets(cluster.connection, cluster.topics, [key], at)[key]
+    if found.error is not None:
+        raise OperationRefused(found.error)
     return found.offset
-
-
-def _time(record: Record) -> int:
-    if record.timestamp is None:
-        raise OperationRefused("the last message that was stored has no timestamp to look for")
-    return record.timestamp
-
-
-def _is_equal(one: Record, other: Record) -> bool:
-    return (one.timestamp, one.key, one.value) == (other.timestamp, other.key, other.value)

@@ -164,7 +164,7 @@ def test_what_cannot_be_taken_over_changes_nothing(
     (tmp_path / "bad.csv").write_text("orders;0;5\n")
 
     for words, why in {
-        ("--from", "old.toml"): "does not have the last message that was stored, offset 0 of the old",
+        ("--from", "old.toml"): "the new cluster does not have the message at offset 0 of the old",
         ("--offsets", "some.csv"): "offset 5000 is outside its log, 0 to 14",
         ("--offsets", "bad.csv"): "bad.csv, line 1: `orders;0;5` is not TOPIC,PARTITION,OFFSET",
         ("--from", "kctl.toml"): "--from names another cluster than the storage's",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kctl.config.sections import Config
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Partition, Topic
+    from kctl.kafka.mirror import Cluster
     from kctl.kafka.reset import OffsetChange
     from kctl_agent.storage.base import OffsetStore
 
@@ -118,21 +119,20 @@ class _Target:
         from kctl.kafka.mirror import translated
         from kctl.kafka.reset import OffsetChange
 
-        before, new = load(file, {}), self._topics(self.connection)
-        with _connected(before) as connection:
-            old = self._topics(connection)
+        before = load(file, {})
+        with (
+            _connected(before) as connection,
+            self._cluster(connection) as old,
+            self._cluster(self.connection) as new,
+        ):
             self._bind_to(Binding(before.kafka.group, connection.cluster_id))
-            stored = self.storage.stored_offsets(_partitions(old))
+            stored = self.storage.stored_offsets(_partitions(old.topics))
             changes = []
             for number, (key, each) in enumerate(sorted(stored.items()), start=1):
                 sys.stderr.write(f"\rpartition {number} of {len(stored)} …")
                 try:
-                    is_taken = each.topic_id is not None and each.topic_id == new[key[0]].topic_id
-                    offset = (
-                        each.next
-                        if is_taken
-                        else translated(connection, self.connection, (old, new), key, each.next, _TIMEOUT_SECONDS)
-                    )
+                    is_taken = each.topic_id is not None and each.topic_id == new.topics[key[0]].topic_id
+                    offset = each.next if is_taken else translated(old, new, key, each.next)
                     changes.append(OffsetChange(*key, each.next, offset))
                 except KctlError as error:
                     changes.append(OffsetChange(*key, each.next, None, str(error)))
@@ -193,6 +193,14 @@ class _Target:
             self.storage.bind(owner)
         except OtherGroup as error:
             raise OperationRefused(f"--from names another cluster than the storage's: {error}") from None
+
+    @contextmanager
+    def _cluster(self, connection: ClusterConnection) -> Iterator[Cluster]:
+        from kctl.kafka.consume import reading
+        from kctl.kafka.mirror import Cluster
+
+        with reading(connection.access, is_read_committed=True, timeout_seconds=_TIMEOUT_SECONDS) as read:
+            yield Cluster(connection, self._topics(connection), read)
 
     def _topics(self, connection: ClusterConnection) -> dict[str, Topic]:
         """The fleet's topics in a cluster. Raises TopicMissing: one is not there."""
