@@ -43,18 +43,20 @@ FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
 
 
 def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
-    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. What takes longer is
-    asked for less often: it answers with the same processors that it waits for."""
+    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. What takes longer, and
+    what is expensive to ask, is asked for less often: it answers with the same processors that it waits for."""
     began = time.monotonic()
     deadline = began + seconds
     pause = threading.Event()
     while True:
+        asked = time.monotonic()
         value = probe()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what or probe}; last value {value!r}")
-        pause.wait(min(0.02 + (time.monotonic() - began) / 50, 0.2))
+        pause.wait(max(min(0.02 + (now - began) / 50, 0.2), min(2 * (now - asked), 1.0)))
 
 
 @pytest.fixture(name="eventually")
@@ -108,6 +110,17 @@ def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
 
 
 def _children() -> set[int]:
+    if not _has_children():
+        return set()
     found = {each.pid: each for each in psutil.Process().children(recursive=True)}
     of_browsers = [each.pid for driver in BROWSERS & set(found) for each in found[driver].children(recursive=True)]
     return set(found) - set(of_browsers) - BROWSERS
+
+
+def _has_children() -> bool:
+    """Known at once: psutil reads of every process of the machine whose child it is."""
+    try:
+        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:  # a thread has just ended
+        return True
+    return any(lists) or not lists
