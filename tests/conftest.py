@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import hypothesis
 import psutil
@@ -35,14 +35,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
 sys.dont_write_bytecode = False
 
-T = TypeVar("T")
 BROWSERS: set[int] = set()
 """Drivers of browsers that live longer than a test; they start and end processes as they like."""
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
 """How the names of variables begin that reach the tests."""
 
 
-def eventually(probe: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
+def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "") -> Any:
     """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. What takes longer, and
     what is expensive to ask, is asked for less often: it answers with the same processors that it waits for."""
     began = time.monotonic()

@@ -21,9 +21,10 @@ import psutil
 import pytest
 import yaml
 
+from tests.conftest import eventually
+
 __all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "require", "serving"]
 
-Eventually = Callable[..., Any]
 Page = tuple[str, bytes]
 """Content type and body."""
 
@@ -45,7 +46,7 @@ def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -
 class _Server:
     """A program that logs where it listens."""
 
-    def __init__(self, command: Sequence[str], log: Path, eventually: Eventually) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
@@ -95,7 +96,6 @@ class Prometheus(_Server):
     def __init__(
         self,
         directory: Path,
-        eventually: Eventually,
         targets: Sequence[str],
         *,
         rules: str = "",
@@ -122,7 +122,7 @@ class Prometheus(_Server):
             "--web.listen-address=127.0.0.1:0",
             "--rules.alert.resend-delay=1s",
         ]
-        super().__init__(command, directory / "prometheus.log", eventually)
+        super().__init__(command, directory / "prometheus.log")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series of an instant vector, now."""
@@ -143,7 +143,7 @@ class Prometheus(_Server):
 class Alertmanager(_Server):
     """Sends every alert to `webhook` at once."""
 
-    def __init__(self, directory: Path, eventually: Eventually, webhook: str) -> None:
+    def __init__(self, directory: Path, webhook: str) -> None:
         [alertmanager] = require("prometheus-alertmanager")
         config = {
             "route": {
@@ -163,7 +163,7 @@ class Alertmanager(_Server):
             "--web.listen-address=127.0.0.1:0",
             "--cluster.listen-address=",
         ]
-        super().__init__(command, directory / "alertmanager.log", eventually)
+        super().__init__(command, directory / "alertmanager.log")
 
     @property
     def address(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ import psutil
 from kafka import KafkaAdminClient
 
 from kctl_agent.storage.base import Storage
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, given_since, held, is_poison, let_go, sizes
+from tests.conftest import eventually
 from tests.servers.redis_server import RedisServer
 
 __all__ = ["WORKERS_TOML", "Faults", "ever_put", "is_done"]
@@ -40,13 +41,11 @@ class Faults:
 
     def __init__(
         self,
-        make_fleet: Callable[..., Fleet],
-        eventually: Eventually,
+        make_fleet: MakeFleet,
         redis: RedisServer | None,
         lease_seconds: float = 20.0,
         rate: float = RATE,
     ) -> None:
-        self._eventually = eventually
         self._redis = redis
         storage = 'mode = "file"' if redis is None else f'mode = "redis"\nurl = "{redis.url}"'
         self.fleet = make_fleet(
@@ -70,29 +69,29 @@ class Faults:
     def kill_sinker(self) -> None:
         """Inside a call of its handler."""
         (self.fleet.ledger / HOLD).touch()
-        pid, messages, before_it = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        pid, messages, before_it = eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
         self.in_flight |= messages | before_it
         os.kill(pid, signal.SIGKILL)
-        self._eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
+        eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
 
     def outlive_lease(self) -> None:
         """A sinker stands still inside a call of its handler until the other has been given what it holds. Then it
         goes on: its late settle is reported."""
         (self.fleet.ledger / HOLD).touch()
-        pid, messages, before_it = self._eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
+        pid, messages, before_it = eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
         self.in_flight |= messages | before_it
         (before,) = (row for row in self.fleet.workers().values() if row["pid"] == pid)
         os.kill(pid, signal.SIGSTOP)
         written = sizes(self.fleet.ledger)
         try:
-            self._eventually(
+            eventually(
                 lambda: messages <= given_since(self.fleet.ledger, written), SETTLE_SECONDS, "the other sinker has them"
             )
         finally:
             os.kill(pid, signal.SIGCONT)
         let_go(self.fleet.ledger, pid)
         lost = before["sinker"]["lost"] + len(messages)
-        after = self._eventually(lambda: self._row_with(before["name"], lost), SETTLE_SECONDS, "the loss is reported")
+        after = eventually(lambda: self._row_with(before["name"], lost), SETTLE_SECONDS, "the loss is reported")
         reported = [e for e in after["events"] if e["kind"] == "lease_lost" and e not in before["events"]]
         assert after["pid"] == pid, after
         assert {partition for partition, _ in messages} & {e["partition"] for e in reported}, reported
@@ -108,13 +107,13 @@ class Faults:
             for process in processes:
                 process.kill()
             self.uncommitted.append(sum(self._stored_offsets(storage)) - self._committed())
-            self._eventually(lambda: self._is_up(but=pid), START_SECONDS, "another worker runs")
+            eventually(lambda: self._is_up(but=pid), START_SECONDS, "another worker runs")
             self._await_flow(storage)
 
     def kill_master(self) -> None:
         self.fleet.kill()
         self.fleet.start()
-        self._eventually(self._is_up, START_SECONDS, "the next master's worker and sinkers run")
+        eventually(self._is_up, START_SECONDS, "the next master's worker and sinkers run")
         with closing(self.fleet.open_storage()) as storage:
             self._await_flow(storage)
 
@@ -132,7 +131,7 @@ class Faults:
         self.fleet.finish(self._load)
         with closing(self.fleet.open_storage()) as storage:
             self._await_end()
-            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
             dead_letters = [(x.block.partition, x.offset) for x in storage.dead()]
             stored_offsets = self._stored_offsets(storage)
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
@@ -189,7 +188,7 @@ class Faults:
         missing = self.fleet.missing()
         while not self.fleet.is_caught_up():
             more = f"some of the {missing} messages that are left are stored and committed"
-            self._eventually(partial(self._comes_nearer, missing), START_SECONDS, more)
+            eventually(partial(self._comes_nearer, missing), START_SECONDS, more)
             missing = self.fleet.missing()
 
     def _comes_nearer(self, missing: int) -> bool:
@@ -198,8 +197,8 @@ class Faults:
     def _await_flow(self, storage: Storage) -> None:
         """Something is put, and something is handled, that was not before."""
         stored_offsets, written = self._stored_offsets(storage), sizes(self.fleet.ledger)
-        self._eventually(lambda: self._stored_offsets(storage) > stored_offsets, SETTLE_SECONDS, "messages are stored")
-        self._eventually(lambda: sizes(self.fleet.ledger) != written, SETTLE_SECONDS, "messages are handled")
+        eventually(lambda: self._stored_offsets(storage) > stored_offsets, SETTLE_SECONDS, "messages are stored")
+        eventually(lambda: sizes(self.fleet.ledger) != written, SETTLE_SECONDS, "messages are handled")
 
 
 def is_done(storage: Storage) -> bool:

@@ -22,6 +22,7 @@ from kctl.demo.audit import Audit, audit
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars.lock import jar_paths
+from kctl.master.launch import worker_settings
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import eventually
 from tests.processes import alive
@@ -29,7 +30,7 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
-__all__ = ["SETTLE_SECONDS", "START_SECONDS", "Eventually", "Fleet"]
+__all__ = ["SETTLE_SECONDS", "START_SECONDS", "Fleet", "MakeFleet"]
 
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
@@ -38,7 +39,6 @@ BATCH_SECONDS = "0.5"
 ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")
 """Of all workers but those of a test that sets it: `own` is a Spark driver for each."""
 
-Eventually = Callable[..., Any]
 
 TOML = """\
 [fleet]
@@ -78,6 +78,13 @@ interval_seconds = 0.5
 port = 0
 {http}
 """
+DEFAULTS: dict[str, object] = {
+    **dict.fromkeys(("kafka", "workers_more", "storage", "sinkers", "spark_conf", "http"), ""),
+    "backoff": "0.2",
+    "engine": ENGINE,
+    "trigger": BATCH_SECONDS,
+    "spark_master": "local[1]",
+}
 
 
 class Fleet(DemoFleet):
@@ -111,20 +118,10 @@ class Fleet(DemoFleet):
 
     def set_up(self, workers: int) -> None:
         self.config.write_text(
-            TOML.format(
-                topic=self.topic,
-                bootstrap_servers=self._more.get("bootstrap_servers", self.broker.bootstrap_servers),
-                workers=workers,
-                kafka=self._more.get("kafka", ""),
-                backoff=self._more.get("backoff", "0.2"),
-                engine=self._more.get("engine", ENGINE),
-                trigger=self._more.get("trigger", BATCH_SECONDS),
-                workers_more=self._more.get("workers_more", ""),
-                storage=self._more.get("storage", ""),
-                sinkers=self._more.get("sinkers", ""),
-                spark_master=self._more.get("spark_master", "local[1]"),
-                spark_conf=self._more.get("spark_conf", ""),
-                http=self._more.get("http", ""),
+            TOML.format_map(
+                DEFAULTS
+                | {"topic": self.topic, "workers": workers, "bootstrap_servers": self.broker.bootstrap_servers}
+                | self._more
             )
         )
 
@@ -220,48 +217,8 @@ class Fleet(DemoFleet):
         self, name: str, command: Sequence[str] = (sys.executable, "-m", "kctl_agent.worker")
     ) -> subprocess.Popen[bytes]:
         """Start a worker that no master supervises; it is part of the fleet by its socket in run_dir."""
-        settings = {
-            "name": name,
-            "run_dir": str(self.directory / "run"),
-            "scratch_dir": str(self.directory / "data" / f"scratch-{name}"),
-            "log_level": "INFO",
-            "kafka": {
-                "bootstrap_servers": self.broker.bootstrap_servers,
-                "group": self.group,
-                "topics": [self.topic],
-                "auto_offset_reset": "earliest",
-                "assignor": "range" if "range" in self._more.get("kafka", "") else "cooperative-sticky",
-                "session_timeout_seconds": 6.0,
-                "heartbeat_interval_seconds": 1.0,
-                "isolation_level": "read_uncommitted",
-                "group_instance_id": None,
-            },
-            "spark": {
-                "master": "local[1]",
-                "driver_memory": "512m",
-                "jars": [str(jar) for jar in jar_paths("spark")],
-                "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-                "import_dir": None,
-                "storage": None,
-            },
-            "pipeline": {
-                "transform": "",
-                "import_dir": str(self.directory),
-                "max_records_per_batch": 100_000,
-                "trigger_seconds": float(BATCH_SECONDS),
-                "on_data_loss": "continue",
-                "revoke_timeout_seconds": 15.0,
-            },
-            "storage": {
-                "mode": "file",
-                "path": str(self.storage.path),
-                "block_messages": 500,
-                "compression": "none",
-                "limit": 0,
-                "on_lost_offsets": "stop",
-                "on_other_storage": "stop",
-            },
-        }
+        config = load(self.config, os.environ, {"workers.engine": "own"})
+        settings = worker_settings(config, name, [str(jar) for jar in jar_paths("spark")])
         with (self.directory / "logs" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -317,6 +274,12 @@ class Fleet(DemoFleet):
     def audit(self) -> Audit:
         return audit(self.open_storage().blocks(), {tuple(tp): count for tp, count in self.sent.items()})
 
+    def stored_once(self) -> int:
+        """How many messages are stored; fails unless that is each that was sent, once."""
+        found = self.audit()
+        assert (found.lost, found.duplicated, found.stored) == (0, 0, self.sent.total()), found
+        return found.stored
+
     def log_tail(self) -> str:
         texts = [path.read_text(errors="replace").splitlines()[-15:] for path in sorted(self.directory.glob("logs/*"))]
         return "\n".join(line[:300] for lines in texts for line in lines)
@@ -353,6 +316,9 @@ class Fleet(DemoFleet):
             for left in psutil.process_iter():
                 if _session(left.pid) == process.pid:
                     left.kill()
+
+
+MakeFleet = Callable[..., Fleet]
 
 
 def _session(pid: int) -> int | None:

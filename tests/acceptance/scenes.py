@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafka import KafkaAdminClient
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import PartitionLayout, quorum_leader, topics_of
-from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, MakeFleet
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -23,10 +24,9 @@ RATE = 300.0
 class Scene:
     """A fleet under load. Each step returns when messages of every partition go all the way again."""
 
-    def __init__(self, cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+    def __init__(self, cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
         self.cluster = cluster
         self.fleet = make_fleet(workers=len(WORKERS), partitions=PARTITIONS, on=cluster)
-        self._eventually = eventually
         self.fleet.start(*WORKERS)
         self._load = self.fleet.load(RATE)
         self._await_flow()
@@ -49,9 +49,7 @@ class Scene:
             connection.open()
             node = quorum_leader(connection)
         assert node is not None
-        self._eventually(
-            lambda: self._reported_controllers() == [node], SETTLE_SECONDS, "the workers name the controller"
-        )
+        eventually(lambda: self._reported_controllers() == [node], SETTLE_SECONDS, "the workers name the controller")
         self._without(node)
 
     def grow(self, partitions: int) -> None:
@@ -68,15 +66,15 @@ class Scene:
         self.fleet.partitions = len(replicas)
         self.fleet.sent.clear()
         topics.delete_topic(self.cluster.bootstrap_servers, self.fleet.topic)
-        self._eventually(lambda: self._is_gone(), SETTLE_SECONDS, "the topic is gone from the answers")
+        eventually(lambda: self._is_gone(), SETTLE_SECONDS, "the topic is gone from the answers")
         create(self.cluster, self.fleet.topic, replicas, **configs)
-        self._eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
+        eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
 
     def settle(self) -> None:
         """No further load; everything that was sent is stored and committed."""
         if self._load in self.fleet._loads:
             self.fleet.finish(self._load)
-        self._eventually(self.fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+        eventually(self.fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 
     def errors(self) -> list[str]:
         """What was shown as an error, by a worker's answer or in its log; not that an engine starts slowly, on a busy
@@ -94,7 +92,7 @@ class Scene:
     def restart(self) -> None:
         """Start the brokers that were killed, and wait until all replicas are in sync."""
         self.cluster.start()
-        self._eventually(
+        eventually(
             lambda: all(set(each.isr) == set(each.replicas) for each in self._partitions()),
             SETTLE_SECONDS,
             "all replicas are in sync",
@@ -103,7 +101,7 @@ class Scene:
     def _without(self, node: int) -> None:
         """Killed, and messages flow; then it comes back."""
         self.cluster.brokers[node].kill()
-        self._eventually(lambda: self._is_known_to_be_away(node), SETTLE_SECONDS, "the workers know the new leaders")
+        eventually(lambda: self._is_known_to_be_away(node), SETTLE_SECONDS, "the workers know the new leaders")
         self._await_flow()
         self.restart()
         self._await_flow()
@@ -123,7 +121,7 @@ class Scene:
 
     def _await_flow(self) -> None:
         """Something of every partition is committed that was not before, and both workers have a part in it."""
-        self._eventually(lambda: len(self.fleet.offsets()) == self.fleet.partitions, SETTLE_SECONDS, "all are known")
+        eventually(lambda: len(self.fleet.offsets()) == self.fleet.partitions, SETTLE_SECONDS, "all are known")
         before = {p: row["current_offset"] or 0 for p, row in self.fleet.offsets().items()}
 
         def flows() -> bool:
@@ -134,7 +132,7 @@ class Scene:
             )
 
         try:
-            self._eventually(flows, SETTLE_SECONDS, "messages of every partition are stored and committed")
+            eventually(flows, SETTLE_SECONDS, "messages of every partition are stored and committed")
         except AssertionError:
             print(f"before: {before}, acknowledged: {self._load.acknowledged}, now: {self.fleet.offsets()}")
             raise
@@ -152,16 +150,15 @@ class UncleanElection:
     REPLICAS: Mapping[int, list[int]] = {0: [1, 2], 1: [2, 1]}
     CONFIGS: Mapping[str, str] = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
 
-    def __init__(self, cluster: KafkaCluster, topic: str, eventually: Eventually) -> None:
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._eventually = eventually
         self._follower, self._leader = self.REPLICAS[0]
 
     def part(self) -> None:
         """The follower is gone: what is produced from now on only the leader has."""
         self._cluster.brokers[self._follower].kill()
-        self._eventually(
+        eventually(
             lambda: {frozenset(each.isr) for each in self._partitions()} == {frozenset([self._leader])},
             SETTLE_SECONDS,
             "one is left",
@@ -171,7 +168,7 @@ class UncleanElection:
         """The leader is gone and the follower leads: the log is what it was when it was parted."""
         self._cluster.brokers[self._leader].kill()
         self._cluster.brokers[self._follower].start()
-        self._eventually(
+        eventually(
             lambda: {each.leader for each in self._partitions()} == {self._follower}, SETTLE_SECONDS, "the other leads"
         )
 

@@ -28,9 +28,10 @@ from kafka.admin import OffsetSpec
 from kctl.demo.kafka_broker import two_free_ports
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
 from tests.acceptance.tables import Lake, places_by_statistics, sent
+from tests.conftest import eventually
 from tests.processes import command_line
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
@@ -97,15 +98,13 @@ class Schedule:
     def __init__(
         self,
         seed: int,
-        make_fleet: Callable[..., Fleet],
+        make_fleet: MakeFleet,
         broker: OwnBroker,
-        eventually: Eventually,
         redis: RedisServer | None = None,
         lake: Lake | None = None,
     ) -> None:
         """Without a Redis and a table the storage is a file."""
         self._chance = random.Random(seed)
-        self._eventually = eventually
         self._broker = broker
         self._redis = redis
         self._lake = lake
@@ -177,7 +176,7 @@ class Schedule:
             self._keep_up()
             return next((kind for kind in kinds if strike(kind)), None)
 
-        kind: str = self._eventually(struck, START_SECONDS, "there is a part to strike")
+        kind: str = eventually(struck, START_SECONDS, "there is a part to strike")
         return kind
 
     def is_whole(self) -> bool:
@@ -192,21 +191,21 @@ class Schedule:
         """Without help: all is whole, nothing is lost, nothing is stored twice, nothing is left over."""
         self._await_flow()
         self.fleet.finish(self._load)
-        self._eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
+        eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         assert {p: count for (_, p), count in self.fleet.sent.items()} == self._ends(), "produced, as the broker counts"
         if self._lake is None:
             self._settle_storage(produced)
         else:
             self._settle_table(self._lake)
-        self._eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
-        self._eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
+        eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
+        eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
         assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
             f"{name}.{suffix}" for name in self._names for suffix in ("pid", "sock")
         }
 
         assert self.fleet.stop() == 0
-        self._eventually(lambda: not list(self._marked()), 10, "every process has ended")
+        eventually(lambda: not list(self._marked()), 10, "every process has ended")
         assert self._files() == set()
         if self._lake is not None:
             self._count_by_statistics(self._lake)
@@ -236,7 +235,7 @@ class Schedule:
 
     def _settle_storage(self, produced: set[Place]) -> None:
         with closing(self.fleet.open_storage()) as storage:
-            self._eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
             dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()}
         acknowledged, _ = counted(self.fleet.ledger)
         put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))
@@ -252,9 +251,9 @@ class Schedule:
 
     def _await_flow(self) -> None:
         """All is whole, without help, and a message comes all the way that had not before."""
-        self._eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
+        eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
         handled = self._handled()
-        self._eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
+        eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
 
     def _handled(self) -> int:
         """Bytes that the handler has written down; of a table, its rows."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import psutil
 import pyspark
 
 from kctl.jars.java import java_command
+from tests.conftest import eventually
 
 __all__ = ["EXECUTORS", "SparkCluster", "running_cluster"]
 
@@ -53,7 +55,7 @@ class SparkCluster:
         self.conf = CONF + (OPEN if secret is None else "")
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, stack: ExitStack, eventually: Callable[..., object]) -> None:
+    def start(self, stack: ExitStack) -> None:
         master = self._launch(stack, "master", "deploy.master.Master", "--port", "0", "--webui-port", "0")
         eventually(
             lambda: self._has_logged(master, "Starting Spark master at spark://"), START_SECONDS, "Spark's master runs"
@@ -63,11 +65,8 @@ class SparkCluster:
                 stack, f"worker-{number}", "deploy.worker.Worker", "--port", "0", "--webui-port", "0", "--cores", "1",
                 "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
             )  # fmt: skip
-            eventually(
-                lambda log=log: self._has_logged(log, "Successfully registered with master"),
-                START_SECONDS,
-                "a worker runs",
-            )
+            is_registered = partial(self._has_logged, log, "Successfully registered with master")
+            eventually(is_registered, START_SECONDS, "a worker runs")
 
     @property
     def url(self) -> str:
@@ -114,14 +113,12 @@ class SparkCluster:
         return text in words
 
 
-def running_cluster(
-    directory: Path, eventually: Callable[..., object], secret: str | None = None
-) -> Iterator[SparkCluster]:
+def running_cluster(directory: Path, secret: str | None = None) -> Iterator[SparkCluster]:
     """For a fixture."""
     directory.mkdir()
     with ExitStack() as stack:
         cluster = SparkCluster(directory, secret)
-        cluster.start(stack, eventually)
+        cluster.start(stack)
         yield cluster
 
 

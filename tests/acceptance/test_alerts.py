@@ -6,7 +6,7 @@ The rules are those of deploy/prometheus, with short times and small thresholds 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import psutil
 import pytest
 import yaml
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.refusing import HANDLER, REFUSED
+from tests.conftest import eventually
 from tests.expressions import alerts, of_dashboards, rules
 from tests.prometheus import Alertmanager, Prometheus, Webhook, require
 from tests.servers import kafka_tools
@@ -83,7 +84,7 @@ def value(prometheus: Prometheus, expression: str) -> float:
 
 
 def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it_is_over(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require("prometheus", "prometheus-alertmanager")
     monkeypatch.setenv("KCTL_WORKERS_BACKOFF_MIN_SECONDS", "5")  # long enough to be seen by a scrape
@@ -99,12 +100,10 @@ def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it
     with ExitStack() as stack:
         webhook = Webhook()
         stack.callback(webhook.close)
-        alertmanager = Alertmanager(tmp_path, eventually, webhook.url)
+        alertmanager = Alertmanager(tmp_path, webhook.url)
         stack.callback(alertmanager.close)
         target = str(fleet.url()).removeprefix("http://")
-        prometheus = Prometheus(
-            tmp_path, eventually, [target], rules=rules_of_the_test(), alertmanager=alertmanager.address
-        )
+        prometheus = Prometheus(tmp_path, [target], rules=rules_of_the_test(), alertmanager=alertmanager.address)
         stack.callback(prometheus.close)
         lag = f'kctl_topic_lag{{topic="{fleet.topic}"}}'
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleets import Eventually, Fleet
+from tests.acceptance.fleets import MakeFleet
 from tests.acceptance.schedule import OwnBroker, Schedule
 from tests.acceptance.tables import Lake
 from tests.servers.redis_server import RedisServer
@@ -52,13 +52,12 @@ def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothi
     lake: Lake | None,
     own_broker: OwnBroker,
     redis_server: RedisServer,
-    make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
+    make_fleet: MakeFleet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     redis = redis_server if storage == "redis" else None
-    schedule = Schedule(seed, make_fleet, own_broker, eventually, redis, lake)
+    schedule = Schedule(seed, make_fleet, own_broker, redis, lake)
 
     schedule.run(STRIKES)
 

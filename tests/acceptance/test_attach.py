@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
+LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orders run$", re.M)
 
 
@@ -33,9 +35,9 @@ def documented(fleet: Fleet) -> str:
 
 
 @pytest.fixture
-def fleet(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Fleet:
+def fleet(make_fleet: MakeFleet) -> Fleet:
     """Without workers of its own, and with 100 messages in its topic."""
-    fleet = make_fleet(workers=0, partitions=2)
+    fleet = make_fleet(workers=0, partitions=2, engine="own")
     fleet.start()
     eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
     fleet.send(100)
@@ -54,7 +56,7 @@ def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PATH": path},
+                env={**os.environ, "PATH": path, "SPARK_SUBMIT_OPTS": LIGHT_JVM},
                 cwd=ROOT,
                 start_new_session=True,
             )
@@ -73,7 +75,7 @@ def rows(fleet: Fleet) -> dict[int, dict[str, Any]]:
 
 
 def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_lag(
-    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]], eventually: Eventually
+    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]
 ) -> None:
     report = application(fleet)
 
@@ -110,7 +112,7 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
 @pytest.mark.long
 def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
-    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]], eventually: Eventually
+    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]
 ) -> None:
     report = application(fleet)
     eventually(lambda: rows(fleet), START_SECONDS, "it is there")

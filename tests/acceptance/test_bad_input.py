@@ -21,7 +21,8 @@ import psutil
 import pytest
 
 from kctl.master.process import session_members
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.processes import alive
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -243,7 +244,7 @@ def test_a_socket_path_of_108_bytes_is_refused_with_the_number(bench: Bench) -> 
 
 
 @pytest.fixture
-def fatal(make_fleet: Callable[..., Fleet], eventually: Eventually) -> Callable[[str], Fleet]:
+def fatal(make_fleet: MakeFleet) -> Callable[[str], Fleet]:
     """Starts a master whose one worker cannot start, because of this transform; returns it once that is reported. There
     is an engine only for a transform that is tried in a session of Spark."""
 

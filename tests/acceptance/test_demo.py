@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.acceptance.fleets import Eventually
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -58,7 +58,7 @@ def processes_in(folder: Path) -> list[list[str]]:
 
 
 def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_everything_stored_once(
-    demo: Demo, short_dir: Path, eventually: Eventually
+    demo: Demo, short_dir: Path
 ) -> None:
     place = short_dir / "demo"
     process = demo("--workers", "1", "--partitions", "3", "--rate", "500", "-o", "json")
@@ -113,9 +113,7 @@ def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, s
 
 @pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])
 @pytest.mark.shows("Ctrl-C while the demo's broker starts ends all at once")
-def test_ctrl_c_while_the_broker_starts_ends_all_at_once(
-    demo: Demo, short_dir: Path, eventually: Eventually, options: tuple[str, ...]
-) -> None:
+def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: Path, options: tuple[str, ...]) -> None:
     process = demo(*options)
     eventually(lambda: processes_in(short_dir / "demo" / "broker"), what="the broker starts")
 
@@ -142,9 +140,7 @@ def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo
 
 
 @pytest.mark.long  # a killed master is in test_no_orphans.py
-def test_everything_that_a_killed_demo_has_started_ends_by_itself(
-    demo: Demo, short_dir: Path, eventually: Eventually
-) -> None:
+def test_everything_that_a_killed_demo_has_started_ends_by_itself(demo: Demo, short_dir: Path) -> None:
     place = short_dir / "demo"
     process = demo("--workers", "1", "--partitions", "1", "--rate", "100", "-o", "json")
     eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")

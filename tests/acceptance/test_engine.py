@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -15,7 +14,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -65,7 +65,7 @@ def keep(frame):
 
 
 @pytest.fixture
-def two(make_fleet: Callable[..., Fleet]) -> Fleet:
+def two(make_fleet: MakeFleet) -> Fleet:
     """Two workers that store what is sent, by way of a transform with a function of Python."""
     fleet = make_fleet(
         workers=2,
@@ -89,9 +89,7 @@ def with_pandas(fleet: Fleet) -> list[psutil.Process]:
 
 
 @pytest.mark.shows("a killed engine costs no worker its process or its membership: 0 lost, 0 twice")
-def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
-    two: Fleet, eventually: Eventually
-) -> None:
+def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two: Fleet) -> None:
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
     before = {name: row["pid"] for name, row in two.workers().items()}
@@ -105,8 +103,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
 
     two.finish(load)
     eventually(two.is_caught_up, SETTLE_SECONDS, "everything is stored")
-    found = two.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, two.sent.total())
+    two.stored_once()
     assert {name: row["pid"] for name, row in two.workers().items()} == before
     assert generations(two) == before_it
     status = two.engine()["supervisor"]
@@ -115,7 +112,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(
 
 
 def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", backoff="5.0")
     fleet.start("worker-0", "worker-1")
@@ -131,14 +128,13 @@ def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    fleet.stored_once()
     assert fleet.workers()["worker-1"]["pid"] == other["pid"]
     assert fleet.workers()["worker-1"]["batches_total"] > other["batches_total"]
 
 
 @pytest.mark.long
-def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -> None:
+def test_a_frozen_worker_holds_up_no_other(two: Fleet) -> None:
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
     frozen = two.workers()["worker-0"]["pid"]
@@ -152,13 +148,12 @@ def test_a_frozen_worker_holds_up_no_other(two: Fleet, eventually: Eventually) -
 
     two.finish(load)
     eventually(two.is_caught_up, START_SECONDS, "everything is stored")
-    found = two.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, two.sent.total())
+    two.stored_once()
 
 
 @pytest.mark.long
 def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_too(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=1, partitions=1, engine="shared", workers_more='transform = "marking:mark"')
     (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
@@ -191,9 +186,7 @@ def handle(messages):
 
 
 @pytest.mark.long
-def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         workers=2,
         partitions=8,
@@ -237,7 +230,7 @@ def own(frame):
 
 @pytest.mark.long
 def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_worker(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", workers_more='transform = "ownness:own"')
     (fleet.directory / "ownness.py").write_text(OWN_SESSION)
@@ -256,9 +249,7 @@ def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_work
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=4, partitions=8, engine="shared", workers_more="backoff_max_seconds = 0.2")
     fleet.start()
     names = [f"worker-{number}" for number in range(4)]
@@ -278,17 +269,14 @@ def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    fleet.stored_once()
     assert {name: row["pid"] for name, row in fleet.workers().items()} == before, "no worker was started again"
 
 
 @pytest.mark.shows("100 killed workers leave threads, descriptors, files and heap of the engine as they were")
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFleet) -> None:
     kafka = "static_membership = true"
     fleet = make_fleet(
         workers=1, partitions=1, backoff="0.05", kafka=kafka, engine="shared", workers_more="backoff_max_seconds = 0.1"
@@ -306,18 +294,17 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
     # What is kept for the last minute, such as Kafka's consumers, is there from then on.
     for _ in range(30):
         kill()
-    before = held_at_rest(fleet, jvm, eventually)
+    before = held_at_rest(fleet, jvm)
     for _ in range(100):
         kill()
     # The consumers of those that are gone are closed when they have been idle for a minute.
     eventually(lambda: jvm.num_fds() < before.descriptors + 30, 180, "Kafka's connections are closed")
-    after = held_at_rest(fleet, jvm, eventually)
+    after = held_at_rest(fleet, jvm)
     print(f"before {before}, after a hundred more kills {after}")
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    fleet.stored_once()
     assert fleet.engine()["pid"] == engine
     assert (after.workers, after.queries) == (1, 1)
     assert after.threads - before.threads < 30
@@ -328,9 +315,7 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(
 @pytest.mark.shows("5,000 batches leave the engine and its worker as they were")
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fleet: MakeFleet) -> None:
     """One after another; more of them with KCTL_TEST_BATCHES."""
     batches = int(os.environ.get("KCTL_TEST_BATCHES", "5000"))
     fleet = make_fleet(workers=1, partitions=1, engine="shared", trigger="0.0")
@@ -342,15 +327,14 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(
 
     engine, jvm, worker = fleet.engine()["pid"], fleet.jvm(), psutil.Process(fleet.workers()["worker-0"]["pid"])
     run_until(500)
-    before, before_worker = held_at_rest(fleet, jvm, eventually), worker.memory_full_info().uss
+    before, before_worker = held_at_rest(fleet, jvm), worker.memory_full_info().uss
     run_until(500 + batches)
-    after, after_worker = held_at_rest(fleet, jvm, eventually), worker.memory_full_info().uss
+    after, after_worker = held_at_rest(fleet, jvm), worker.memory_full_info().uss
     print(f"before {before}, worker {before_worker:,} B; after {batches} batches {after}, worker {after_worker:,} B")
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    fleet.stored_once()
     assert (fleet.engine()["pid"], fleet.workers()["worker-0"]["pid"]) == (engine, worker.pid)
     assert after.threads - before.threads < 10
     assert after.descriptors - before.descriptors < 30
@@ -372,7 +356,7 @@ class Held(NamedTuple):
     """In its scratch folder, but for the at most 64 folders of the block manager."""
 
 
-def held_at_rest(fleet: Fleet, jvm: psutil.Process, eventually: Eventually) -> Held:
+def held_at_rest(fleet: Fleet, jvm: psutil.Process) -> Held:
     eventually(lambda: (held(fleet)["workers"], held(fleet)["queries"]) == (1, 1), SETTLE_SECONDS, "one of each")
 
     def jcmd(*words: str) -> str:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from kctl.demo.kafka_broker import kafka_command
-from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Fleet, MakeFleet
 from tests.acceptance.handlers import KEEPER, kept
+from tests.conftest import eventually
 from tests.servers import kafka_tools
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
@@ -67,7 +68,7 @@ def secured() -> Iterator[SecuredBroker]:
         yield made
 
 
-def fleet_of(secured: SecuredBroker, make_fleet: Callable[..., Fleet], **more: str) -> Fleet:
+def fleet_of(secured: SecuredBroker, make_fleet: MakeFleet, **more: str) -> Fleet:
     """It reaches the broker by TLS and a password, and reads what is committed."""
     password = secured.directory / "password"
     password.touch(0o600)
@@ -180,7 +181,7 @@ def of_kafkas_console_consumer(fleet: Fleet, count: int) -> bytes:
 
 
 def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_nothing_that_was_taken_back(
-    secured: SecuredBroker, make_fleet: Callable[..., Fleet], eventually: Eventually
+    secured: SecuredBroker, make_fleet: MakeFleet
 ) -> None:
     fleet = fleet_of(secured, make_fleet, sinkers=f'count = 1\nhandler = "{KEEPER}"')
     sent = send_everything(fleet)
@@ -206,7 +207,7 @@ def test_every_message_of_every_codec_reaches_the_handler_over_tls_and_sasl_and_
 
 
 def test_every_message_of_every_codec_is_a_row_over_tls_and_sasl_and_nothing_that_was_taken_back(
-    secured: SecuredBroker, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    secured: SecuredBroker, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "messages"
     fleet = fleet_of(secured, make_fleet, storage=f'mode = "lake"\nuri = "{table.as_uri()}"')

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, MakeFleet
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -20,9 +20,7 @@ def order(number: int, status: str) -> bytes:
     return json.dumps({"id": f"o{number}", "amount": number, "status": status, "note": "x"}).encode()
 
 
-def test_the_example_keeps_what_is_paid_and_the_rest_counts_as_read(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_the_example_keeps_what_is_paid_and_the_rest_counts_as_read(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "transform:paid"')
     shutil.copy(EXAMPLES / "transform.py", fleet.directory)
     fleet.start("worker-0")

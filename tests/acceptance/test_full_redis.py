@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.faults import ever_put, is_done
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import HANDLER, counted, is_poison
+from tests.conftest import eventually
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
@@ -31,9 +31,7 @@ def small_redis(short_dir: Path) -> RedisServer:
 
 
 @pytest.mark.long
-def test_a_full_redis_drains_by_itself_and_the_workers_go_on(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, small_redis: RedisServer
-) -> None:
+def test_a_full_redis_drains_by_itself_and_the_workers_go_on(make_fleet: MakeFleet, small_redis: RedisServer) -> None:
     small_redis.start()
     storage = f'mode = "redis"\nurl = "{small_redis.url}"\ncompression = "none"'
     fleet = make_fleet(workers=1, partitions=2, storage=storage, sinkers=SINKERS)

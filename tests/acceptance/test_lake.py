@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,8 +19,9 @@ from deltalake import DeltaTable
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import lake, later, places, sent
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real]
 
@@ -57,7 +57,7 @@ def read_by_duckdb(table: Path) -> Counter[tuple[str, int, int]]:
 
 
 def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_killed_and_the_table_compacted(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(partitions=3, storage=lake(table, "maintenance = false"))
@@ -96,7 +96,7 @@ def look_after(fleet: Fleet) -> None:
 
 @pytest.mark.long
 def test_small_files_are_compacted_by_the_fleet_itself_while_batches_go_on(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=3, storage=lake(table))
@@ -122,9 +122,7 @@ def history(table: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_spark_is_scratch(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
-) -> None:
+def test_a_checkpoint_of_spark_is_scratch(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=2, storage=lake(table))
     fleet.send(1000)
@@ -140,7 +138,7 @@ def test_a_checkpoint_of_spark_is_scratch(
 
 
 def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the transform is repaired, and dead letters are put back while the topic is quiet."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -192,9 +190,7 @@ def requeued(table: Path, fleet: Fleet) -> int:
 
 
 @pytest.mark.long
-def test_a_column_that_the_next_transform_makes_is_added_to_the_table(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
-) -> None:
+def test_a_column_that_the_next_transform_makes_is_added_to_the_table(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "sizes"
     fleet = make_fleet(
         partitions=2, storage=lake(table, "merge_schema = true"), workers_more='transform = "sizes:made"'
@@ -218,7 +214,7 @@ def test_a_column_that_the_next_transform_makes_is_added_to_the_table(
 
 @pytest.mark.long
 def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=1, storage=lake(table))
@@ -238,7 +234,7 @@ def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
 
 @pytest.mark.long
 def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_worker_is_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed also between the commit of the dead letters and that of the rows."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -271,7 +267,7 @@ def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_wo
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed also as soon as their rows are committed, while the table of dead letters still has them; and the
     transform is repaired beside all that."""
@@ -327,7 +323,7 @@ def put_back_up_to(table: Path, fleet: Fleet) -> int:
 
 @pytest.mark.long
 def test_a_transform_that_marks_other_rows_when_it_is_run_again_stores_nothing_and_says_why(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     table = short_dir / "orders"

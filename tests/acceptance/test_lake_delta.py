@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,8 +22,9 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import later
+from tests.conftest import eventually
 from tests.skipping import HIDDEN, HIDING, Predicate, Rows, arrow, opened, predicates, rows_of
 from tests.table_conformance import compact
 
@@ -57,7 +57,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def fleet(make_fleet: Callable[..., Fleet], short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def fleet(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return make_fleet(
         partitions=2,
@@ -102,7 +102,7 @@ def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
 
 @pytest.mark.timeout(300)
 def test_deltas_own_spark_reads_what_delta_rs_reads_skips_files_and_appends_and_compacts_beside_the_fleet(
-    fleet: Fleet, eventually: Eventually, short_dir: Path
+    fleet: Fleet, short_dir: Path
 ) -> None:
     table = table_of(short_dir)
     with DeltaSpark(short_dir / "delta") as delta:
@@ -141,7 +141,7 @@ def test_deltas_own_spark_reads_what_delta_rs_reads_skips_files_and_appends_and_
 
 @pytest.mark.timeout(900)
 def test_deltas_own_spark_deletes_merges_vacuums_and_adds_columns_while_workers_are_killed(
-    fleet: Fleet, eventually: Eventually, short_dir: Path
+    fleet: Fleet, short_dir: Path
 ) -> None:
     """Its checkpoints and clean-ups of the log as well: stored offsets survive both."""
     table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))

@@ -7,17 +7,18 @@ import random
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.scenes import UncleanElection, create, layout
 from tests.acceptance.tables import lake, later, places, sent
 from tests.clusters import running_cluster
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -44,13 +45,13 @@ def cluster() -> Iterator[KafkaCluster]:
         yield running
 
 
-def started(fleet: Fleet, eventually: Eventually) -> Fleet:
+def started(fleet: Fleet) -> Fleet:
     fleet.start(*WORKERS)
     eventually(lambda: fleet.owners() == set(WORKERS), SETTLE_SECONDS, "both have partitions")
     return fleet
 
 
-def stored(table: Path, wanted: Counter[tuple[str, int, int]], eventually: Eventually) -> None:
+def stored(table: Path, wanted: Counter[tuple[str, int, int]]) -> None:
     """Wait until so many rows are there, and compare them."""
     eventually(lambda: places(table).total() >= wanted.total(), SETTLE_SECONDS, "it is stored")
     assert places(table) == wanted
@@ -61,22 +62,22 @@ def values(table: Path) -> Counter[bytes]:
 
 
 def test_resets_to_earliest_to_latest_and_between_are_counted_in_the_table(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "orders"
-    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)), eventually)
+    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)))
     fleet.send(800)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
     wanted = sent(fleet)
-    stored(table, wanted, eventually)
+    stored(table, wanted)
 
     fleet.kctl("seek", "--topic", fleet.topic, "--to", "earliest", "--yes")
     wanted += sent(fleet)
-    stored(table, wanted, eventually)
+    stored(table, wanted)
 
     fleet.kctl("seek", "--topic", fleet.topic, "--partition", "2", "--to", "150", "--yes")
     wanted += Counter({(fleet.topic, 2, at): 1 for at in range(150, 200)})
-    stored(table, wanted, eventually)
+    stored(table, wanted)
 
     fleet.kctl("pause", "--all")
     before = sent(fleet)
@@ -86,16 +87,16 @@ def test_resets_to_earliest_to_latest_and_between_are_counted_in_the_table(
     fleet.kctl("resume", "--all")
     fleet.send(40)
     wanted += sent(fleet) - before - skipped
-    stored(table, wanted, eventually)
+    stored(table, wanted)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
-    stored(table, wanted, eventually)
+    stored(table, wanted)
 
 
 def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "orders"
-    fleet = started(make_fleet(partitions=2, workers=2, storage=lake(table)), eventually)
+    fleet = started(make_fleet(partitions=2, workers=2, storage=lake(table)))
     load = fleet.load(500)
     eventually(lambda: places(table).total() > 500, SETTLE_SECONDS, "it is stored")
     fleet.finish(load)
@@ -106,7 +107,7 @@ def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
     first = sent(fleet)
-    stored(table, first, eventually)
+    stored(table, first)
 
     topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
     eventually(lambda: fleet.offsets() == {}, SETTLE_SECONDS, "the topic is gone")
@@ -116,13 +117,11 @@ def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
     fleet.send(600)
 
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the second topic is read")
-    stored(table, first + sent(fleet), eventually)
+    stored(table, first + sent(fleet))
     assert "topic_recreated" in {event["kind"] for event in fleet.events()}
 
 
-def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
-) -> None:
+def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=2, workers=2, storage=lake(table))
     topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
@@ -132,14 +131,14 @@ def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(
         eventually(later(1.5), 5, "the segment is old enough")
     eventually(lambda: left(fleet).total() <= 410, 90, "it is compacted")
 
-    started(fleet, eventually)
+    started(fleet)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     assert 200 <= left(fleet).total() < sent(fleet).total()
     assert places(table) == left(fleet)
     fleet.send(200, b"afterwards")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
-    stored(table, places(table) | left(fleet), eventually)
+    stored(table, places(table) | left(fleet))
     assert values(table)[b"afterwards"] == 200
 
 
@@ -156,17 +155,17 @@ def left(fleet: Fleet) -> Counter[tuple[str, int, int]]:
 
 
 def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_one(
-    cluster: KafkaCluster, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    cluster: KafkaCluster, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(workers=2, partitions=2, on=cluster, storage=lake(table))
     topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
     eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
     create(cluster, fleet.topic, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
-    started(fleet, eventually)
+    started(fleet)
     fleet.send(20, b"that both brokers have")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
-    election = UncleanElection(cluster, fleet.topic, eventually)
+    election = UncleanElection(cluster, fleet.topic)
     election.part()
     fleet.send(20, b"that only one broker has")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
@@ -186,35 +185,35 @@ def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_
 
 
 def test_a_table_that_is_restored_from_an_older_copy_has_every_message_once_again(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     table, copy = short_dir / "orders", short_dir / "copy"
-    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)), eventually)
+    fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)))
     fleet.send(800)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
     fleet.stop()
     shutil.copytree(table, copy)
-    started(fleet, eventually)
+    started(fleet)
     fleet.send(400)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-    stored(table, sent(fleet), eventually)
+    stored(table, sent(fleet))
     fleet.stop()
     shutil.rmtree(table)
     shutil.copytree(copy, table)
 
     fleet.send(40)
-    started(fleet, eventually)
+    started(fleet)
 
-    stored(table, sent(fleet), eventually)
+    stored(table, sent(fleet))
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
-    stored(table, sent(fleet), eventually)
+    stored(table, sent(fleet))
     rolled_back = {event["partition"] for event in fleet.events() if event["kind"] == "storage_rolled_back"}
     assert rolled_back == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("engine", ["shared", "own"])
 def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_what_has_moved(
-    engine: str, make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
+    engine: str, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     """In the middle of batches: the other one has stored and committed its partitions before it wakes up."""
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
@@ -226,7 +225,7 @@ def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_
         engine=engine,
         workers_more="ping_timeout_seconds = 120",
     )
-    started(fleet, eventually)
+    started(fleet)
     load = fleet.load(1000)
     for _ in range(FREEZES):
         eventually(lambda: fleet.owners() == set(WORKERS), START_SECONDS, "both have partitions")
@@ -247,4 +246,4 @@ def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    stored(table, sent(fleet), eventually)
+    stored(table, sent(fleet))

@@ -6,15 +6,16 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.acceptance import tables
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import Places, sent
+from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
 pytestmark = [pytest.mark.real]
@@ -43,7 +44,7 @@ def places(server: ObjectStoreServer, name: str = "orders") -> Places:
     return tables.places(table(server, name))
 
 
-def killed(fleet: Fleet, server: ObjectStoreServer, eventually: Eventually) -> None:
+def killed(fleet: Fleet, server: ObjectStoreServer) -> None:
     """The worker, while it stores batches."""
     before = table(server).version()
     eventually(lambda: table(server).version() > before + 1, START_SECONDS, "batches are stored")
@@ -57,7 +58,7 @@ def killed(fleet: Fleet, server: ObjectStoreServer, eventually: Eventually) -> N
 
 
 def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_nobody_sees_a_key(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer
+    make_fleet: MakeFleet, server: ObjectStoreServer
 ) -> None:
     fleet = make_fleet(partitions=3, storage=storage(server, "maintenance = false"))
     fleet.send(3000)
@@ -66,7 +67,7 @@ def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_n
     assert places(server) == sent(fleet)
 
     load = fleet.load(2000)
-    killed(fleet, server, eventually)
+    killed(fleet, server)
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
@@ -82,7 +83,7 @@ def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_n
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first batch nothing is a row, so Spark writes no file. In the end dead letters are put back."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -99,7 +100,7 @@ def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_st
 
     load = fleet.load(500)
     for _ in range(2):
-        killed(fleet, server, eventually)
+        killed(fleet, server)
         fleet.kctl("storage", "optimize")
         fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
         server.kill()

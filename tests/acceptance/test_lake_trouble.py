@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import Lake, lake, places, sent
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -61,7 +62,7 @@ def stored(fleet: Fleet) -> int:
     ("place", "free_bytes"), [("", 0), ("", 32 << 10), ("_delta_log", 0)], ids=["plan", "files", "commit"]
 )
 def test_a_disk_that_is_full_is_reported_and_nothing_is_stored_until_there_is_room(
-    place: str, free_bytes: int, disk: Path, make_fleet: Callable[..., Fleet], eventually: Eventually
+    place: str, free_bytes: int, disk: Path, make_fleet: MakeFleet
 ) -> None:
     table = disk / "orders"
     fleet = make_fleet(partitions=2, storage=lake(table, 'min_free = ""\nmaintenance = false'))
@@ -90,9 +91,7 @@ def is_full(fleet: Fleet) -> str:
     return error if "No space left" in error or "disk is full" in error else ""
 
 
-def test_two_fleets_fill_one_table_while_their_workers_are_killed(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path
-) -> None:
+def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: MakeFleet, short_dir: Path) -> None:
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     table = Lake(short_dir)
     fleets = [make_fleet(partitions=2, workers=2, storage=table.settings()) for _ in range(2)]

@@ -10,15 +10,16 @@ import socketserver
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.handlers import KEEPER, kept
+from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
@@ -55,7 +56,7 @@ class Given:
 
 
 @pytest.fixture
-def given(short_dir: Path, make_fleet: Callable[..., Fleet], redis_server: RedisServer) -> Iterator[Given]:
+def given(short_dir: Path, make_fleet: MakeFleet, redis_server: RedisServer) -> Iterator[Given]:
     folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
     broker = KafkaBroker(folder)
     broker.start()
@@ -142,7 +143,7 @@ def engine_is_away(given: Given) -> Iterator[None]:
     ],
 )
 def test_an_outage_is_waited_for_however_long_it_lasts_by_what_runs_and_by_what_starts_meanwhile(
-    outage: Any, what: str, who: set[str], given: Given, eventually: Eventually
+    outage: Any, what: str, who: set[str], given: Given
 ) -> None:
     fleet = given.fleet
     fleet.send(1000)

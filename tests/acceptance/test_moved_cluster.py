@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.acceptance.test_storage_goes_back import refusal, run_until_caught_up
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -21,11 +22,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 @pytest.mark.long
 @pytest.mark.shows("a fleet that moves to a mirrored cluster stores each message once")
 def test_a_fleet_that_moves_to_a_mirrored_cluster_stores_each_message_once(
-    make_fleet: Callable[..., Fleet], short_dir: Path, eventually: Eventually
+    make_fleet: Callable[..., Fleet], short_dir: Path
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
-    run_until_caught_up(fleet, eventually)
+    run_until_caught_up(fleet)
     before = fleet.config.with_name("kctl.old.toml")
     before.write_text(fleet.config.read_text())
     fleet.send(100)  # and these are stored from the copy
@@ -36,9 +37,7 @@ def test_a_fleet_that_moves_to_a_mirrored_cluster_stores_each_message_once(
         copy(fleet, new)
         fleet.broker = new
         fleet.set_up(1)
-        assert "if the topics were copied there, stop the fleet and run `kctl storage migrate`" in refusal(
-            fleet, eventually
-        )
+        assert "if the topics were copied there, stop the fleet and run `kctl storage migrate`" in refusal(fleet)
 
         fleet.kctl("storage", "migrate", "--from", str(before), "--yes")
         fleet.sent.update({TopicPartition(fleet.topic, 0): 30, TopicPartition(fleet.topic, 1): 7})

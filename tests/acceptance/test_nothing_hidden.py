@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 
 from kctl_agent.storage.block import Columns
 from kctl_agent.storage.chunk import Chunk, GapRefused
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.servers import kafka_tools, topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 
 
-def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[dict[str, Any]]:
+def run_until_caught_up(fleet: Fleet) -> list[dict[str, Any]]:
     """Start the worker, wait until everything is committed, stop it; returns the events that it reported."""
     if fleet.pid is None:
         fleet.start()
@@ -41,39 +41,37 @@ def reported(events: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
     return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
 
 
-def test_a_reset_of_the_group_is_honoured_and_reported(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_reset_of_the_group_is_honoured_and_reported(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     where = (fleet.broker.bootstrap_servers, fleet.group, fleet.topic)
     fleet.send(200)
-    assert run_until_caught_up(fleet, eventually) == []
+    assert run_until_caught_up(fleet) == []
     assert stored(fleet, 0) == stored(fleet, 1) == list(range(100))
 
     kafka_tools.reset_offsets(*where, 40)
-    events = run_until_caught_up(fleet, eventually)
+    events = run_until_caught_up(fleet)
     assert reported(events) == [("rewound", 0, 100, 40), ("rewound", 1, 100, 40)]
     assert stored(fleet, 0) == stored(fleet, 1) == [*range(100), *range(40, 100)]
 
     fleet.send(100)
     kafka_tools.reset_offsets(*where, "latest")
-    events = run_until_caught_up(fleet, eventually)
+    events = run_until_caught_up(fleet)
     assert reported(events) == [("skipped", 0, 100, 150), ("skipped", 1, 100, 150)]
     assert len(stored(fleet, 0)) == 160
     assert "offsets are skipped" in (fleet.directory / "logs" / "worker-0.log").read_text()
 
 
 @pytest.mark.long
-def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+def test_a_recreated_topic_is_read_from_its_start(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
-    run_until_caught_up(fleet, eventually)
+    run_until_caught_up(fleet)
 
     topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
     topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2)
     fleet.sent.clear()
     fleet.send(60)
-    events = run_until_caught_up(fleet, eventually)
+    events = run_until_caught_up(fleet)
 
     assert reported(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
     assert stored(fleet, 0) == [*range(100), *range(30)]
@@ -82,7 +80,7 @@ def test_a_recreated_topic_is_read_from_its_start(make_fleet: Callable[..., Flee
 
 @pytest.mark.long
 def test_records_that_retention_removes_below_a_running_query_are_counted_and_reported(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = short_dir / "go-on"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
@@ -109,15 +107,15 @@ def test_records_that_retention_removes_below_a_running_query_are_counted_and_re
 @pytest.mark.shows("records that retention removed are counted and reported")
 @pytest.mark.long
 def test_records_that_retention_removed_before_they_were_read_are_counted_and_reported(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
-    run_until_caught_up(fleet, eventually)
+    run_until_caught_up(fleet)
 
     fleet.send(200)
     topics.delete_records(fleet.broker.bootstrap_servers, fleet.topic, {1: 170})
-    events = run_until_caught_up(fleet, eventually)
+    events = run_until_caught_up(fleet)
 
     assert reported(events) == [("records_lost", 1, 100, 170)]
     assert "70 offsets" in events[0]["text"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
@@ -26,7 +26,7 @@ def operation(fleet: Fleet, *words: str) -> dict[str, Any]:
     return reported
 
 
-def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: Callable[..., Fleet], eventually: Eventually) -> None:
+def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.start("worker-0")
     fleet.send(200)

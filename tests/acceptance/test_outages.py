@@ -98,7 +98,7 @@ class Bench:
             token = READ_TOKEN if self.token.exists() else None
             [target] = re.findall("//([^/]+)", url)
             place = Path(tempfile.mkdtemp(dir=self.fleet.directory))  # in the old one the old target is down
-            self._prometheus = Prometheus(place, eventually, [target], rules=RULES_FILE.read_text(), token=token)
+            self._prometheus = Prometheus(place, [target], rules=RULES_FILE.read_text(), token=token)
 
     @property
     def token(self) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -58,9 +58,7 @@ def young_answer(fleet: Fleet, since: float) -> dict[int, dict[str, Any]] | None
     return rows if young else None
 
 
-def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=2, partitions=5)
     fleet.start("worker-0", "worker-1")
 

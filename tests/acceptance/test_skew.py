@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
@@ -18,7 +18,7 @@ LARGE_COUNT, SMALL_COUNT = 19_000, 100
 
 @pytest.mark.shows("one of 40 partitions has 95 % of the records and 29 none: each is stored once, also after a kill")
 def test_a_partition_with_nearly_all_records_is_stored_once_beside_small_and_empty_ones(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS, workers_more="max_records_per_batch = 5000")
     fleet.send_to(LARGE, count=LARGE_COUNT)
@@ -32,8 +32,7 @@ def test_a_partition_with_nearly_all_records_is_stored_once_beside_small_and_emp
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
     fleet.send_to(*range(PARTITIONS), count=SMALL_COUNT)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, fleet.sent.total())
+    fleet.stored_once()
 
 
 def committed(fleet: Fleet, partition: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from kctl_agent.storage.redis.client import script
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
+from tests.conftest import eventually
 from tests.processes import command_line
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
@@ -30,16 +31,16 @@ def redis_server(short_dir: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", eventually)
+def cluster(short_dir: Path) -> Iterator[SparkCluster]:
+    yield from running_cluster(short_dir / "spark")
 
 
 SECRET = "hunter2-of-the-cluster"
 
 
 @pytest.fixture
-def closed_cluster(short_dir: Path, eventually: Eventually) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", eventually, SECRET)
+def closed_cluster(short_dir: Path) -> Iterator[SparkCluster]:
+    yield from running_cluster(short_dir / "spark", SECRET)
 
 
 def processes_that_put(client: Any) -> set[int]:
@@ -52,7 +53,7 @@ def processes_that_put(client: Any) -> set[int]:
 @pytest.mark.alone
 @pytest.mark.long
 def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
-    redis_server: RedisServer, cluster: SparkCluster, make_fleet: Callable[..., Fleet], eventually: Eventually
+    redis_server: RedisServer, cluster: SparkCluster, make_fleet: MakeFleet
 ) -> None:
     fleet = make_fleet(
         partitions=4,
@@ -76,9 +77,7 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
-    found = fleet.audit()
-    assert (found.lost, found.duplicated) == (0, 0)
-    assert found.stored == found.produced > 0
+    assert fleet.stored_once() > 0
 
 
 @pytest.mark.shows("a Spark cluster with a secret takes the worker that knows it, and no stranger")
@@ -86,8 +85,7 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
 def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no_stranger(
     redis_server: RedisServer,
     closed_cluster: SparkCluster,
-    make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
+    make_fleet: MakeFleet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KCTL_CLUSTER_SECRET", SECRET)
@@ -101,8 +99,7 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
     fleet.send(100)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, 100)
+    assert fleet.stored_once() == 100
     processes = fleet.family()
     reported = [command_line(each) for each in processes]
     assert any("SparkSubmit" in word for words in reported for word in words)

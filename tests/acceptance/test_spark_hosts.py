@@ -17,9 +17,10 @@ import pytest
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
 from tests.certificates import make_certificate
 from tests.clusters import running_cluster
+from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
@@ -103,7 +104,7 @@ class Hosts:
         return {str(owner).partition("/")[0] for owner in self.fleets["a"].owners()}
 
 
-def check_loss_of_a_host(hosts: Hosts, eventually: Eventually, frozen_seconds: float) -> None:
+def check_loss_of_a_host(hosts: Hosts, frozen_seconds: float) -> None:
     hosts.start()
     eventually(hosts.shows_all, START_SECONDS, "each host shows all workers")
     load = hosts.fleets["a"].load(rate=500)
@@ -128,7 +129,7 @@ def check_loss_of_a_host(hosts: Hosts, eventually: Eventually, frozen_seconds: f
     hosts.fleets["a"].finish(load)
 
 
-def check_nothing_is_lost(hosts: Hosts, eventually: Eventually) -> None:
+def check_nothing_is_lost(hosts: Hosts) -> None:
     eventually(hosts.fleets["a"].is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
     found = hosts.fleets["a"].audit()
     assert (found.lost, found.duplicated) == (0, 0)
@@ -140,11 +141,10 @@ def test_a_host_with_spark_workers_that_is_killed_is_missed_and_nothing_is_lost(
     broker: KafkaBroker,
     redis_server: RedisServer,
     make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
 ) -> None:
     hosts = Hosts(make_fleet, short_dir, broker, f'mode = "redis"\nurl = "{redis_server.url}"')
-    check_loss_of_a_host(hosts, eventually, frozen_seconds=0.0)
-    check_nothing_is_lost(hosts, eventually)
+    check_loss_of_a_host(hosts, frozen_seconds=0.0)
+    check_nothing_is_lost(hosts)
 
 
 @pytest.mark.long
@@ -155,12 +155,11 @@ def test_hosts_outlive_a_frozen_master_a_killed_host_and_their_coordinator(
     cluster: KafkaCluster,
     redis_server: RedisServer,
     make_fleet: Callable[..., Fleet],
-    eventually: Eventually,
 ) -> None:
     table = f'mode = "lake"\nuri = "{(short_dir / "table").as_uri()}"'
     storage = table if kind == "lake" else f'mode = "redis"\nurl = "{redis_server.url}"'
     hosts = Hosts(make_fleet, short_dir, cluster, storage)
-    check_loss_of_a_host(hosts, eventually, frozen_seconds=60.0)
+    check_loss_of_a_host(hosts, frozen_seconds=60.0)
 
     load = hosts.fleets["a"].load(rate=500)
     group = f"{hosts.fleets['a'].group}.kctl-masters"
@@ -172,4 +171,4 @@ def test_hosts_outlive_a_frozen_master_a_killed_host_and_their_coordinator(
     eventually(hosts.shows_all, START_SECONDS, "another broker coordinates the masters")
     cluster.brokers[number].start()
     hosts.fleets["a"].finish(load)
-    check_nothing_is_lost(hosts, eventually)
+    check_nothing_is_lost(hosts)

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,14 +18,15 @@ import pytest
 import redis
 
 from kctl_agent.storage.base import Storage
-from tests.acceptance.fleets import START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 from tests.redis_server import require_redis
 from tests.servers import topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
-def run_until_caught_up(fleet: Fleet, eventually: Eventually) -> list[tuple[str, int, int, int]]:
+def run_until_caught_up(fleet: Fleet) -> list[tuple[str, int, int, int]]:
     """Start the fleet, wait until everything is committed, stop it; returns what its workers report of partitions."""
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
@@ -43,7 +44,7 @@ def stored(storage: Storage, partition: int) -> list[int]:
     return sorted(r.offset for block in storage.blocks() if block.partition == partition for r in block.messages())
 
 
-def refusal(fleet: Fleet, eventually: Eventually) -> str:
+def refusal(fleet: Fleet) -> str:
     """Start the fleet, and wait until its worker is given up; returns why."""
 
     def given_up() -> str | None:
@@ -69,11 +70,11 @@ def copy(source: Path, target: Path) -> None:
 
 @pytest.mark.long
 def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, tmp_path: Path
+    make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
-    assert run_until_caught_up(fleet, eventually) == []
+    assert run_until_caught_up(fleet) == []
     copy(fleet.storage.path, tmp_path / "older.sqlite")
     fleet.send(100)
     fleet.start()
@@ -90,48 +91,48 @@ def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again
     fleet.stop()
 
     assert stored(fleet.storage, 0) == stored(fleet.storage, 1) == list(range(150))
-    assert run_until_caught_up(fleet, eventually) == [], "it is reported once"
+    assert run_until_caught_up(fleet) == [], "it is reported once"
     assert stored(fleet.storage, 0) == list(range(150))
 
 
 @pytest.mark.long
 def test_a_storage_that_was_emptied_exchanged_or_is_another_groups_is_refused_until_somebody_decides(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
+    make_fleet: MakeFleet,
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
-    run_until_caught_up(fleet, eventually)
+    run_until_caught_up(fleet)
     first = fleet.storage.path
 
     other = first.with_name("other.sqlite")
     configure(fleet, f'path = "{other}"')
-    why = refusal(fleet, eventually)
+    why = refusal(fleet)
     assert f"offset 100 was committed with another storage, {socket.gethostname()}:file:{first}" in why
     assert f"this one is {socket.gethostname()}:file:{other}" in why
     assert "storage.on_other_storage is stop, and" in why
 
     fleet.send(100)
     configure(fleet, f'path = "{other}"\non_other_storage = "take_over"')
-    assert run_until_caught_up(fleet, eventually) == [("other_storage", 0, 100, 100), ("other_storage", 1, 100, 100)]
+    assert run_until_caught_up(fleet) == [("other_storage", 0, 100, 100), ("other_storage", 1, 100, 100)]
     configure(fleet, f'path = "{other}"')
-    assert run_until_caught_up(fleet, eventually) == [], "it is ours now"
+    assert run_until_caught_up(fleet) == [], "it is ours now"
     with closing(fleet.open_storage()) as storage:
         assert stored(storage, 0) == list(range(100, 150))
 
     for name in other.parent.glob("other.sqlite*"):
         name.unlink()
-    why = refusal(fleet, eventually)
+    why = refusal(fleet)
     assert "it was emptied or replaced" in why
     assert "storage.on_lost_offsets is stop, and" in why
     configure(fleet, f'path = "{other}"\non_lost_offsets = "continue"')
     fleet.send(20)
-    assert run_until_caught_up(fleet, eventually) == [
+    assert run_until_caught_up(fleet) == [
         ("storage_lost_offsets", 0, 150, 150),
         ("storage_lost_offsets", 1, 150, 150),
     ]
 
     stranger = make_fleet(workers=1, partitions=2, storage=f'path = "{other}"')
-    why = refusal(stranger, eventually)
+    why = refusal(stranger)
     assert f"belongs to group {fleet.group} of cluster" in why
     assert f"this is group {stranger.group} of cluster" in why
 
@@ -142,9 +143,7 @@ def configure(fleet: Fleet, storage: str) -> None:
 
 
 @pytest.mark.long
-def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2, kafka='auto_offset_reset = "latest"')
     fleet.send(200)
     fleet.start()
@@ -155,7 +154,7 @@ def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(
     topics.add_partitions(fleet.broker.bootstrap_servers, fleet.topic, 4)
     fleet.partitions = 4
     fleet.send(400)
-    assert run_until_caught_up(fleet, eventually) == []
+    assert run_until_caught_up(fleet) == []
 
     assert stored(fleet.storage, 0) == list(range(100, 200))
     assert stored(fleet.storage, 2) == stored(fleet.storage, 3) == list(range(100))
@@ -164,8 +163,8 @@ def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(
 class Pair:
     """A Redis and its replica, and a name in the file system at which the living one is reached."""
 
-    def __init__(self, directory: Path, eventually: Eventually) -> None:
-        self.socket, self._eventually = directory / "r.sock", eventually
+    def __init__(self, directory: Path) -> None:
+        self.socket = directory / "r.sock"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -184,7 +183,7 @@ class Pair:
              "--repl-diskless-sync-delay", "0", *options],
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        self._eventually(path.exists, 30, "redis-server answers")
+        eventually(path.exists, 30, "redis-server answers")
         return process
 
     def client(self, path: Path) -> redis.Redis:
@@ -210,16 +209,16 @@ class Pair:
 
 
 @pytest.fixture
-def pair(short_dir: Path, eventually: Eventually) -> Iterator[Pair]:
+def pair(short_dir: Path) -> Iterator[Pair]:
     require_redis()
-    pair = Pair(short_dir, eventually)
+    pair = Pair(short_dir)
     yield pair
     pair.close()
 
 
 @pytest.mark.long
 def test_a_redis_that_fails_over_to_a_replica_that_lacks_the_last_seconds_gets_them_again(
-    make_fleet: Callable[..., Fleet], eventually: Eventually, pair: Pair
+    make_fleet: MakeFleet, pair: Pair
 ) -> None:
     fleet = make_fleet(workers=1, partitions=2, storage=f'mode = "redis"\nurl = "unix://{pair.socket}"')
     fleet.start()

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from kctl_agent.storage.file import FileStorage
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.conftest import eventually
 
 pytestmark = [
     pytest.mark.real,
@@ -45,7 +46,7 @@ def disk(short_dir: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def fleet(disk: Path, make_fleet: Callable[..., Fleet]) -> Fleet:
+def fleet(disk: Path, make_fleet: MakeFleet) -> Fleet:
     """On the disk, which messages that are all alike fill; it is started by the test."""
     # Not watched: what is reported of a disk that is full nevertheless is what this is about.
     storage = f'path = "{disk / "storage.sqlite"}"\ncompression = "none"\nmin_free = ""'
@@ -80,7 +81,7 @@ def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
 
 @pytest.mark.long
 def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_when_they_can(
-    fleet: Fleet, disk: Path, eventually: Eventually
+    fleet: Fleet, disk: Path
 ) -> None:
     fleet.start("worker-0")
     pid = fleet.workers()["worker-0"]["pid"]
@@ -105,13 +106,12 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it can be written, and everything is stored and committed")
 
     assert fleet.workers()["worker-0"]["pid"] == pid, "no worker had to be started again"
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, 10_500)
+    assert fleet.stored_once() == 10_500
 
 
 @pytest.mark.long
 def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again_when_they_are_put_right(
-    fleet: Fleet, disk: Path, eventually: Eventually
+    fleet: Fleet, disk: Path
 ) -> None:
     path, copy = disk / "storage.sqlite", disk / "copy"
     mount("-o", f"remount,{LARGE}", str(disk))
@@ -136,8 +136,7 @@ def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again
     shutil.copy(copy, path)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the copy is in its place, and everything is stored and committed")
 
-    found = fleet.audit()
-    assert (found.lost, found.duplicated, found.stored) == (0, 0, 1000)
+    assert fleet.stored_once() == 1000
 
 
 def set_version(path: Path, version: int) -> int:

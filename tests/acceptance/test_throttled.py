@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
 from kctl_agent.message import Message
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
+from tests.conftest import eventually
 from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.mark.long
-def test_a_full_storage_throttles_its_workers_until_there_is_room(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_a_full_storage_throttles_its_workers_until_there_is_room(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         workers=1, partitions=1, storage="limit = 300", workers_more="max_records_per_batch = 100", trigger="1.0"
     )
@@ -48,9 +46,7 @@ def test_a_full_storage_throttles_its_workers_until_there_is_room(
 
 
 @pytest.mark.long
-def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(
-    make_fleet: Callable[..., Fleet], eventually: Eventually
-) -> None:
+def test_too_many_dead_letters_throttle_the_workers_until_they_are_dealt_with(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=1, storage="dead_limit = 5")
     fleet.start("worker-0")
     letters = [Message("orders", 0, offset, None, b"v", 0) for offset in range(5)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Eventually, Fleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import HANDLER, counted, is_poison
+from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -17,7 +17,7 @@ SINKERS = f'count = 1\nhandler = "{HANDLER}"\nmax_tries = 2\nretry_backoff_secon
 
 
 def test_two_masters_with_one_file_store_and_handle_each_message_once_and_one_may_be_killed(
-    make_fleet: Callable[..., Fleet], short_dir: Path, eventually: Eventually
+    make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     shared = f'path = "{short_dir / "shared.sqlite"}"'
     one = make_fleet(partitions=2, storage=shared, sinkers=SINKERS)

@@ -157,7 +157,7 @@ def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def master(config_file: Callable[..., Path], eventually: Callable[..., Any]) -> Iterator[Callable[..., Master]]:
+def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
     """Starts a master and waits until all its workers run (or, with `until`, are in that state)."""
     started: list[Master] = []
 

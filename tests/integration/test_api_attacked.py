@@ -21,6 +21,7 @@ import pytest
 from kctl.rpc.client import call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.certificates import make_certificate
+from tests.conftest import eventually
 from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 
@@ -93,7 +94,7 @@ def probe(fleet: Any, question: str) -> tuple[int, str]:
 
 @pytest.mark.shows("while strangers hold every HTTP connection, agents, `master.sock` and the probe answer")
 def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
-    master: Callable[..., Any], short_dir: Path, eventually: Callable[..., Any]
+    master: Callable[..., Any], short_dir: Path
 ) -> None:
     make_certificate(short_dir)
     (short_dir / "token").write_text(TOKEN)
@@ -124,7 +125,7 @@ def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
 
 
 @pytest.mark.alone
-def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any, eventually: Callable[..., Any]) -> None:
+def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> None:
     (wrk,) = require("wrk", packages="wrk")
     url = guarded.about["http_url"]
     eventually(lambda: httpx.get(f"{url}/api/v1/lag").status_code == 200, what="there is a first snapshot")

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ from kafka.errors import TopicAlreadyExistsError
 
 from kctl.demo.kafka_broker import two_free_ports
 from kctl.errors import StartError
+from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -113,7 +113,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_no_process(
     assert broker.pid is None
 
 
-def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path, eventually: Callable[..., object]) -> None:
+def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path) -> None:
     program = (
         "import pathlib, sys; from tests.servers.kafka_broker import KafkaBroker\n"
         "broker = KafkaBroker(pathlib.Path(sys.argv[1])); broker.start()\n"

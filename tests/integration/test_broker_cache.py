@@ -89,7 +89,6 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(own_broker: Kafka
     drive(stable, scenario)
 
 
-@pytest.mark.shows("while a broker is away its offsets grow older")
 def test_a_broker_that_is_away_leaves_old_offsets_and_is_found_again(own_broker: KafkaBroker) -> None:
     produce(own_broker, 10)
     cluster = BrokerCache.of(settings(own_broker), plain(own_broker.bootstrap_servers), 1)

@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,13 +26,13 @@ from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.session import serve_this_user
 from kctl_agent.worker.query.daemon import for_own_user
+from tests.conftest import eventually
 from tests.java_classes import compiled
 from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Eventually = Callable[..., Any]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -285,7 +285,7 @@ def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any)
 
 
 @pytest.mark.shows("a worker that has ended leaves no listener in the engine")
-def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any, eventually: Eventually) -> None:
+def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any) -> None:
     builder = gateway.jvm.org.apache.spark.sql.SparkSession.builder().master("local[1]").appName("engine")
     for name, value in (("ui.enabled", "false"), ("driver.host", "127.0.0.1"), ("driver.bindAddress", "127.0.0.1")):
         builder = builder.config(f"spark.{name}", value)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from kctl.jars.lock import jars_dir
+from tests.conftest import eventually
 from tests.processes import alive, command_line
 from tests.record_classes import KEPT, record
 from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
-
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture
@@ -76,7 +73,7 @@ record()
 
 
 @pytest.mark.long
-def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process(eventually: Eventually) -> None:
+def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process() -> None:
     """PySpark alone leaves it running for ever: 2 such JVMs were found after two hours."""
     with subprocess.Popen([sys.executable, "-c", _RECORDS], stderr=subprocess.DEVNULL) as process:
         recorder = psutil.Process(process.pid)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from kctl import fleets
 from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.wire import encode
+from tests.conftest import eventually
 from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 
 KCTL = [sys.executable, "-m", "kctl"]
@@ -83,7 +84,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
     assert (process.returncode, printed) == (141, b"")
 
 
-def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path, eventually: Callable[..., object]) -> None:
+def test_ctrl_c_while_it_waits_ends_it_silently_with_130(short_dir: Path) -> None:
     with master(short_dir, {"kafka_lag": Stalls()}) as agent, piped("rpc", "kafka_lag", "--timeout", "30") as process:
         eventually(lambda: agent.requests)
         process.send_signal(signal.SIGINT)

@@ -17,12 +17,11 @@ import pytest
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
-
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def fleet(master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually) -> Any:
+def fleet(master: Callable[..., Any], own_broker: KafkaBroker) -> Any:
     """With the lag of every partition known: the group has committed for the one that nobody reads."""
     one = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
     with ClusterConnection(plain(own_broker.bootstrap_servers), 20) as connection:
@@ -49,7 +48,7 @@ def kctl(fleet: Any, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
-def shows_its_age(fleet: Any, words: tuple[str, ...], eventually: Eventually) -> None:
+def shows_its_age(fleet: Any, words: tuple[str, ...]) -> None:
     ran: subprocess.CompletedProcess[str]
 
     def stale_with_exit_code_3() -> bool:
@@ -76,7 +75,7 @@ def stale(answer: dict[str, Any]) -> list[str]:
 @pytest.mark.shows("a dead broker: ages of its offsets everywhere, exit code 3, `complete` false")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
-    fleet: Any, own_broker: KafkaBroker, eventually: Eventually, number: signal.Signals
+    fleet: Any, own_broker: KafkaBroker, number: signal.Signals
 ) -> None:
     asked = ("rpc", "kafka_lag", "--fail-above", "1000")
     eventually(lambda: kctl(fleet, *asked).returncode == 0)
@@ -87,7 +86,7 @@ def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
     try:
         views: list[tuple[str, ...]] = [("rpc", "offset_checker"), ("rpc", "metadata_topics")]
         for words in (asked, *views):  # each is stale 5 s after the last answer that it rests on
-            shows_its_age(fleet, words, eventually)
+            shows_its_age(fleet, words)
         verdict = eventually(lambda: (ran := kctl(fleet, "status")).returncode == 1 and ran.stdout)
         assert "no Kafka broker has answered since 2" in verdict.splitlines()[0]
         for words in [*views, asked, ("rpc", "member_leader")]:
@@ -111,9 +110,7 @@ def test_offsets_of_a_dead_broker_have_their_age_in_every_view_with_exit_code_3(
         eventually(lambda: kctl(fleet, "status").returncode == 0)
 
 
-def test_an_unknown_lag_is_never_in_a_complete_answer(
-    master: Callable[..., Any], own_broker: KafkaBroker, eventually: Eventually
-) -> None:
+def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any], own_broker: KafkaBroker) -> None:
     fleet = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers, "auto_offset_reset": "latest"})
 
     answer = eventually(lambda: (reported := fleet.ask("kafka_lag")).result["unknown"] and reported)

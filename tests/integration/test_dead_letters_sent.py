@@ -21,6 +21,7 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.selection import Selection
+from tests.conftest import eventually
 from tests.integration.conftest import TOPIC
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -28,7 +29,6 @@ from tests.servers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-Eventually = Callable[..., Any]
 KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))
 """20 for a whole run."""
 COUNT = 2000 * (KILLS + 1)
@@ -77,7 +77,7 @@ def started(config: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int], eventually: Eventually) -> str:
+def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) -> str:
     """Run a command that is killed `KILLS` times, each time once it has done something, then to its end."""
     for _ in range(KILLS):
         before = left()
@@ -92,13 +92,13 @@ def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int], 
 
 @pytest.mark.shows("dead letters sent to a topic under kills: none is lost, and repeats carry the same header")
 def test_what_is_sent_under_kills_is_all_there_and_repeats_have_the_same_header(
-    storage: Storage, config: Path, broker: KafkaBroker, eventually: Eventually
+    storage: Storage, config: Path, broker: KafkaBroker
 ) -> None:
     if not topics.has_topic(broker.bootstrap_servers, PARKED):
         topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
     begin = ends(broker)
 
-    out = killed_while(config, ("send", PARKED), storage.count_dead, eventually)
+    out = killed_while(config, ("send", PARKED), storage.count_dead)
 
     assert out.endswith(f" dead letters sent to {PARKED}\n")
     assert storage.count_dead() == 0
@@ -115,8 +115,8 @@ def test_what_is_sent_under_kills_is_all_there_and_repeats_have_the_same_header(
 
 
 @pytest.mark.shows("dead letters put back under kills: none is lost, none is there twice")
-def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path, eventually: Eventually) -> None:
-    out = killed_while(config, ("requeue",), storage.count_dead, eventually)
+def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path) -> None:
+    out = killed_while(config, ("requeue",), storage.count_dead)
 
     assert out.endswith(" dead letters put back\n")
     assert (storage.count_dead(), storage.stats().pending) == (0, COUNT)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.demo.run import DemoParts, PartEnded
+from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 
-def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path, eventually: Callable[..., Any]) -> None:
+def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
         parts = DemoParts(broker, DemoFleet(tmp_path))
         create_topic(broker.bootstrap_servers, "demo", 2)

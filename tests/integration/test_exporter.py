@@ -15,13 +15,13 @@ from kafka import KafkaConsumer, KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.group_sources import AllGroups
+from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
 
 @pytest.mark.shows("a classic group's offsets, lag, state and members are as Kafka's own tool reports them")
 def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
-    broker: KafkaBroker, exporter: Exporter, eventually: Eventually
+    broker: KafkaBroker, exporter: Exporter
 ) -> None:
     """Of four partitions it has committed three: one behind, one at the end, one that is empty."""
     topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30})
@@ -106,7 +106,7 @@ def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
 
 @pytest.mark.shows("an open transaction is lag, but not for the groups of `exporter.read_committed`")
 def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
-    broker: KafkaBroker, exporter: Exporter, eventually: Eventually
+    broker: KafkaBroker, exporter: Exporter
 ) -> None:
     topics.create_topic(broker.bootstrap_servers, "paid", 1)
     topics.produce(broker.bootstrap_servers, "paid", {0: 4})
@@ -130,9 +130,7 @@ def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
 
 
 @pytest.mark.shows("group ids with quotes, backslashes, newlines, Unicode")
-def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(
-    broker: KafkaBroker, exporter: Exporter, eventually: Eventually
-) -> None:
+def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: KafkaBroker, exporter: Exporter) -> None:
     names = ['a "quoted" one', "back\\slash\\", "two\nlines", "größe-消费者-🚚", " "]
     topics.produce(broker.bootstrap_servers, "orders", {3: 1})
     for name in names:
@@ -155,7 +153,7 @@ def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter:
 
 @pytest.mark.shows("`exporter.all_groups`: every other group of its cluster is on the master's own page")
 def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
-    broker: KafkaBroker, master: Callable[..., Any], eventually: Eventually
+    broker: KafkaBroker, master: Callable[..., Any]
 ) -> None:
     topics.commit(broker.bootstrap_servers, "a-foreign-one", "orders", {3: 0})
 

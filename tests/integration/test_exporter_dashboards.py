@@ -92,7 +92,6 @@ def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> 
     with ExitStack() as stack:
         server = Prometheus(
             tmp_path_factory.mktemp("prometheus"),
-            eventually,
             [exporter.url.removeprefix("http://")],
             rules=RULES_FILE.read_text(),
         )

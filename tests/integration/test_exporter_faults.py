@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kctl.demo.kafka_broker import two_free_ports
 from tests.clusters import running_cluster
+from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.processes import stopped
@@ -19,7 +18,6 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
-Eventually = Callable[..., Any]
 
 STALE_AFTER_SECONDS = 4.0
 _CONFIG = """
@@ -57,7 +55,7 @@ def ages(samples: Samples) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.shows("brokers hang, end, come back elsewhere: scrapes answer at once, values grow old")
 def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
-    short_dir: Path, eventually: Eventually
+    short_dir: Path,
 ) -> None:
     """Beside another cluster that never answers, and holds up nothing."""
     ports, dead = two_free_ports(), two_free_ports()[0]
@@ -110,7 +108,7 @@ class Scraping(Meanwhile):
 
 @pytest.mark.long
 def test_of_three_clusters_one_is_dead_one_gets_a_replaced_broker_and_the_third_notices_neither(
-    short_dir: Path, eventually: Eventually
+    short_dir: Path,
 ) -> None:
     """The broker comes back by the same number at another address, with what was on its disk."""
     properties = {"offsets.topic.num.partitions": "6", "leader.imbalance.check.interval.seconds": "1"}

@@ -93,7 +93,7 @@ def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> 
     groups = [yaml.safe_load((RULES / f"{name}.rules.yml").read_text())["groups"] for name in NAMES]
     rules = yaml.safe_dump({"groups": [group for each in groups for group in each]})
     address = exporter.url.removeprefix("http://")
-    running = Prometheus(tmp_path_factory.mktemp("prometheus"), eventually, [address], rules=rules)
+    running = Prometheus(tmp_path_factory.mktemp("prometheus"), [address], rules=rules)
     with closing(running):
         eventually(
             lambda: any(

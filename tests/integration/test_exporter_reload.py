@@ -18,12 +18,12 @@ from kctl.config.document import read_document
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
+from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
-Eventually = Callable[..., Any]
 
 TOKEN, NEW_TOKEN = "a-token-that-was-valid", "a-token-that-is-new"
 
@@ -31,18 +31,17 @@ TOKEN, NEW_TOKEN = "a-token-that-was-valid", "a-token-that-is-new"
 class Reloaded:
     """An exporter, its file, and what a reload of it has logged."""
 
-    def __init__(self, exporter: Exporter, path: Path, servers: str, eventually: Eventually) -> None:
+    def __init__(self, exporter: Exporter, path: Path, servers: str) -> None:
         self.exporter = exporter
         self._path = path
         self._servers = servers
-        self._eventually = eventually
 
     def reload(self, clusters: tuple[str, ...] = ("main",), exporter: str = "", more: str = "") -> str:
         """The log line that ends it."""
         before = len(self.lines())
         write(self._path, self._servers, clusters, exporter, more)
         self.exporter.process.send_signal(signal.SIGHUP)
-        self._eventually(lambda: len(self.lines()) > before, what="the reload has ended")
+        eventually(lambda: len(self.lines()) > before, what="the reload has ended")
         return self.lines()[-1]
 
     def lines(self) -> list[str]:
@@ -60,7 +59,7 @@ def write(path: Path, servers: str, clusters: tuple[str, ...], exporter: str, mo
 
 
 @pytest.fixture
-def reloaded(broker: KafkaBroker, short_dir: Path, eventually: Eventually) -> Iterator[Reloaded]:
+def reloaded(broker: KafkaBroker, short_dir: Path) -> Iterator[Reloaded]:
     servers = broker.bootstrap_servers
     with ClusterConnection(plain(servers), 20) as connection:
         connection.open()
@@ -70,7 +69,7 @@ def reloaded(broker: KafkaBroker, short_dir: Path, eventually: Eventually) -> It
     write(path, servers, ("main",), "", "")
     with running_exporter(short_dir, "-c", str(path)) as exporter:
         eventually(exporter.is_ready, what="it is polled")
-        yield Reloaded(exporter, path, servers, eventually)
+        yield Reloaded(exporter, path, servers)
 
 
 class Scrapes(Meanwhile):
@@ -98,9 +97,7 @@ def group_is_on(samples: Samples, group: str) -> bool:
 
 
 @pytest.mark.shows("SIGHUP changes clusters, filters and tokens without a gap for what stays")
-def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_what_stays(
-    reloaded: Reloaded, eventually: Eventually
-) -> None:
+def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_what_stays(reloaded: Reloaded) -> None:
     exporter = reloaded.exporter
     assert {"billing", "payments", "throw-away"} <= reloaded.groups()
 
@@ -135,7 +132,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_refused_in_one_senten
     assert "action=reloaded" in reloaded.reload()
 
 
-def test_a_cluster_that_is_somewhere_else_now_begins_anew(reloaded: Reloaded, eventually: Eventually) -> None:
+def test_a_cluster_that_is_somewhere_else_now_begins_anew(reloaded: Reloaded) -> None:
     """By the same name: what was known of the old one is not shown as the new one's."""
     path = reloaded.exporter.log.parent / "exporter.toml"
     line = reloaded.reload(more="[log]\nlevel = 'INFO'\n")
@@ -177,7 +174,7 @@ def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Pat
 
 
 def test_a_master_collects_all_groups_or_others_or_none_after_a_reload(
-    broker: KafkaBroker, reloaded: Reloaded, master: Callable[..., Any], eventually: Eventually
+    broker: KafkaBroker, reloaded: Reloaded, master: Callable[..., Any]
 ) -> None:
     """`reloaded` has made the groups."""
     fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1})

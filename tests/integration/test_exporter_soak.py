@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.conftest import eventually
 from tests.exporters import Exporter, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.servers.scripted_broker import Answers, ScriptedBroker
@@ -102,9 +102,7 @@ class Watched(Meanwhile):
         pytest.param(8640, 50, id="a day of cycles", marks=[pytest.mark.long, pytest.mark.timeout(7200)]),
     ],
 )
-def test_groups_that_come_and_go_leave_nothing_behind(
-    short_dir: Path, eventually: Callable[..., Any], cycles: int, groups_per_cycle: int
-) -> None:
+def test_groups_that_come_and_go_leave_nothing_behind(short_dir: Path, cycles: int, groups_per_cycle: int) -> None:
     """A day has 8,640 cycles of 10 s."""
     fickle = Fickle(groups_per_cycle)
     with ScriptedBroker(fickle.script(), topics=dict.fromkeys(TOPICS, PARTITIONS)) as broker:

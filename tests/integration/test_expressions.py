@@ -134,7 +134,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     with ExitStack() as stack:
         targets = [stack.enter_context(serving(_Fleet(cluster).page)) for cluster in (*sorted(SICK), WELL)]
         folder: Path = tmp_path_factory.mktemp("prometheus")
-        server = Prometheus(folder, eventually, [*targets, "127.0.0.1:1"], rules=RULES_FILE.read_text())
+        server = Prometheus(folder, [*targets, "127.0.0.1:1"], rules=RULES_FILE.read_text())
         stack.callback(server.close)
 
         def is_scraped() -> bool:

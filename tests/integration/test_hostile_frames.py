@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from kctl.rpc.reply import Reply
 from tests.caller import Caller, question
+from tests.conftest import eventually
 from tests.hostile import attack
 from tests.meanwhile import GoodCaller
 
@@ -52,7 +52,7 @@ def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
 
 @pytest.mark.shows("10,000 hostile frames at an agent: no crash, no hang, no growth, a good caller served")
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_agent(
-    agent: psutil.Process, short_dir: Path, tmp_path: Path, eventually: Callable[..., Any]
+    agent: psutil.Process, short_dir: Path, tmp_path: Path
 ) -> None:
     path = short_dir / "worker-0.sock"
     valid = question("kafka_lag", "secret-of-the-caller")

@@ -15,6 +15,7 @@ from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import encode
+from tests.conftest import eventually
 from tests.hostile import attack
 from tests.meanwhile import GoodCaller
 
@@ -28,9 +29,7 @@ VALID = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", params=
 
 
 @pytest.mark.shows("10,000 hostile frames at the master: the same")
-def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(
-    master: Callable[..., Any], eventually: Callable[..., Any]
-) -> None:
+def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(master: Callable[..., Any]) -> None:
     fleet = master(workers={"count": 1})
     path = fleet.run_dir / "master.sock"
     process = psutil.Process(fleet.process.pid)

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 from kctl.demo.kafka_broker import kafka_command
 from tests.command_lines import Kctl, Ran, run_here
+from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -127,7 +128,7 @@ def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> A
 
 
 def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dead(
-    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
+    broker: KafkaBroker, kctl: Kctl
 ) -> None:
     """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
     consumer = console_consumer(
@@ -153,7 +154,7 @@ def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dea
 
 @pytest.mark.shows("share groups and KIP-848 groups are described as such, their lag as Kafka's own tool has it")
 def test_a_share_group_is_described_with_its_members_and_its_lag_is_that_of_kafkas_own_tool(
-    broker: KafkaBroker, kctl: Kctl, eventually: Callable[..., Any]
+    broker: KafkaBroker, kctl: Kctl
 ) -> None:
     """KIP-932: it commits nothing, and what is done above the start of a partition is known to the broker alone."""
     topics.create_topic(broker.bootstrap_servers, "commons", 2)

@@ -11,7 +11,6 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -25,6 +24,7 @@ from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
 from tests.command_lines import Kctl, run_here
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
@@ -54,7 +54,7 @@ MECHANISMS = ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "
 
 @pytest.mark.parametrize("context", MECHANISMS)
 def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechanism(
-    secured: SecuredBroker, context: str, eventually: Callable[..., Any]
+    secured: SecuredBroker, context: str
 ) -> None:
     file = secured.directory / "kctl.toml"
     contexts = tomllib.loads(secured.write_contexts().read_text())["contexts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 from tests.clusters import running_cluster
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -49,7 +50,7 @@ def leaders(cluster: KafkaCluster) -> dict[int, int]:
 
 
 def test_of_a_partition_without_leader_the_reason_is_reported_and_of_the_others_everything(
-    cluster: KafkaCluster, eventually: Callable[..., Any]
+    cluster: KafkaCluster,
 ) -> None:
     topics.create_topic(cluster.bootstrap_servers, TOPIC, len(PARTITIONS))
     led = leaders(cluster)

@@ -7,10 +7,9 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -26,6 +25,7 @@ from kctl.master.launch import worker_settings
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
@@ -175,7 +175,7 @@ def prepare(secured: SecuredBroker, who: str) -> None:
 @pytest.mark.shows("the rights that SECURITY.md names suffice, and each of them is needed")
 @pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
 def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
-    secured: SecuredBroker, eventually: Callable[..., Any], who: str, rights: list[Right]
+    secured: SecuredBroker, who: str, rights: list[Right]
 ) -> None:
     user = f"only-{who}".replace(" ", "")
     file = configuration(secured, user, GROUP)

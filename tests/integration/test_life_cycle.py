@@ -10,18 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from kctl.master.process import session_members
+from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
-
-Eventually = Callable[..., Any]
 
 
 def kctl(*words: str) -> subprocess.CompletedProcess[str]:
@@ -87,7 +85,7 @@ def append(log: Path) -> None:
 
 
 def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writing_it(
-    master: Callable[..., Master], eventually: Eventually
+    master: Callable[..., Master],
 ) -> None:
     fleet = master(workers={"count": 1})
     log = Path(fleet.status()["worker-0"]["log"])
@@ -104,7 +102,7 @@ def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writi
 
 @pytest.mark.shows("what a dead master had started is ended by the next one")
 def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
-    master: Callable[..., Master], eventually: Eventually
+    master: Callable[..., Master],
 ) -> None:
     fleet = master(workers={"count": 2, "stop_timeout_seconds": 1.0})
     hanging, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
@@ -121,9 +119,7 @@ def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_f
 
 
 @pytest.mark.shows("reloads leave threads and descriptors as they were")
-def test_reloads_leave_descriptors_and_threads_of_the_master_as_they_were(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
+def test_reloads_leave_descriptors_and_threads_of_the_master_as_they_were(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 1})
 
     def held() -> tuple[int, int]:

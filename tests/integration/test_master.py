@@ -30,11 +30,10 @@ from kctl.errors import (
 )
 from kctl.master.process import session_members
 from kctl.start.main import run
+from tests.conftest import eventually
 from tests.servers.scripted_agent import ScriptedAgent
 
 pytestmark = pytest.mark.real
-
-Eventually = Callable[..., Any]
 
 
 def test_master_json_names_process_and_place_and_is_ours_alone(master: Callable[..., Any]) -> None:
@@ -47,7 +46,7 @@ def test_master_json_names_process_and_place_and_is_ours_alone(master: Callable[
     assert [found.config for found in fleets.running()] == [fleet.config]
 
 
-def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., Any], eventually: Eventually) -> None:
+def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., Any]) -> None:
     fleet = master(workers={"backoff_min_seconds": 2.0, "backoff_max_seconds": 2.0})
     pid = fleet.status()["worker-1"]["pid"]
     eventually(lambda: len(session_members(pid)) == 2)
@@ -81,7 +80,7 @@ def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., A
 
 
 @pytest.mark.shows("a second signal that kills workers is no success")
-def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any], eventually: Eventually) -> None:
+def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any]) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}})
     pids = [row["pid"] for row in fleet.status().values()]
 
@@ -101,9 +100,7 @@ def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: 
     assert {row["restarts"] for row in again.status().values()} == {0}
 
 
-def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(
-    master: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(master: Callable[..., Any]) -> None:
     fleet = master(until="fatal", spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
 
     rows = eventually(lambda: (reply := fleet.ask("offset_checker")).result["rows"] and reply)
@@ -180,7 +177,7 @@ def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., An
 
 
 def test_a_second_master_on_one_data_dir_names_the_first_and_what_it_has_left(
-    master: Callable[..., Any], short_dir: Path, eventually: Eventually
+    master: Callable[..., Any], short_dir: Path
 ) -> None:
     fleet = master()
     other = load(fleet.config, {}, {"fleet.run_dir": str(short_dir / "other"), "http.port": "0"})

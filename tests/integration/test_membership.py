@@ -3,8 +3,7 @@ membership, and a member of another client beside ours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import pytest
 from kafka import TopicPartition
@@ -15,6 +14,7 @@ from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.positions import Found
+from tests.conftest import eventually
 from tests.integration.members import ConsumerGroup, Member, is_shared
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -30,7 +30,6 @@ STRATEGIES = {
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
 Shares = Mapping[str, frozenset[TopicPartition]]
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGrou
 @pytest.mark.shows("the four assignors with one to five members: balanced, sticky moves the least, one leader is named")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_one_leader(
-    assignor: str, group: ConsumerGroup, eventually: Eventually
+    assignor: str, group: ConsumerGroup
 ) -> None:
     members: list[Member] = []
     before: Shares = {}
@@ -102,7 +101,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_
 @pytest.mark.shows("each assignor works beside Kafka's own consumer in one group, whichever member leads")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
-    assignor: str, group: ConsumerGroup, eventually: Eventually
+    assignor: str, group: ConsumerGroup
 ) -> None:
     """The one that joins first leads, and the other reads what it has written."""
     first = group.join("first", assignor)
@@ -130,7 +129,7 @@ def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
     assert later[0].membership.info.leader is None, "a leader of another client reports nothing of itself"
 
 
-def test_a_coordinator_that_is_none_any_more_is_found_anew(group: ConsumerGroup, eventually: Eventually) -> None:
+def test_a_coordinator_that_is_none_any_more_is_found_anew(group: ConsumerGroup) -> None:
     brokers = Brokers(group.settings(), "worker-0")
     try:
         eventually(lambda: found(brokers, group) is not None, 60, "the group has a coordinator")
@@ -174,9 +173,7 @@ def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found]
 
 @pytest.mark.shows("a static member that restarts within its session causes no rebalance")
 @pytest.mark.parametrize("which", [0, 1], ids=["leader", "other"])
-def test_a_static_member_that_restarts_causes_no_rebalance(
-    group: ConsumerGroup, eventually: Eventually, which: int
-) -> None:
+def test_a_static_member_that_restarts_causes_no_rebalance(group: ConsumerGroup, which: int) -> None:
     members = [group.join("a", instance="one")]
     eventually(lambda: is_shared(members, group.partitions), 60, "the first leads")
     members.append(group.join("b", instance="two"))
@@ -197,9 +194,7 @@ def test_a_static_member_that_restarts_causes_no_rebalance(
     eventually(lambda: is_shared([again, stays], group.partitions), 60, "new partitions have a reader too")
 
 
-def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(
-    group: ConsumerGroup, eventually: Eventually
-) -> None:
+def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(group: ConsumerGroup) -> None:
     leads = group.join("a", instance="one")
     eventually(lambda: is_shared([leads], group.partitions), 60, "it leads")
 
@@ -210,9 +205,7 @@ def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(
     eventually(lambda: is_shared([again], group.partitions), 60, "all have a reader")
 
 
-def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(
-    group: ConsumerGroup, eventually: Eventually
-) -> None:
+def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(group: ConsumerGroup) -> None:
     first = Membership(group.settings(instance="one"), "a", lambda _: {}, lambda: None, lambda _: None)
     try:
         eventually(lambda: polled(first) == group.partitions, 60, "it has everything")
@@ -230,7 +223,7 @@ def polled(membership: Membership) -> frozenset[TopicPartition]:
     return membership.partitions
 
 
-def test_no_rebalance_is_taken_for_fencing(group: ConsumerGroup, eventually: Eventually) -> None:
+def test_no_rebalance_is_taken_for_fencing(group: ConsumerGroup) -> None:
     members = [group.join("member-0", instance="static-0")]
     for number in range(1, 4):
         members.append(group.join(f"member-{number}", instance=f"static-{number}"))

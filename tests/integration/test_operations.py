@@ -21,11 +21,11 @@ import tomli_w
 from kctl.config.document import read_document
 from kctl.rpc.reply import Reply
 from tests.certificates import make_certificate
+from tests.conftest import eventually
 from tests.integration.conftest import Master
 
 pytestmark = pytest.mark.real
 
-Eventually = Callable[..., Any]
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
@@ -41,7 +41,7 @@ def refusal(fleet: Master, kind: str, **params: Any) -> str:
     return f"{reply.error.code}: {reply.error.message}"
 
 
-def ended(fleet: Master, begun: dict[str, Any], eventually: Eventually) -> dict[str, Any]:
+def ended(fleet: Master, begun: dict[str, Any]) -> dict[str, Any]:
     def asked() -> dict[str, Any] | None:
         reported = fleet.ask("operation", of_master=True, id=begun["id"]).result
         return reported if reported["state"] != "running" else None
@@ -55,7 +55,7 @@ def worker(fleet: Master, name: str) -> dict[str, Any]:
 
 @pytest.mark.shows("a pause is kept over restarts of worker and master, and shown with its caller and time")
 def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resumed(
-    master: Callable[..., Master], eventually: Eventually
+    master: Callable[..., Master],
 ) -> None:
     fleet = master()
 
@@ -80,9 +80,7 @@ def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resum
 
 
 @pytest.mark.shows("stop, start, restart, drain of one process leave the others alone")
-def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
+def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(master: Callable[..., Master]) -> None:
     fleet = master()
     other = fleet.status()["worker-1"]["pid"]
 
@@ -92,10 +90,10 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
     assert started["text"] == f"worker-0 runs as pid {fleet.status()['worker-0']['pid']}"
 
     begun = operation(fleet, "restart", name="worker-0")
-    assert ended(fleet, begun, eventually)["text"] == "restarted: worker-0"
+    assert ended(fleet, begun)["text"] == "restarted: worker-0"
     assert fleet.status()["worker-0"]["restarts_by_cause"] == {"requested": 1}
 
-    drained = ended(fleet, operation(fleet, "drain", name="worker-0"), eventually)
+    drained = ended(fleet, operation(fleet, "drain", name="worker-0"))
     assert drained["text"] == "worker-0 is drained and stopped"
     assert fleet.status()["worker-0"]["state"] == "stopped"
     assert fleet.status()["worker-0"]["paused"] == []
@@ -103,13 +101,13 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(
 
 
 def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alone(
-    master: Callable[..., Master], eventually: Eventually
+    master: Callable[..., Master],
 ) -> None:
     fleet = master(workers={"count": 3})
     operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
 
-    done = ended(fleet, operation(fleet, "restart", all=True, rolling=True), eventually)
+    done = ended(fleet, operation(fleet, "restart", all=True, rolling=True))
 
     assert done["text"] == "restarted: worker-0, worker-2"
     after = fleet.status()
@@ -164,9 +162,7 @@ def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_a
 
 
 @pytest.mark.shows("an operation that failed or was cancelled changes nothing later")
-def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
+def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(master: Callable[..., Master]) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
 
     def begun(kind: str, **params: Any) -> dict[str, Any]:
@@ -177,14 +173,14 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(
     assert late["text"].startswith("not finished within 0.7 s; worker-")
     seek = begun("seek", topic="orders", partition=1, to="9")
     fleet.ask("cancel", id=seek["id"])
-    assert ended(fleet, seek, eventually)["text"] == f"cancelled by {ME}"
+    assert ended(fleet, seek)["text"] == f"cancelled by {ME}"
 
     late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
     assert (late["state"], late["text"][:27]) == ("failed", "not finished within 0.7 s; ")
     operation(fleet, "pause", topic="orders", partition=0)
     resume = begun("resume", all=True)
     fleet.ask("cancel", id=resume["id"])
-    assert ended(fleet, resume, eventually)["state"] == "failed"
+    assert ended(fleet, resume)["state"] == "failed"
 
     # A second passes in each worker, in which what was dropped would have been carried out.
     operation(fleet, "pause", topic="orders", partition=0)
@@ -232,7 +228,7 @@ def change(path: Path, **sections: dict[str, object]) -> None:
 
 
 @pytest.mark.shows("a reload applies what it can and names the rest; a broken file changes nothing")
-def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., Master], eventually: Eventually) -> None:
+def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 1})
     change(
         fleet.config,
@@ -241,7 +237,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
         log={"level": "WARNING"},
     )
 
-    done = ended(fleet, operation(fleet, "reload"), eventually)
+    done = ended(fleet, operation(fleet, "reload"))
 
     reported = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
     assert reported == {
@@ -251,7 +247,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     }
     assert fleet.states() == ["running", "running"]
     assert "nothing has changed" not in done["text"]
-    again = ended(fleet, operation(fleet, "reload"), eventually)
+    again = ended(fleet, operation(fleet, "reload"))
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
 
 
@@ -259,7 +255,7 @@ OLD, NEW, READ = ({"Authorization": f"Bearer a-token-that-{kind}"} for kind in (
 
 
 def test_sighup_rotates_tokens_and_certificate_without_a_restart(
-    master: Callable[..., Master], short_dir: Path, eventually: Eventually
+    master: Callable[..., Master], short_dir: Path
 ) -> None:
     def certify(name: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(make_certificate(short_dir, name)))
@@ -318,9 +314,7 @@ def test_sighup_rotates_tokens_and_certificate_without_a_restart(
     assert "a-token-that" not in fleet.log.read_text()
 
 
-def test_sighup_reloads_and_a_broken_file_changes_nothing(
-    master: Callable[..., Master], eventually: Eventually
-) -> None:
+def test_sighup_reloads_and_a_broken_file_changes_nothing(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 1})
     fleet.config.write_text(fleet.config.read_text() + "\nnonsense = [\n")
 
@@ -361,7 +355,7 @@ def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> 
 
 @pytest.mark.shows("two fleets on one machine do not see each other")
 def test_two_fleets_on_one_machine_do_not_see_each_other(
-    master: Callable[..., Master], config_file: Callable[..., Path], short_dir: Path, eventually: Eventually
+    master: Callable[..., Master], config_file: Callable[..., Path], short_dir: Path
 ) -> None:
     one = master()
     other_config = short_dir / "other" / "kctl.toml"
@@ -386,9 +380,7 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
 
 
 @pytest.mark.shows("the same operations over HTTP with the token; each is an event and a metric")
-def test_operations_over_http_need_the_token_and_are_the_same(
-    master: Callable[..., Master], short_dir: Path, eventually: Eventually
-) -> None:
+def test_operations_over_http_need_the_token_and_are_the_same(master: Callable[..., Master], short_dir: Path) -> None:
     (short_dir / "token").touch(0o600)
     (short_dir / "token").write_text("a-token-of-some-length\nci: another-token-of-some-length\n")
     (short_dir / "read").touch(0o600)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
+from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.test_page import rows, text
@@ -17,13 +17,12 @@ from tests.integration.test_page_dead_letters import press, sign_in
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
-Eventually = Callable[..., Any]
 SHOWN = "0=7,1=7"
 """Where a seek to 7 goes, of what the two workers have: to the offsets that were shown."""
 
 
 @pytest.fixture
-def fleet(short_dir: Path, master: Callable[..., Master], eventually: Eventually) -> Master:
+def fleet(short_dir: Path, master: Callable[..., Master]) -> Master:
     (short_dir / "token").write_text(TOKEN)
     (short_dir / "token").chmod(0o600)
     running = master(http={"token_file": "token"})
@@ -49,7 +48,7 @@ def choose(page: webdriver.Chrome, operation: str, **params: str | bool) -> None
         field.click() if value is True else field.send_keys(str(value))
 
 
-def submit(page: webdriver.Chrome, eventually: Eventually) -> str:
+def submit(page: webdriver.Chrome) -> str:
     """What somebody is asked before it is done; then it is."""
     press(page, "#operation-submit")
     eventually(page.find_element(By.ID, "ask").is_displayed)
@@ -68,13 +67,11 @@ def outcome(page: webdriver.Chrome) -> str:
 
 
 @pytest.mark.shows("the page: a seek is previewed and done, with who, when and its outcome in the list")
-def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
-    page: webdriver.Chrome, fleet: Master, eventually: Eventually
-) -> None:
+def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
     choose(page, "drain", name="worker-9")
-    submit(page, eventually)
+    submit(page)
     eventually(lambda: "worker-9" in outcome(page))
     assert fleet.ask("operations", of_master=True).result["rows"] == []
 
@@ -83,7 +80,7 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
     eventually(lambda: outcome(page).startswith("it would be: "))
     previewed = outcome(page)
 
-    asked = submit(page, eventually)
+    asked = submit(page)
 
     assert asked == f"seek (topic {TOPIC}, to 7): {previewed}"
     eventually(lambda: outcome(page).startswith("seek: done: "))
@@ -93,28 +90,24 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(
 
 
 @pytest.mark.shows("the page: a rolling restart is watched, and cancelled")
-def test_a_rolling_restart_is_watched_and_one_is_cancelled(
-    page: webdriver.Chrome, fleet: Master, eventually: Eventually
-) -> None:
+def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrome, fleet: Master) -> None:
     before = {name: row["pid"] for name, row in fleet.status().items()}
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
     choose(page, "restart", all=True, rolling=True)
-    submit(page, eventually)
+    submit(page)
     eventually(lambda: newest(page, 5) == "running")
     eventually(lambda: outcome(page).startswith("restart: done"))
     assert not {row["pid"] for row in fleet.status().values()} & set(before.values())
 
-    submit(page, eventually)
+    submit(page)
     eventually(lambda: newest(page, 0) == "Cancel")
     press(page, "#operations tbody button")
     eventually(lambda: "cancelled by" in outcome(page))
     eventually(lambda: newest(page, 5) in ("failed", "unknown"), what="what had begun may still happen")
 
 
-def test_no_row_moves_while_somebody_is_about_to_press_one(
-    page: webdriver.Chrome, fleet: Master, eventually: Eventually
-) -> None:
+def test_no_row_moves_while_somebody_is_about_to_press_one(page: webdriver.Chrome, fleet: Master) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
     fleet.ask("pause", topic=TOPIC)
@@ -134,9 +127,7 @@ def test_no_row_moves_while_somebody_is_about_to_press_one(
 
 
 @pytest.mark.shows("the page: a process's log as it is written, its stack, settings without secrets")
-def test_a_process_shows_its_log_its_stack_and_the_settings(
-    page: webdriver.Chrome, fleet: Master, eventually: Eventually
-) -> None:
+def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chrome, fleet: Master) -> None:
     page.get(fleet.about["http_url"] + "#worker=worker-0")
     sign_in(page)
     eventually(page.find_element(By.ID, "process-log").is_displayed)

@@ -18,6 +18,7 @@ from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import everything, offsets, put, total
+from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis
@@ -118,7 +119,6 @@ def test_sinkers_drain_a_full_redis_and_puts_go_on(
     server: RedisServer,
     sinker: Callable[..., SinkerProcess],
     place: Any,
-    eventually: Callable[..., Any],
 ) -> None:
     count = filled(storage)
     settings = storage_settings(place, mode="redis", url=server.url, namespace="readers")

@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.browser import browser, require_browser
+from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.scripted_agent import Answers, ScriptedAgent
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.real
 
 TOPIC = "orders"
 
-Eventually = Callable[..., Any]
 Numbers = dict[tuple[str, int], tuple[Any, ...]]
 """Topic and partition to committed, end, lag, and the lag of its topic."""
 
@@ -82,7 +82,7 @@ def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
 
 @pytest.mark.shows("one number over RPC, HTTP, `/metrics` and the page")
 def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
-    master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker
+    master: Callable[..., Any], broker: KafkaBroker
 ) -> None:
     require_browser()
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 100, 1: 100})  # what the stand-in workers claim
@@ -127,7 +127,7 @@ def test_the_same_numbers_come_over_rpc_http_metrics_and_the_page(
 
 @pytest.mark.parametrize(("reset", "lag"), [("earliest", 6), ("latest", None)])
 def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
-    master: Callable[..., Any], eventually: Eventually, broker: KafkaBroker, reset: str, lag: int | None
+    master: Callable[..., Any], broker: KafkaBroker, reset: str, lag: int | None
 ) -> None:
     topic = f"never-committed-{reset}"
     topics.create_topic(broker.bootstrap_servers, topic, 2)

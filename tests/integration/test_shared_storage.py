@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import fill
+from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.redis_server import require_redis
@@ -22,7 +22,6 @@ from tests.servers.redis_server import RedisServer
 
 __all__ = ["place", "sinker"]
 
-Eventually = Callable[..., Any]
 Start = Callable[..., SinkerProcess]
 
 
@@ -33,7 +32,7 @@ def is_empty(storage: Storage) -> bool:
 
 @pytest.mark.shows("two sinkers of one name, clocks set back by an hour: nothing twice, nothing stuck")
 def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_first(
-    place: Path, sinker: Start, eventually: Eventually
+    place: Path, sinker: Start
 ) -> None:
     with closing(FileStorage(place / "s.sqlite")) as storage:
         storage.prepare()
@@ -54,7 +53,7 @@ def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_f
 
 @pytest.mark.parametrize("kind", ["file", "redis"])
 def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twice(
-    kind: str, place: Path, sinker: Start, eventually: Eventually
+    kind: str, place: Path, sinker: Start
 ) -> None:
     """The sinkers' own at each call, and that of the Redis while they work: for the storage it is then as if it had
     seen a later time before."""

@@ -21,6 +21,7 @@ from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from tests.conformance.given import fill, put
+from tests.conftest import eventually
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.servers.redis_server import RedisServer
@@ -30,7 +31,6 @@ __all__ = ["place", "sinker"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Start = Callable[..., SinkerProcess]
-Eventually = Callable[..., Any]
 
 
 @pytest.fixture
@@ -50,9 +50,7 @@ def handled(partition: int = 0) -> Counter[int]:
 
 
 @pytest.mark.parametrize("handler", ["counts", "counts_later", "Opened"])
-def test_each_kind_of_handler_is_given_every_message_once(
-    handler: str, sinker: Start, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_each_kind_of_handler_is_given_every_message_once(handler: str, sinker: Start, storage: FileStorage) -> None:
     fill(storage, 1200)
     one = sinker(handler)
     eventually(lambda: is_empty(storage))
@@ -66,7 +64,7 @@ def test_each_kind_of_handler_is_given_every_message_once(
 
 @pytest.mark.shows("a poison message costs the others at most one extra delivery")
 def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery_more(
-    sinker: Start, storage: FileStorage, eventually: Eventually
+    sinker: Start, storage: FileStorage
 ) -> None:
     fill(storage, 500)
     one = sinker("chokes")
@@ -106,7 +104,7 @@ def test_a_handler_that_cannot_begin_leaves_its_traceback_and_then_the_reason_in
 
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
 def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_delivery_more(
-    handler: str, code: int, sinker: Start, storage: FileStorage, eventually: Eventually
+    handler: str, code: int, sinker: Start, storage: FileStorage
 ) -> None:
     fill(storage, 500)
     codes: list[int] = []
@@ -141,7 +139,7 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
 @pytest.mark.shows("SIGKILL inside the handler, 20 times: nothing lost; handled twice only what was in flight")
 @pytest.mark.long
 def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
-    own_storage: dict[str, Any], sinker: Start, eventually: Eventually
+    own_storage: dict[str, Any], sinker: Start
 ) -> None:
     with closing(open_storage(own_storage)) as storage:
         storage.prepare()
@@ -178,7 +176,7 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
 
 @pytest.mark.shows("a settle after its lease ran out changes nothing and is reported")
 def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
-    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+    sinker: Start, storage: FileStorage, place: Path
 ) -> None:
     fill(storage, 10)
     slow = sinker("waits_for_gate", lease_seconds=0.5)
@@ -199,9 +197,7 @@ def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
 
 
 @pytest.mark.shows("a graceful stop finishes the batch in flight and gives back the rest")
-def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
-    sinker: Start, place: Path, eventually: Eventually
-) -> None:
+def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(sinker: Start, place: Path) -> None:
     storage = FileStorage(place / "s.sqlite", block_messages=10)
     storage.prepare()
     fill(storage, 50)
@@ -220,7 +216,7 @@ def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(
 
 @pytest.mark.shows("`ordered`: nothing of a partition before its failed message")
 def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
-    sinker: Start, storage: FileStorage, place: Path, eventually: Eventually
+    sinker: Start, storage: FileStorage, place: Path
 ) -> None:
     small = FileStorage(place / "s.sqlite", block_messages=4)
     fill(small, 40)
@@ -237,9 +233,7 @@ def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
 
 
 @pytest.mark.shows("the example is a configuration and a handler that run")
-def test_the_example_is_a_configuration_and_a_handler_that_run(
-    sinker: Start, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_the_example_is_a_configuration_and_a_handler_that_run(sinker: Start, storage: FileStorage) -> None:
     config = load(EXAMPLES / "kctl.toml", {})
     settings = sinker_settings(config, "sinker-0")
     values = [b'{"amount": 12.5}', b"no order", b'{"amount": 1}']

@@ -18,6 +18,7 @@ import pytest
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
 from tests.conformance.given import fill
+from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place
@@ -40,7 +41,7 @@ def storage(place: Path) -> FileStorage:
 
 @pytest.mark.shows("sinkers are supervised like workers; a killed master costs no message")
 def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
-    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+    place: Path, master: Callable[..., Master], storage: FileStorage
 ) -> None:
     fill(storage, 100)
     one = master(sinkers=sinkers("counts"), workers={"count": 1})
@@ -72,7 +73,7 @@ def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
 
 
 def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
-    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+    place: Path, master: Callable[..., Master], storage: FileStorage
 ) -> None:
     fill(storage, 30)
     storage.dead_letter([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
@@ -92,7 +93,7 @@ def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
 
 
 def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_the_lease(
-    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+    place: Path, master: Callable[..., Master], storage: FileStorage
 ) -> None:
     fill(storage, 500)
     one = master(
@@ -108,7 +109,7 @@ def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_th
 
 
 def test_a_master_that_is_killed_and_started_again_costs_no_message_and_none_twice(
-    place: Path, master: Callable[..., Master], storage: FileStorage, eventually: Callable[..., Any]
+    place: Path, master: Callable[..., Master], storage: FileStorage
 ) -> None:
     fill(storage, 3000)
     settings: dict[str, Any] = {"sinkers": sinkers("counts", batch_size=10), "workers": {"count": 0}}

@@ -26,6 +26,7 @@ from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import chunk, everything, put, stored, total
+from tests.conftest import eventually
 from tests.redis_server import is_installed, require_redis
 from tests.servers.redis_server import RedisServer
 
@@ -237,7 +238,7 @@ def forget_what_is_in_memory(path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("is_forgotten", [False, True])
 def test_what_the_disk_did_not_take_counts_for_nobody_until_it_is_on_the_disk(
-    failing_disk: FailingDisk, eventually: Callable[..., object], is_forgotten: bool
+    failing_disk: FailingDisk, is_forgotten: bool
 ) -> None:
     path = failing_disk.place / "s.sqlite"
     values = BinaryColumn(np.full(5_000, 300, np.int32), bytes(300 * 5_000))

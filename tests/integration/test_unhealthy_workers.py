@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kctl.master.process import session_members
+from tests.conftest import eventually
 from tests.integration.conftest import Master
 
 pytestmark = pytest.mark.real
 
-Eventually = Callable[..., Any]
 QUICK: dict[str, object] = {
     "count": 1,
     "ping_interval_seconds": 0.2,
@@ -48,7 +48,7 @@ def row(fleet: Master) -> dict[str, Any]:
     return fleet.status()["worker-0"]
 
 
-def recovered(fleet: Master, fault: Path, eventually: Eventually, cause: str) -> dict[str, Any]:
+def recovered(fleet: Master, fault: Path, cause: str) -> dict[str, Any]:
     """Its row when it has been restarted for that cause and, the fault gone, runs again."""
     eventually(lambda: row(fleet)["restarts_by_cause"].get(cause), what=f"restarted because of {cause}")
     fault.unlink()
@@ -56,9 +56,7 @@ def recovered(fleet: Master, fault: Path, eventually: Eventually, cause: str) ->
 
 
 @pytest.mark.shows("a worker that dies at once is tried with growing pauses; a wrong configuration is given up")
-def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("dies", until="backoff")
 
     eventually(lambda: row(fleet)["restarts_by_cause"].get("exit", 0) > 10)
@@ -89,7 +87,7 @@ def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
 
 @pytest.mark.shows("a killed worker is seen within 0.2 s")
 @pytest.mark.alone
-def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[..., Any], eventually: Eventually) -> None:
+def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
     seen_after: list[float] = []
 
@@ -108,9 +106,7 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[...
 
 @pytest.mark.shows("a process that hangs is found within `ping_interval + ping_timeout`, its stacks in its log")
 @pytest.mark.alone
-def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("")
     pid = row(fleet)["pid"]
 
@@ -120,26 +116,22 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(
     found_after = time.monotonic() - stopped_at - reported["since_seconds"]
 
     assert found_after < 0.2 + 1.5 + 1.0, "ping_interval + ping_timeout, and a second for a machine that is busy"
-    after = recovered(fleet, fault, eventually, "unresponsive")
+    after = recovered(fleet, fault, "unresponsive")
     assert re.match(r"its agent has not answered for [12]\.\d s", after["last_error"])
     assert session_members(pid) == []
     assert "Fatal Python error: Aborted" in Path(after["log"]).read_text()
     assert "in main" in Path(after["log"]).read_text()
 
 
-def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stack(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stack(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("hangs")
 
-    after = recovered(fleet, fault, eventually, "unresponsive")
+    after = recovered(fleet, fault, "unresponsive")
 
     assert "in hang" in Path(after["log"]).read_text()
 
 
-def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("stubborn")
     pid = row(fleet)["pid"]
 
@@ -153,12 +145,10 @@ def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(
 
 @pytest.mark.shows("a worker that grows is restarted at its limit; a limit below its size after the start is refused")
 @pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
-def test_a_worker_that_grows_is_restarted_because_of_its_memory(
-    faulty: Callable[..., Any], eventually: Eventually, limit: str
-) -> None:
+def test_a_worker_that_grows_is_restarted_because_of_its_memory(faulty: Callable[..., Any], limit: str) -> None:
     fleet, fault = faulty("grows", memory_breaches=2, stop_timeout_seconds=20.0, **{limit: "180m"})
 
-    after = recovered(fleet, fault, eventually, "memory")
+    after = recovered(fleet, fault, "memory")
 
     assert re.search(rf"its memory, \d{{3}} MiB, (was|is) above {limit}, 180 MiB", after["last_error"])
     left = "worker-0 leaves" in Path(after["log"]).read_text()
@@ -166,19 +156,15 @@ def test_a_worker_that_grows_is_restarted_because_of_its_memory(
 
 
 @pytest.mark.shows("a worker whose main thread hangs while its agent answers is restarted as unresponsive")
-def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("blocks", kafka={"max_poll_interval_seconds": 1.0}, revoke_timeout_seconds=0.5)
 
-    after = recovered(fleet, fault, eventually, "unresponsive")
+    after = recovered(fleet, fault, "unresponsive")
 
     assert re.match(r"its agent answers, but its main thread has hung for [1-9]\.\d s", after["last_error"])
 
 
-def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", memory_soft="4m")
 
     reported = eventually(lambda: (r := row(fleet))["warning"] and r)
@@ -188,27 +174,23 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(
 
 
 @pytest.mark.shows("a worker that makes no progress, or never begins, is restarted as stalled; a paused one is not")
-def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("stalls", stalled_seconds=1.0)
 
-    after = recovered(fleet, fault, eventually, "stalled")
+    after = recovered(fleet, fault, "stalled")
 
     assert re.match(r"it has messages to read and has made no progress for [1-4]\.\d s", after["last_error"])
 
 
-def test_a_worker_that_never_begins_its_work_is_restarted_as_stalled(
-    faulty: Callable[..., Any], eventually: Eventually
-) -> None:
+def test_a_worker_that_never_begins_its_work_is_restarted_as_stalled(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("loads", stalled_seconds=1.0)
 
-    after = recovered(fleet, fault, eventually, "stalled")
+    after = recovered(fleet, fault, "stalled")
 
     assert re.match(r"its agent answers, but it has not begun its work for [1-4]\.\d s", after["last_error"])
 
 
-def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any], eventually: Eventually) -> None:
+def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", stalled_seconds=1.0)
 
     fleet.ask("pause", all=True)

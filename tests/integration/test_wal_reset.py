@@ -12,12 +12,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.conftest import eventually
 
 HAS_THE_BUG = sqlite3.sqlite_version_info < (3, 51, 3) and sqlite3.sqlite_version_info[:2] not in ((3, 50), (3, 44))
 
@@ -75,7 +75,7 @@ def checkpoint(db: sqlite3.Connection) -> None:
 @pytest.mark.shows("SQLite's WAL-reset bug damages an unprotected file, and none that is copied as ours")
 @pytest.mark.parametrize("how", ["unprotected", "reading", "writing"])
 def test_a_commit_in_the_moment_of_the_wal_reset_bug_damages_no_file_that_is_copied_as_ours(
-    how: str, tmp_path: Path, shim: Path, eventually: Callable[..., Any]
+    how: str, tmp_path: Path, shim: Path
 ) -> None:
     if how == "unprotected" and not HAS_THE_BUG:
         pytest.skip(f"SQLite {sqlite3.sqlite_version} does not have the bug")

@@ -27,6 +27,7 @@ from kctl_agent.paths import (
     process_identity,
     socket_path,
 )
+from tests.conftest import eventually
 
 BACKLOG = 8
 
@@ -283,9 +284,7 @@ def test_a_process_is_known_by_pid_and_start_time() -> None:
     assert not is_alive(ProcessIdentity(me.pid, me.start_ticks + 1))
 
 
-def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_noticed(
-    eventually: Callable[..., object],
-) -> None:
+def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     identity = process_identity(process.pid)
     assert process.stdin is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.command_lines import Kctl
+from tests.conftest import eventually
 
 Config = Callable[..., str]
 
@@ -120,7 +120,7 @@ def test_a_transform_is_called_with_no_records_and_what_it_raises_is_reported_wi
 
 
 def test_an_import_that_hangs_is_ended_with_all_it_has_started_and_its_place_is_shown(
-    kctl: Kctl, config: Config, short_dir: Path, eventually: Callable[..., Any]
+    kctl: Kctl, config: Config, short_dir: Path
 ) -> None:
     code = f"""
 import subprocess, threading

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kctl.cli.fleet.log_files import Follower
 from kctl.master import process_log
 from tests.command_lines import Kctl, Master
+from tests.conftest import eventually
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
 
@@ -133,7 +132,7 @@ def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:
     assert [line.split()[0] for line in ran.out.splitlines()] == [str(number) for number in range(70, 100)]
 
 
-def test_follow_goes_on_when_the_log_is_moved_aside(logs: Path, eventually: Callable[..., Any], tmp_path: Path) -> None:
+def test_follow_goes_on_when_the_log_is_moved_aside(logs: Path, tmp_path: Path) -> None:
     log = logs / "worker-0.log"
     with (tmp_path / "out").open("wb") as out:
         words = ["-c", str(logs.parent / "kctl.toml"), "logs", "worker-0", "-f", "--limit", "1"]

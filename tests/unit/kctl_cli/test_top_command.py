@@ -7,7 +7,6 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
 from kctl.rpc.reply import Failure, Reply
 from tests.command_lines import Master
+from tests.conftest import eventually
 from tests.replies import raw, status_json
 from tests.servers.scripted_agent import Answers
 
@@ -140,9 +140,7 @@ def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
 
 
 @pytest.mark.shows("`kctl top` full screen and as lines, beside errors of any length")
-def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(
-    master: Master, eventually: Callable[..., Any]
-) -> None:
+def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(master: Master) -> None:
     master(SCRIPT)
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)

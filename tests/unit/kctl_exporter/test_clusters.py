@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kctl.exporter import Exposition
@@ -55,7 +54,6 @@ def page(*clusters: ClusterSnapshot) -> Samples:
     return Samples(Exposition(lambda: Clusters(clusters)).render()[0].decode())
 
 
-@pytest.mark.shows("a cluster that does not answer has no groups and is not up; another is as ever")
 def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None:
     main = cluster("main", group("billing", ("orders", 0, 4, 10), ("orders", 1, None, 20)), group(ODD, ("o", 0, 1, 3)))
 

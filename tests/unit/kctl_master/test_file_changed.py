@@ -24,7 +24,6 @@ handler = "{handler}"
 """
 
 
-@pytest.mark.shows("a start warns when kctl.toml has changed since")
 @pytest.mark.parametrize(
     ("now", "reported"),
     [

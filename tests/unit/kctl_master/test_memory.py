@@ -104,7 +104,6 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
             os.kill(member, signal.SIGKILL)
 
 
-@pytest.mark.shows("memory counts once what forked processes share")
 def test_what_forked_processes_share_is_counted_once(family: subprocess.Popen[bytes]) -> None:
     alone = 64 << 20
     residents = sum(process.resident_pages for process in processes(session_members(family.pid))) * PAGE_BYTES

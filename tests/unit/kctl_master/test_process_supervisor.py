@@ -211,7 +211,6 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         await until(lambda: fleet.process.status().restarts_by_cause["unresponsive"] == 1)
 
 
-@pytest.mark.shows("an engine in which a new worker gets nowhere is replaced")
 @pytest.mark.parametrize(
     ("batches", "others_read", "is_at_fault"), [(0, False, True), (7, False, False), (0, True, False)]
 )

@@ -20,6 +20,7 @@ from kctl_agent.replies.workers import Event, WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from tests.caller import Caller
+from tests.conftest import eventually
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def snapshot() -> Snapshot:
 
 
 @pytest.fixture(autouse=True)
-def no_descriptor_left_behind(eventually: Callable[..., object]) -> Iterator[None]:
+def no_descriptor_left_behind() -> Iterator[None]:
     """A test ends with the sockets, pipes and epoll sets that it began with."""
     before = _descriptors()
     yield

@@ -62,7 +62,6 @@ def test_a_worker_without_partitions_answers_with_no_rows(snapshot: Snapshot) ->
     assert answer("kafka_lag", bare(snapshot)) == {"rows": []}
 
 
-@pytest.mark.shows("`block_size` shows what waits for its next try, the limits, and why a storage is full")
 def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapshot: Snapshot) -> None:
     assert answer("block_size", snapshot) == {
         "storage": "file:/data/storage.sqlite",

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,10 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject, encode
 from tests.caller import Caller, question
+from tests.conftest import eventually
 
 Serve = Callable[..., AgentServer]
 Connect = Callable[[Path], Caller]
-Eventually = Callable[..., Any]
 
 BIG = AgentCommand(
     "big",
@@ -130,7 +129,7 @@ def test_a_client_refused_while_still_sending_can_read_why(serve: Serve, connect
 
 
 def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
-    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+    serve: Serve, connect: Connect, socket_file: Path
 ) -> None:
     serve(max_connections=2)
     first, second = connect(socket_file), connect(socket_file)
@@ -214,7 +213,7 @@ def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(
 
 
 def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(
-    serve: Serve, connect: Connect, socket_file: Path, eventually: Eventually
+    serve: Serve, connect: Connect, socket_file: Path
 ) -> None:
     server = serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
     deaf, good = connect(socket_file), connect(socket_file)

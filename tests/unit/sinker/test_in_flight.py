@@ -180,7 +180,6 @@ class _Planted:
         return os.mkdir, (str(self.trace),)
 
 
-@pytest.mark.shows("a sinker's journal runs nothing, and reports nothing when it is damaged or old")
 def test_a_journal_of_an_older_release_yields_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
     body = pickle.dumps(_Planted(tmp_path / "trace"))
     (tmp_path / "in-flight").write_bytes(len(body).to_bytes(8, "big") + body + b"?")

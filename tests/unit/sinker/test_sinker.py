@@ -25,6 +25,7 @@ from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
 from tests.conformance.given import fill, total
+from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 
 Handle = Callable[[list[Message]], Sequence[object]]
@@ -173,7 +174,7 @@ def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: C
     assert list(own.storage.dead()) == []
 
 
-def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench], eventually: Callable[..., object]) -> None:
+def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
     own = bench(well, stop_after=1)
     fill(own.storage, 3)
     own.inbox.pause([Scope(None, None, "somebody", 0.0)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -14,9 +13,9 @@ from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill
+from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 
-Eventually = Callable[..., Any]
 LEASE_SECONDS = 0.3
 LONG = 60.0
 
@@ -65,9 +64,7 @@ def watched() -> Iterator[Callable[..., _Watched]]:
         each.guard.close()
 
 
-def test_a_lease_is_renewed_as_long_as_its_claim_is_in_flight(
-    watched: Callable[..., _Watched], eventually: Eventually
-) -> None:
+def test_a_lease_is_renewed_as_long_as_its_claim_is_in_flight(watched: Callable[..., _Watched]) -> None:
     own = watched()
     kept, dropped = own.claimed(), own.claimed()
     own.guard.hold(kept)
@@ -87,9 +84,7 @@ def test_a_lease_is_renewed_at_a_third_of_its_length(watched: Callable[..., _Wat
     assert watched(lease_seconds=30.0).guard.renew_seconds == 10.0
 
 
-def test_a_lost_lease_is_reported_once_and_not_renewed_again(
-    watched: Callable[..., _Watched], eventually: Eventually
-) -> None:
+def test_a_lost_lease_is_reported_once_and_not_renewed_again(watched: Callable[..., _Watched]) -> None:
     own = watched()
     first, second = own.claimed(), own.claimed()
     own.storage.release("a")
@@ -111,7 +106,7 @@ def test_a_lost_lease_is_reported_once_and_not_renewed_again(
 
 
 def test_a_storage_that_cannot_renew_is_asked_again_and_costs_no_claim(
-    watched: Callable[..., _Watched], eventually: Eventually, caplog: pytest.LogCaptureFixture
+    watched: Callable[..., _Watched], caplog: pytest.LogCaptureFixture
 ) -> None:
     own = watched()
     claimed = own.claimed()
@@ -125,9 +120,7 @@ def test_a_storage_that_cannot_renew_is_asked_again_and_costs_no_claim(
     assert not claimed.is_lost
 
 
-def test_a_call_that_had_its_time_is_reported_and_never_comes_back(
-    watched: Callable[..., _Watched], eventually: Eventually
-) -> None:
+def test_a_call_that_had_its_time_is_reported_and_never_comes_back(watched: Callable[..., _Watched]) -> None:
     own = watched(timeout_seconds=0.05)
     call = [Part(own.claimed(), 0, 3)]
     returned, may_return = threading.Event(), threading.Event()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import storage as redis
 from tests.conformance.given import fill, total
+from tests.conftest import eventually
 
 
 def kill(storage: Storage, count: int) -> None:
@@ -32,7 +32,6 @@ def test_dead_letters_stay_for_ever_unless_they_may_not(storage: Storage) -> Non
 def test_dead_letters_that_are_too_old_are_removed(
     storage: Storage,
     pass_time: Callable[[float], None],
-    eventually: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redis, "PAGE", 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.pipeline import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
+from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 
 TP = TopicPartition("t", 0)
@@ -77,7 +78,6 @@ def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentS
     assert stats._events[0].text == "t-0 is not read: no leader; the other partitions are"
 
 
-@pytest.mark.shows("a batch that runs for long is no stall as long as it stores something")
 def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
     server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +105,6 @@ def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_somethin
     assert progress() == first + 1, "what no batch stores is not counted"
 
 
-@pytest.mark.shows("what is read and committed is never shown beyond the end of the log, but where that was cut off")
 @pytest.mark.parametrize(("asked_seconds_ago", "end"), [(1.0, 137), (-1.0, 130)])
 def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_has_read(
     server: AgentServer, asked_seconds_ago: float, end: int
@@ -121,7 +120,7 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
 
 
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
-    server: AgentServer, published: list[Snapshot], eventually: Callable[..., object]
+    server: AgentServer, published: list[Snapshot]
 ) -> None:
     stats = BreakableStats("worker-0", server, ScratchStorage(), Inbox())
     stats.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from kafka.errors import (
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from tests.conftest import eventually
 from tests.servers.scripted_broker import Answers, Script, ScriptedBroker, Stalls
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
@@ -41,7 +42,6 @@ def test_a_commit_that_is_taken_refuses_nothing() -> None:
         assert member.commit(OFFSETS) == {}
 
 
-@pytest.mark.shows("a partition whose commit is refused is named and tried again, the others go on")
 @pytest.mark.parametrize(
     "error", [TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError]
 )
@@ -79,7 +79,7 @@ def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -
 
 
 @pytest.mark.shows("a worker that starts joins once; one that is busy elsewhere does not begin a rebalance anew")
-def test_a_member_that_starts_joins_once_though_it_is_the_leader(eventually: Callable[..., object]) -> None:
+def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
     with scripted_group({}) as (broker, member):
 
         def asked(name: str) -> int:
@@ -94,9 +94,7 @@ def test_a_member_that_starts_joins_once_though_it_is_the_leader(eventually: Cal
         assert broker.asked.count("JoinGroup") == 1
 
 
-def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun(
-    eventually: Callable[..., object],
-) -> None:
+def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() -> None:
     may_end, sync = threading.Event(), group_script({})["SyncGroup"]
     assert isinstance(sync, Answers)
     script = group_script({"SyncGroup": [Stalls(may_end, then=sync), sync]})
@@ -156,9 +154,7 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
     assert claims[joins_before[0]] == [], "after it was evicted"
 
 
-def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time(
-    eventually: Callable[..., object],
-) -> None:
+def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time() -> None:
     """So the thread that polls needs no lock against it: between two polls the assignment stays."""
     revoked_in_poll: list[bool] = []
     is_in_poll = False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaTimeoutError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from kctl_agent.worker.offsets.brokers import BrokerWatcher, Topics
+from tests.conftest import eventually
 
 
 @pytest.mark.shows("with `latest` added partitions are read from their start")
@@ -39,9 +39,7 @@ class Answering:
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("no answer"), ValueError("no such field")])
-def test_whatever_the_brokers_answers_raise_is_reported_and_they_are_asked_again(
-    error: Exception, eventually: Callable[..., object]
-) -> None:
+def test_whatever_the_brokers_answers_raise_is_reported_and_they_are_asked_again(error: Exception) -> None:
     brokers: Any = Answering()
     brokers.error = error
     reported: list[str | None] = []

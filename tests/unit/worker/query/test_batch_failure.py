@@ -27,7 +27,6 @@ def in_driver(error: BaseException) -> BatchFailure:
     return failure(RuntimeError(SPARK.format(raised=f"{kind.__module__}.{kind.__qualname__}: {error}")), TOKEN)
 
 
-@pytest.mark.shows("only a storage that cannot be used counts as that, whatever text a record brings")
 def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> None:
     error = StorageUnusable("orders-3 could not be stored: database or disk is full")
     expected = BatchFailure("StorageUnusable: orders-3 could not be stored: database or disk is full", is_storage=True)

@@ -11,7 +11,6 @@ import pytest
 from kctl_agent.worker.query.code_version import VARIABLE, code_version
 
 
-@pytest.mark.shows("a worker that is started again with new code runs it in the executors too")
 def test_only_what_was_imported_from_the_folder_counts_and_each_change_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.worker.query.lake_put import check_file_names
 
 
-@pytest.mark.shows("no table is written by a JVM that does not name files by UTF-8")
 @pytest.mark.parametrize(
     ("java", "python", "why"),
     [

@@ -411,7 +411,6 @@ def put_back_by_another(path: Path) -> None:
     put_back(worker(path), even)
 
 
-@pytest.mark.shows("`requeue --cancel` takes back what no worker has put back yet")
 @pytest.mark.parametrize("name", ["commit", "rewrite"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("other", [cancelled, put_back_by_another])

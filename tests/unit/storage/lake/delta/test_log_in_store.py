@@ -69,7 +69,6 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.shows("a log is read from its newest checkpoint on; a damaged one is passed over and named")
 def test_of_a_log_only_what_follows_its_newest_checkpoint_is_listed(
     folder: S3Folder, path: Path, listed: list[str]
 ) -> None:

@@ -52,7 +52,6 @@ USES: dict[str, Callable[[LakeStorage], Any]] = {
 }
 
 
-@pytest.mark.shows("a log that is written and cleaned up while it is listed is read again")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("times", [4, 5])
 def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(

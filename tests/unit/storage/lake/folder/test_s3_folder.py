@@ -48,7 +48,6 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
     monkeypatch.setattr(S3Folder, "_created", faulty)
 
 
-@pytest.mark.shows("a store whose replies are lost, or that refuses (409) what it does not have, is used")
 def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_heeds_no_condition(
     folder: S3Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
