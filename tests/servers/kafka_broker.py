@@ -8,6 +8,8 @@ jars it is of, so that others get one of their own; a JVM checks it, too, and go
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from kctl.jars.lock import jar_paths, jars_dir
 from kctl_agent.archives import fingerprint, is_private, options
 
 _PORT_ATTEMPTS = 5
+_formatted: dict[str, bytes] = {}
+"""The files of a data directory that was formatted, as Kafka's tool has left them."""
 
 
 def archives_dir() -> Path:
@@ -71,6 +75,20 @@ class KafkaBroker(kafka_broker.KafkaBroker):
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
         self.java_options = self._given_options or archive_options()
         return super().launch(ports)
+
+    def _format(self, properties: Path, log: int, log_start: int) -> None:
+        """By the tool, a JVM, the first time. Later ones have the same files, but for the names in one of them."""
+        data = self._directory / "data"
+        if not _formatted or "log.dirs" in self._extra:
+            super()._format(properties, log, log_start)
+            _formatted.update({path.name: path.read_bytes() for path in data.glob("*") if path.is_file()})
+            return
+        data.mkdir()
+        for name, content in _formatted.items():
+            (data / name).write_bytes(content)
+        names = {"version": "1", "node.id": self._extra.get("node.id", "1"), "cluster.id": self.cluster_id}
+        names["directory.id"] = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        (data / "meta.properties").write_text("".join(f"{name}={text}\n" for name, text in names.items()))
 
     def restart(self) -> None:
         """Stops if it runs, then starts on the same ports and data (3 s more after `kill`). Raises as `start`."""
