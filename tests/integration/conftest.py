@@ -29,6 +29,13 @@ from tests.servers.kafka_broker import KafkaBroker
 WORKER = Path(__file__).with_name("stand_in_worker.py")
 TOPIC = "orders"
 PARTITIONS = 4
+LONGEST = {
+    *("test_hosts.py", "test_callbacks.py", "test_class_archive.py", "test_exporter_kinds.py", "test_broker.py"),
+    *("test_unhealthy_workers.py", "test_operations.py", "test_membership.py", "test_least_privilege.py"),
+    *("test_kafka_errors.py", "test_kafka_commands.py", "test_life_cycle.py", "test_dead_letters_sent.py"),
+    *("test_exporter_soak.py", "test_exporter_faults.py", "test_dead_broker.py", "test_master.py"),
+}
+"""Files whose tests take longest: they begin first, so that none is left alone at the end."""
 
 _RUN = """
 import faulthandler, os, sys
@@ -45,6 +52,10 @@ logs.configure("INFO")
 faulthandler.enable()
 sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture
