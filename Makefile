@@ -18,7 +18,7 @@ SPREAD := -n 5 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check map house pictures unit fast test test-long bench bench-long lock lock-jars clean
+.PHONY: help setup demo check map house pictures unit test test-long bench bench-long lock lock-jars clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,16 +59,13 @@ pictures: setup ## take the pictures of README anew, from a running demo in a he
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
 unit: $(PACKAGES_DONE) ## the tests that need Python alone; what else they would use is skipped where it is missing
-	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit
+	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit tests/project
 
 test: setup ## everything the project can prove about itself, the fast part first
-	@$(MAKE) --no-print-directory -j 2 check fast # mypy has one processor
+	@$(MAKE) --no-print-directory -j 2 check unit # mypy has one processor
 	$(PYTEST) $(SHARED_OUT) $(ARGS) tests/integration
 	$(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 	$(BIN)/pytest -m "alone and not long" $(ARGS) $(ALONE)
-
-fast: $(PACKAGES_DONE)
-	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit tests/project
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
