@@ -48,7 +48,6 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.shows("a real broker for tests is ready when it answers, and gone with what has started it")
 def test_a_started_broker_answers_on_loopback_only_and_a_stopped_one_is_gone(short_dir: Path) -> None:
     with KafkaBroker(short_dir) as broker:
         pid = broker.pid

@@ -360,7 +360,6 @@ def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kct
     assert all(len(partitions) == 1 for partitions in found.values())
 
 
-@pytest.mark.shows("`consume --from -3`; progress of `produce` on a terminal, and nowhere else")
 def test_the_last_messages_of_each_partition_are_consumed(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "tail", 2)
     for partition, count in (("0", 5), ("1", 2)):

@@ -25,7 +25,6 @@ def listed(broker: ScriptedBroker, seconds: float = SECONDS) -> Any:
         return connection.ask(ListGroupsRequest(states_filter=[], types_filter=[]))
 
 
-@pytest.mark.shows("`ScriptedBroker` answers, stalls, breaks a frame, hangs up; any client of Kafka is served")
 def test_it_answers_as_scripted_and_keeps_what_it_was_asked() -> None:
     with ScriptedBroker({"ListGroups": GROUPS}) as broker:
         answer = listed(broker)

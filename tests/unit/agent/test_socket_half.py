@@ -16,7 +16,6 @@ SOCKET_HALF = sorted(
 )
 
 
-@pytest.mark.shows("the agent's socket half needs the standard library only")
 @pytest.mark.parametrize("path", SOCKET_HALF, ids=str)
 def test_the_socket_half_imports_nothing_beyond_the_standard_library(path: Path) -> None:
     names: set[str] = set()

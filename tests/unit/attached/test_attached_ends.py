@@ -11,7 +11,6 @@ import pytest
 from tests.guest import guest
 
 
-@pytest.mark.shows("an attached application that ends leaves no file, and no answer misses it")
 @pytest.mark.parametrize(
     "ending", ["pass", "sys.exit(3)", "raise RuntimeError", "attached.close()", "os.kill(os.getpid(), 2)"]
 )

@@ -228,7 +228,6 @@ def test_config_show_prints_the_same_as_json_and_yaml(kctl: Kctl, config: Path) 
     assert yaml.safe_load(kctl("config", "show", "-c", str(config), "-o", "yaml").out) == shown
 
 
-@pytest.mark.shows("`kctl status` shows a worker's own state and its supervisor's: pid, restarts, next try, error")
 def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own(
     kctl: Kctl, master: Master, short_dir: Path
 ) -> None:
@@ -390,7 +389,6 @@ def test_start_in_the_background_writes_its_log_through_no_link(kctl: Kctl, conf
     assert not (config.parent / "target").exists()
 
 
-@pytest.mark.shows("a seek is a table of before and after; every view has UTC and ages such as `3m05s`")
 def test_a_seek_is_shown_as_a_table_before_and_after_it(kctl: Kctl, master: Master) -> None:
     rows = [
         {"topic": "orders", "partition": 0, "from": 1200, "to": 0, "skipped": 0, "again": 1200},

@@ -33,7 +33,6 @@ def asked(keys: bytes) -> tuple[int, str]:
         os.close(terminal)
 
 
-@pytest.mark.shows("Ctrl-C at a question exits with 130")
 @pytest.mark.parametrize(
     ("keys", "ended"),
     [

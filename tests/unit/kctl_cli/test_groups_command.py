@@ -97,7 +97,6 @@ def test_the_token_is_sent_to_the_exporter_alone(
     assert Elsewhere.asked == ["Bearer hunter2-hunter2-hunter2"], "it was asked, and led nowhere"
 
 
-@pytest.mark.shows("`kctl groups` and `kctl group`: chosen by name or glob, sorted by status, lag, growth")
 def test_groups_are_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
     assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]
     assert names(kctl("groups", "--url", url, "billing", "payments-e?").out) == ["payments-eu", "billing"]

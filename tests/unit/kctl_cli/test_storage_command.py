@@ -302,7 +302,6 @@ def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     assert lines[0]["params"] == {"partition": 1}
 
 
-@pytest.mark.shows("`kctl storage status` prints rows, files, bytes, last commit and stored offsets of a table")
 def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_waits_in_it(
     kctl: Kctl, config: Path
 ) -> None:

@@ -22,7 +22,6 @@ def test_files_of_the_repository_are_valid(path: str) -> None:
     VALIDATOR.validate(tomllib.loads((ROOT / path).read_text(encoding="utf-8")))
 
 
-@pytest.mark.shows("`kctl config schema` prints a JSON Schema by which editors complete and check kctl.toml")
 @pytest.mark.parametrize(
     ("more", "is_allowed"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kctl.groups.filters import bounded, detail_of
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.rows.partitions import PartitionRow
@@ -14,7 +12,6 @@ def group(name: str, partitions: int) -> GroupSnapshot:
     return GroupSnapshot("main", name, rows)
 
 
-@pytest.mark.shows("series of partitions, topics or the group alone, by pattern; a limit cuts the largest groups first")
 def test_the_detail_of_a_group_is_by_the_patterns_of_its_name() -> None:
     detail = detail_of(["big-*"], ["/huge-.*/"])
 

@@ -11,7 +11,6 @@ SENTENCE = "cannot begin to read"
 ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
 
 
-@pytest.mark.shows("after kill -9 `last-error` is the signal")
 @pytest.mark.parametrize(
     ("code", "line", "reported"),
     [

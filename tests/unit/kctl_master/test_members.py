@@ -155,7 +155,6 @@ async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
     assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
 
-@pytest.mark.shows("a worker stopped by request is stopped, not missed")
 async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
     short_dir: Path, agent: Callable[..., ScriptedAgent]
 ) -> None:

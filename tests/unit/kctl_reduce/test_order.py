@@ -90,7 +90,6 @@ def test_every_reducer_is_held_to_this() -> None:
     assert reducers < RESULTS.keys() <= COMMANDS.keys()
 
 
-@pytest.mark.shows("reducers depend neither on order nor on repetition, nor on grouping")
 @pytest.mark.parametrize("command", sorted(RESULTS))
 @given(data=st.data())
 def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: st.DataObject) -> None:

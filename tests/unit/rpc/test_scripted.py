@@ -22,7 +22,6 @@ def socket_file(short_dir: Path) -> Path:
     return short_dir / "worker-0.sock"
 
 
-@pytest.mark.shows("`ScriptedAgent` answers, stalls, breaks a frame, vanishes")
 def test_it_answers_as_scripted_and_keeps_what_it_was_asked(
     short_dir: Path, socket_file: Path, connect: Connect
 ) -> None:

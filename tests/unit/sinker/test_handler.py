@@ -53,7 +53,6 @@ def test_an_answer_that_is_not_one_for_each_message_is_an_error_that_names_what_
     assert len(text) < 400
 
 
-@pytest.mark.shows("a handler gives each message its own reason, which its dead letter keeps")
 def test_a_message_may_have_a_reason_in_words_or_as_an_exception() -> None:
     nothing: dict[str, int] = {}
     with pytest.raises(KeyError) as raised:
@@ -124,7 +123,6 @@ def test_a_timeout_error_of_the_handlers_own_is_not_taken_for_ours() -> None:
     handler.close()
 
 
-@pytest.mark.shows("a handler is a function, an `async def` or a class with `open`, `handle`, `close`")
 def test_async_calls_share_one_event_loop_with_open_and_close() -> None:
     loops = set()
 

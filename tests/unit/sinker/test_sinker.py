@@ -109,7 +109,6 @@ def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: C
     assert (claim.messages[0].offset, claim.tries) == (6, 0)
 
 
-@pytest.mark.shows("a full scratch disk is waited for before a message is handled, and counts no try")
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])
 def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, is_stopped: bool

@@ -8,8 +8,6 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from kctl_agent.sinker.slots import Slots
 from tests.conftest import eventually
 
@@ -32,7 +30,6 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.shows("a handler that does not return, or that forks, keeps no slot of the others")
 def test_there_are_no_more_holders_than_slots_and_one_that_is_killed_makes_room(tmp_path: Path) -> None:
     first, second = holder(tmp_path), holder(tmp_path)
     is_held = threading.Event()

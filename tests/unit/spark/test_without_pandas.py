@@ -31,7 +31,6 @@ def run(code: str, given: bytes = b"") -> str:
     return done.stdout.decode().strip()
 
 
-@pytest.mark.shows("no process of a fleet imports pandas for kctl")
 def test_py4j_looks_at_arguments_without_importing_pandas() -> None:
     code = (
         "import sys\n"

@@ -78,7 +78,6 @@ def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -
     assert all(offsets == {ORDERS_0: 10, ORDERS_1: 20} for offsets in known)
 
 
-@pytest.mark.shows("a worker that starts joins once; one that is busy elsewhere does not begin a rebalance anew")
 def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
     with scripted_group({}) as (broker, member):
 
@@ -115,7 +114,6 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() 
             member.close()
 
 
-@pytest.mark.shows("a worker that was evicted claims none of the partitions that it has lost")
 def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
     """A leader leaves what a member claims to own to nobody else, until that member gives it up. What it does not own
     it never gives up: partitions had no reader until the next rebalance."""

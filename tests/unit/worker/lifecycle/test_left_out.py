@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from kafka import TopicPartition
 
 from kctl_agent.worker.lifecycle.left_out import RETRY_SECONDS, LeftOut
@@ -11,7 +10,6 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 WHY = "it has no leader"
 
 
-@pytest.mark.shows("a partition without a leader is left out by itself, and read again when it has one")
 def test_a_partition_is_left_out_until_it_is_answered_for_and_its_back_off_is_over() -> None:
     left = LeftOut()
     left.add({A: WHY}, 100.0)

@@ -47,7 +47,6 @@ def test_as_long_as_nothing_fails_there_is_one_query() -> None:
     assert simulation.plan == {simulation.wanted}
 
 
-@pytest.mark.shows("a partition whose records fail its query is isolated, named, and comes back when it is well")
 @pytest.mark.parametrize("bad", range(12))
 def test_the_partition_that_makes_its_query_fail_is_alone_in_one_and_the_others_are_together(bad: int) -> None:
     simulation = Simulation(12, {bad})

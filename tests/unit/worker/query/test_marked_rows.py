@@ -25,7 +25,6 @@ def test_an_error_that_is_never_null_is_refused() -> None:
         check_marks("items:parsed", rows([*MESSAGE, (ERROR, "string")], nullable=False))
 
 
-@pytest.mark.shows("a transform that marks other rows when it is run again stores nothing")
 @pytest.mark.parametrize(
     ("dtypes", "why"),
     [

@@ -35,7 +35,6 @@ def test_a_transform_that_cannot_be_had_is_a_boot_error(
     assert complaint in str(failure.value)
 
 
-@pytest.mark.shows("a transform or handler that cannot be imported leaves its traceback in the log")
 def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
