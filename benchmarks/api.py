@@ -16,16 +16,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from benchmarks._collected import collector_over
 from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
-from kctl.http.source import SnapshotSource
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import FleetHistory
 from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
+from tests.fleet_snapshot import source_of
 
 TARGET_P99_MS = 20.0
 
@@ -80,7 +81,9 @@ async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -
     verdicts = Verdicts(collector.latest, STALE_SECONDS)
     history = FleetHistory()
     collector.prepare.append(history.add)
-    source = SnapshotSource(latest=collector.latest, verdicts=verdicts, feed=feed, history=history)
+    source = source_of(
+        None, latest=collector.latest, verdicts=verdicts, feed=feed, history=history, clock=time.monotonic
+    )
     server = HttpServer(create_app(source), bind("127.0.0.1", 0))
     tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
     host, port = server.url.removeprefix("http://").split(":")

@@ -112,10 +112,16 @@ def history_of(*snapshots: FleetSnapshot) -> FleetHistory:
     return history
 
 
-def source_of(latest: FleetSnapshot | None, **more: Any) -> SnapshotSource:
+def source_of(latest: FleetSnapshot | None, /, **more: Any) -> SnapshotSource:
+    """Of a fleet that nobody asks, unless by `more`."""
     given: dict[str, Any] = {
         "latest": lambda: latest,
         "render_metrics": lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False),
+        "ready_metrics": lambda _accept, _encoding: None,
+        "ask": None,
+        "answer": None,
+        "for_other_host": None,
+        "settings": dict,
         "history": history_of(*([] if latest is None else [latest])),
         "feed": EventFeed(),
         "clock": lambda: NOW,

@@ -43,7 +43,7 @@ from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.workers import Scope
-from tests.fleet_snapshot import history_of
+from tests.fleet_snapshot import source_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 __all__ = ["OUTPUTS", "outputs", "recorded"]
@@ -156,11 +156,10 @@ async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
     await control.start(folder / "run")
     exposition = Exposition(lambda: snapshots[0])
     try:
-        yield SnapshotSource(
-            latest=lambda: snapshots[0],
+        yield source_of(
+            snapshots[0],
             verdicts=verdicts,
             render_metrics=exposition.render,
-            history=history_of(snapshots[0]),
             feed=feed,
             ask=service.ask,
             clock=lambda: snapshots[0].taken_at + 1.0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from types import UnionType
@@ -19,20 +19,25 @@ from kctl.cli.command import Command, Option
 _KINDS: dict[Any, str] = {bool: "flag", int: "int", float: "number", Path: "path"}
 
 
-def command(name: str, function: Callable[..., int | None]) -> Command:
-    """`kctl NAME`; what it returns is the exit code."""
+def command(
+    name: str,
+    function: Callable[..., int | None],
+    more: Iterable[Option] = (),
+    **made: Callable[[argparse.Namespace], object],
+) -> Command:
+    """`kctl NAME`; what it returns is the exit code. Parameters that are `made` are made of `more` options."""
     hints = get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters
+    parameters = {key: each for key, each in inspect.signature(function).parameters.items() if key not in made}
     declared = tuple(_option(hints[key], parameter) for key, parameter in parameters.items())
     enums = {key: _type(hint) for key, hint in hints.items() if isinstance(_type(hint), type(Enum))}
 
     def run(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int | None:
         given = {key: getattr(parsed, key) for key in parameters}
         chosen = {key: kind(given[key]) for key, kind in enums.items() if given.get(key) is not None}
-        return function(**given | chosen)
+        return function(**given | chosen, **{key: make(parsed) for key, make in made.items()})
 
     summary, details, examples = help_parts(function)
-    return Command(name, summary, declared, examples, details, run=run)
+    return Command(name, summary, (*declared, *more), examples, details, run=run)
 
 
 def help_parts(documented: object) -> tuple[str, str, tuple[tuple[str, str], ...]]:

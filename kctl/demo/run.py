@@ -220,15 +220,12 @@ def _load(run: _Run) -> None:
     )
     _watch(run)
     run.parts.check()
-    screen.print_line("the producer stops; what it has produced is still being stored" + _and_handled(options))
+    handled_too = " and handled" if options.is_handled else ""
+    screen.print_line(f"the producer stops; what it has produced is still being stored{handled_too}")
     run.producer.stop()
     _drain(run)
     if options.sinkers:
         _empty(run)
-
-
-def _and_handled(options: DemoOptions) -> str:
-    return " and handled" if options.is_handled else ""
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:

@@ -47,17 +47,15 @@ class DemoProgress:
         if known:
             self.largest_lag = max(self.largest_lag or 0, sum(known))
         self.committed = sum(row["current_offset"] or 0 for row in offsets)
-        if self.seconds_to_first_batch is None and any(row["batches_total"] for row in workers if is_worker(row)):
+        if self.seconds_to_first_batch is None and any(
+            row["batches_total"] for row in workers if row["kind"] == "worker"
+        ):
             self.seconds_to_first_batch = time.monotonic() - self.started_at
         self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
         """Returns how many messages all sinkers have settled so, those that died included."""
         return sum(stats[outcome] for stats in self.sinkers.values())
-
-
-def is_worker(row: dict[str, Any]) -> bool:
-    return bool(row["kind"] == "worker")
 
 
 def summary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kctl.dead_letters.workbench import Workbench
@@ -21,22 +21,6 @@ from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 
 
-def _no_page(_accept: str, _accept_encoding: str) -> tuple[bytes, str, bool]:
-    return b"", "text/plain", False
-
-
-async def _nobody(_request: Request) -> Reduced[Any]:
-    raise NotImplementedError
-
-
-async def _no_answer(_request: Request) -> JsonObject:
-    raise NotImplementedError
-
-
-async def _no_replies(_command: str, _worker: str | None, _seconds: float) -> HostReplies:
-    raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
     """Belongs to the master's event loop."""
@@ -44,20 +28,20 @@ class SnapshotSource:
     latest: Callable[[], FleetSnapshot | None]
     """The last snapshot; None before the first."""
     verdicts: Verdicts
-    render_metrics: Callable[[str, str], tuple[bytes, str, bool]] = _no_page
+    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
     """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
-    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None] = lambda _accept, _accept_encoding: None
+    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
     """The same at once, or None where it must be made first."""
-    history: FleetHistory = field(default_factory=FleetHistory)
+    history: FleetHistory
     """The last day of the fleet."""
-    feed: EventFeed = field(default_factory=EventFeed)
-    ask: Callable[[Request], Awaitable[Reduced[Any]]] = _nobody
+    feed: EventFeed
+    ask: Callable[[Request], Awaitable[Reduced[Any]]]
     """What the fleet answers to a request now; may raise an AgentError."""
-    answer: Callable[[Request], Awaitable[JsonObject]] = _no_answer
+    answer: Callable[[Request], Awaitable[JsonObject]]
     """The same as `master.sock` answers it."""
     hosts: Hosts | None = None
     """The other hosts of the fleet; None: it runs on one."""
-    for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]] = _no_replies
+    for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]
     """Replies of this host's agents, or of one worker, to a command, for another host's master."""
     groups: GroupsView | None = None
     """All other groups of the cluster; None: they are not collected."""
@@ -65,7 +49,7 @@ class SnapshotSource:
     """Where operations are requested; None: none are served."""
     dead_letters: Workbench | None = None
     """The messages that were given up; None: none are served."""
-    settings: Callable[[], JsonObject] = dict
+    settings: Callable[[], JsonObject]
     """The settings in force by section, without secrets."""
     clock: Callable[[], float] = time.monotonic
     """That of `FleetSnapshot.taken_at`."""

@@ -37,10 +37,6 @@ _ANY_AGE = Freshness(0.0, 0.0, inf, None)
 """Freshness of a cached result, which is judged for each snapshot."""
 
 
-def _itself(result: Any) -> Any:
-    return result
-
-
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
     """A question to the fleet. `shown` is what of the reduced result is encoded."""
@@ -48,7 +44,7 @@ class ReducedCommand(Generic[R, T]):
     name: str
     reply: type[R]
     reduce: Reducer[R, T]
-    shown: Callable[[T], Any] = _itself
+    shown: Callable[[T], Any] = lambda result: result
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
         """Decodes replies. Pure and safe in any thread; of thousands of partitions it takes a while."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 from kctl.children import PRIVATE
 from kctl.config.exporter import ExporterConfig
@@ -20,7 +20,7 @@ from kctl.http.groups_app import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
-from kctl.start.signals import StopSignals, tune_interpreter
+from kctl.start.signals import StopSignals, end, task, tune_interpreter
 
 log = logging.getLogger(__name__)
 
@@ -75,26 +75,24 @@ class _Exporter:
         self._http = http
 
     async def run(self, signals: StopSignals) -> int:
-        serving = _task(self._http.serve(), "http")
+        serving = task(self._http.serve(), "http")
         tasks = [
             serving,
-            _task(pet_watchdog(), "watchdog"),
-            _task(self._collectors.until_failed(), "clusters"),
-            _task(self._reload_when(signals.reload), "reload"),
+            task(pet_watchdog(), "watchdog"),
+            task(self._collectors.until_failed(), "clusters"),
+            task(self._reload_when(signals.reload), "reload"),
         ]
         log.info("action=running clusters=%s http=%s", self._clusters, self._http.url)
         self._notify_ready()
-        stop = _task(_set(signals.stop), "signal")
+        stop = task(signals.stop.wait(), "signal")
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
-        failed = [task for task in tasks if task in done]
-        for task in failed:
-            log.critical("action=failed task=%s: the exporter stops", task.get_name(), exc_info=task.exception())
+        failed = [each for each in tasks if each in done]
+        for each in failed:
+            log.critical("action=failed task=%s: the exporter stops", each.get_name(), exc_info=each.exception())
         notify("STOPPING=1")
         self._http.stop()
         await asyncio.wait([serving], timeout=2)
-        for task in (*tasks, stop):
-            task.cancel()
-        await asyncio.gather(*tasks, stop, return_exceptions=True)
+        await end([*tasks, stop])
         log.info("action=ended")
         return 1 if failed else 0
 
@@ -149,11 +147,3 @@ def _difference(config: ExporterConfig, without: ExporterConfig) -> str:
 def _left_for_a_restart(before: ExporterConfig, after: ExporterConfig) -> list[str]:
     names = ("host", "port")
     return [f"http.{name}" for name in names if getattr(before.http, name) != getattr(after.http, name)]
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-def _task(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-    return asyncio.create_task(work, name=name)

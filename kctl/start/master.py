@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from kctl import __version__, fleets
@@ -22,7 +22,7 @@ from kctl.master.notify import notify, pet_watchdog
 from kctl.master.operations.base import Caller
 from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
 from kctl.start.checks import ABOUT_NAME
-from kctl.start.signals import StopSignals
+from kctl.start.signals import StopSignals, end, task
 from kctl.start.wiring import MasterParts
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
@@ -57,16 +57,16 @@ class Master:
             stack.push_async_callback(self._parts.groups.close)
             await self._parts.groups.use(self._parts.wanted_groups)
             tasks = [
-                _task(self._parts.supervisor.run(), "supervisor"),
-                _task(self._parts.collector.run(), "collector"),
-                _task(self._parts.http.serve(), "http"),
-                _task(pet_watchdog(), "watchdog"),
-                _task(self._reload(signals.reload), "reload"),
-                _task(self._rotate_logs(), "logs"),
-                _task(self._parts.groups.until_failed(), "groups"),
-                _task(self._parts.maintenance.run(), "maintenance"),
+                task(self._parts.supervisor.run(), "supervisor"),
+                task(self._parts.collector.run(), "collector"),
+                task(self._parts.http.serve(), "http"),
+                task(pet_watchdog(), "watchdog"),
+                task(self._reload(signals.reload), "reload"),
+                task(self._rotate_logs(), "logs"),
+                task(self._parts.groups.until_failed(), "groups"),
+                task(self._parts.maintenance.run(), "maintenance"),
             ]
-            stack.push_async_callback(_end, tasks)
+            stack.push_async_callback(end, tasks)
             fleet = self._config.fleet
             counts = (self._config.workers.count, self._config.sinkers.count)
             log.info("action=running fleet=%s workers=%d sinkers=%d http=%s", fleet.name, *counts, self._parts.http.url)
@@ -92,14 +92,14 @@ class Master:
             await asyncio.to_thread(rotation, [*own, *self._parts.supervisor.logs()])
             await asyncio.sleep(_ROTATE_SECONDS)
 
-    async def _until_stopped(self, tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> bool:
+    async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
         """Waits for a stop; returns whether a task ended before it, which none ever should."""
-        signalled, given_up = _task(_set(stop), "signal"), _task(self._until_given_up(), "given up")
+        signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
-        failed = [task for task in tasks if task in done]
-        await _end([signalled, given_up])
-        for task in failed:
-            log.critical("action=failed task=%s: the master stops", task.get_name(), exc_info=task.exception())
+        failed = [each for each in tasks if each in done]
+        await end([signalled, given_up])
+        for each in failed:
+            log.critical("action=failed task=%s: the master stops", each.get_name(), exc_info=each.exception())
         if not failed:
             log.info("action=stopping fleet=%s", self._config.fleet.name)
         return bool(failed) or given_up in done
@@ -123,36 +123,19 @@ class Master:
                 await self._parts.operations.submit("reload", {}, caller, _RELOAD_SECONDS)
             notify("READY=1")
 
-    async def _stop_workers(self, supervising: asyncio.Task[None], now: asyncio.Event) -> bool:
+    async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
         """Stops the workers in order, or at once when a second signal comes; cancelling the supervisor kills what is
         left. Returns whether it was orderly."""
         if supervising.done():
             return True
-        stopping = _task(self._parts.supervisor.stop(), "stop")
-        second_signal = _task(_set(now), "second signal")
+        stopping = task(self._parts.supervisor.stop(), "stop")
+        second_signal = task(now.wait(), "second signal")
         await asyncio.wait([stopping, second_signal, supervising], return_when=asyncio.FIRST_COMPLETED)
         is_orderly = stopping.done()
         if not is_orderly:
             log.warning("action=killing fleet=%s", self._config.fleet.name)
-        await _end([second_signal, supervising, stopping])
+        await end([second_signal, supervising, stopping])
         return is_orderly
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-def _task(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
-    return asyncio.create_task(work, name=name)
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -169,9 +152,7 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
     }
     temporary = path.with_suffix(".new")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(about, file)
+        temporary.write_text(json.dumps(about), encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise RunDirUnusable(f"{path} cannot be written ({error.strerror}): correct fleet.run_dir") from error

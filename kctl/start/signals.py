@@ -1,4 +1,4 @@
-"""What `kctl start` and `kctl exporter` have in common: signals as events, and the settings of their interpreter."""
+"""What `kctl start` and `kctl exporter` have in common: signals as events, tasks, the settings of the interpreter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import gc
 import signal
 import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 
 def tune_interpreter() -> None:
@@ -16,6 +18,17 @@ def tune_interpreter() -> None:
     # never through many at once: 20 instead of 2 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
     # callers leave behind grew by 43 MB before it was collected (test_hostile_frames_master).
     gc.set_threshold(10_000, 2, 200)
+
+
+def task(work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+    return asyncio.create_task(work, name=name)
+
+
+async def end(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """Cancels tasks and waits for their ends."""
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 _STOP = (signal.SIGTERM, signal.SIGINT)

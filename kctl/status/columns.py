@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kctl.status.assessments import AssessmentColumns, Assessments
 from kctl.status.history import ABSENT, History, SeenOffsets, Uncommitted
 from kctl.status.judgements import NUMBERS, Hysteresis
-from kctl.status.observations import Bools, Ints, Reals, Rows
+from kctl.status.observations import Ints, Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.rules import (
     StatusRules,
@@ -139,20 +138,12 @@ class ColumnAssessor:
         first = np.flatnonzero(has_commit & ~had_commit)
         if len(first):
             at = np.where(is_seen, reported.at, np.nan)[first]
-            seen.begin(first, _kinds(first, Uncommitted.COMMITTED), _all(first), at)
+            seen.begin(first, np.full(len(first), Uncommitted.COMMITTED, np.int8), np.ones(len(first), np.bool_), at)
         lost = np.flatnonzero(~has_commit & (had_commit | (seen.is_lag_known != is_lag_known)))
         if len(lost):
             is_gone = (seen.uncommitted == Uncommitted.GONE) | (had_commit & is_seen)
             kinds = np.where(is_gone[lost], Uncommitted.GONE, Uncommitted.NEVER).astype(np.int8)
             seen.begin(lost, kinds, is_lag_known[lost], np.full(len(lost), np.nan))
-
-
-def _kinds(rows: Rows, kind: Uncommitted) -> NDArray[np.int8]:
-    return np.full(len(rows), kind, np.int8)
-
-
-def _all(rows: Rows) -> Bools:
-    return np.ones(len(rows), np.bool_)
 
 
 def _rounded(values: Reals) -> Reals:

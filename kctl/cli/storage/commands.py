@@ -10,6 +10,7 @@ from kctl.cli.storage import dead as dead_letters
 from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.migrate import migrate
+from kctl.cli.storage.selection import choosing
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.cli.storage.waiting import clear, requeue
 from kctl.dead_letters.storage import opened, opened_lake
@@ -37,13 +38,13 @@ _DEAD = CommandGroup(
     "dead",
     "Messages that were tried too often.",
     (
-        command("list", dead_letters.list_dead),
-        command("groups", dead_letters.groups),
+        choosing("list", dead_letters.list_dead),
+        choosing("groups", dead_letters.groups),
         command("show", dead_letters.show_dead),
-        command("export", dead_letters.export_dead),
-        command("requeue", dead_letters.requeue),
-        command("delete", dead_letters.delete),
-        command("send", dead_letters.send),
+        choosing("export", dead_letters.export_dead),
+        choosing("requeue", dead_letters.requeue),
+        choosing("delete", dead_letters.delete),
+        choosing("send", dead_letters.send),
     ),
 )
 COMMAND = CommandGroup(
@@ -51,8 +52,8 @@ COMMAND = CommandGroup(
     "Messages that wait, failed or died; files of a table.",
     (
         command("status", status),
-        command("requeue", requeue),
-        command("clear", clear),
+        choosing("requeue", requeue),
+        choosing("clear", clear),
         command("optimize", optimize),
         command("vacuum", vacuum),
         command("migrate", migrate),

@@ -13,7 +13,6 @@ from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, OutputOption, YesOption
 from kctl.cli.output import as_json, as_text, echo
 from kctl.cli.storage.fleet_storage import load_fleet
-from kctl.cli.storage.selection import choosing
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
 from kctl.dead_letters.changes import Verb, changed
 from kctl.dead_letters.documents import dead_letter_document, group_document
@@ -36,7 +35,6 @@ ExpectOption = Annotated[
 WideOption = Annotated[str, WIDE_OUTPUT._replace(help="How they are printed; `wide` is a table that cuts no error.")]
 
 
-@choosing
 def list_dead(
     selection: Selection,
     config: ConfigOption = None,
@@ -53,7 +51,6 @@ def list_dead(
     _print(found, dead_letter_table, dead_letter_document, limit, output)
 
 
-@choosing
 def groups(
     selection: Selection,
     config: ConfigOption = None,
@@ -103,7 +100,6 @@ def show_dead(
         echo(as_text(dead_letter_document(dead_letter), output))
 
 
-@choosing
 def export_dead(selection: Selection, config: ConfigOption = None) -> None:
     """Write dead letters to stdout as JSON lines.
 
@@ -114,7 +110,6 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
             sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")
 
 
-@choosing
 def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:
     """Put dead letters back. Of a table a worker gives them to the transform once more.
 
@@ -125,7 +120,6 @@ def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOpt
     echo(_changed(load_fleet(config), "requeue", selection, expect))
 
 
-@choosing
 def delete(
     selection: Selection,
     config: ConfigOption = None,
@@ -139,7 +133,6 @@ def delete(
     echo(_removed(load_fleet(config), selection, expect, yes=yes))
 
 
-@choosing
 def send(
     to: Annotated[str, argument("TOPIC", help="Of the fleet's cluster; it must exist.")],
     selection: Selection,

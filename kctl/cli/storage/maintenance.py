@@ -49,7 +49,7 @@ def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:
         return f"would compact {what}"
     with operation(fleet_log(fleet), "storage optimize", {"table": str(lake.folder)}) as running:
         sys.stderr.write(f"compacting {what} …\n")
-        running.text = str(compaction.run(small + inexact, _print_version))
+        running.text = str(compaction.run(small + inexact, lambda version: sys.stderr.write(f"version {version} …\n")))
     return running.text
 
 
@@ -60,10 +60,6 @@ def _counted(groups: list[Group], what: str) -> list[str]:
     partitions = len({tuple(file.partition_values.values()) for file in files})
     where = f" in {number_of(partitions, 'partition')}" if partitions > 1 else ""
     return [f"{number_of(len(files), what)} ({readable(sum(file.size for file in files))}){where}"] if files else []
-
-
-def _print_version(version: int) -> None:
-    sys.stderr.write(f"version {version} …\n")
 
 
 def vacuum(

@@ -10,7 +10,7 @@ from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, YesOption
 from kctl.cli.output import echo
 from kctl.cli.storage.fleet_storage import load_fleet
-from kctl.cli.storage.selection import choosing, params_of
+from kctl.cli.storage.selection import params_of
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kctl.config.sections import Config
 
 
-@choosing
 def requeue(
     selection: Selection,
     config: ConfigOption = None,
@@ -70,7 +69,6 @@ def _cancelled(fleet: Config) -> str:
     return running.text
 
 
-@choosing
 def clear(
     selection: Selection,
     config: ConfigOption = None,

@@ -54,10 +54,6 @@ Strings = Annotated[list[str] | None, Query(max_length=100)]
 Numbers = Annotated[list[int] | None, Query(max_length=1000)]
 
 
-def _as_they_are(_api: Api, _head: JsonObject, rows: Rows) -> Rows:
-    return rows
-
-
 async def listed(
     request: Request,
     resource: str,
@@ -68,7 +64,7 @@ async def listed(
     filters: Mapping[str, Any],
     *,
     field: str = "rows",
-    completed: Callable[[Api, JsonObject, Rows], Rows] = _as_they_are,
+    completed: Callable[[Api, JsonObject, Rows], Rows] = lambda _api, _head, rows: rows,
 ) -> Response:
     """The page of a list; `field` is the name of its rows. `completed` adds to the rows of the page what those that are
     not shown need not have, given what stands beside them."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from kafka import errors
-from kafka.protocol.metadata import CoordinatorType, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
@@ -131,13 +131,13 @@ class ClusterConnection:
             [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
 
-    def coordinators(self, keys: Iterable[str], kind: Any = CoordinatorType.GROUP) -> dict[str, int | KctlError]:
+    def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
         """Returns which broker coordinates each group; a coordinator that is only just starting is waited for."""
-        return self._coordinators.find(self, keys, kind)
+        return self._coordinators.find(self, groups)
 
-    def forget_coordinators(self, keys: Iterable[str]) -> None:
+    def forget_coordinators(self, groups: Iterable[str]) -> None:
         """Forgets the coordinators of groups that are gone."""
-        self._coordinators.drop(keys, CoordinatorType.GROUP)
+        self._coordinators.drop(groups)
 
     def pause(self) -> None:
         """Waits before a request is repeated; coordinators are found anew then."""

@@ -29,13 +29,14 @@ from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
 from kctl.status import Status
 from kctl_agent.errors import BadParams, Busy, UnknownMethod
+from kctl_agent.paths import MASTER_NAME
 from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
+from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.wire import JsonObject
 
-_NAME = "master"
-_DEFAULT_DEADLINE_SECONDS = 2.0
+DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
 """Share of the caller's deadline, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
@@ -54,27 +55,25 @@ _ONLY = (
 )
 
 
-def _served(method: str, rpc: str, summary: str) -> tuple[str, Method]:
-    params = _ONLY if rpc in COMMANDS else _ONLY[1:] if rpc == "status" else ()
-    return method, Method(method, rpc, summary, params, int(_DEFAULT_DEADLINE_SECONDS * 1000), changes=False)
+def methods(
+    name: Callable[[str], str], *rows: tuple[str, str, tuple[Param, ...]], changes: bool = False
+) -> dict[str, Method]:
+    """Describes methods, by their names on the wire. A row is a command, a summary, and parameters."""
+    deadline_ms = int(DEFAULT_DEADLINE_SECONDS * 1000)
+    return {name(rpc): Method(name(rpc), rpc, summary, params, deadline_ms, changes) for rpc, summary, params in rows}
 
 
-_OWN = dict(
-    (
-        _served(wire_method("ping"), "ping", "The master itself: name, pid, version."),
-        _served(wire_method("describe"), "describe", "Every method that the master serves."),
-        _served(wire_method("status"), "status", "The verdict, and what it was made of: lag, processes."),
-        _served(wire_method("verdict"), "verdict", "How the fleet as a whole is doing, and why."),
-        _served(wire_method("hosts"), "hosts", "The hosts of the fleet, and which are silent or gone."),
-    )
+_OWN = methods(
+    wire_method,
+    ("ping", "The master itself: name, pid, version.", _ONLY),
+    ("describe", "Every method that the master serves.", _ONLY),
+    ("status", "The verdict, and what it was made of: lag, processes.", _ONLY[1:]),
+    ("verdict", "How the fleet as a whole is doing, and why.", ()),
+    ("hosts", "The hosts of the fleet, and which are silent or gone.", ()),
 )
-_ABOUT_FLEET = dict(
-    _served(method, rpc, f"`{rpc}` of all workers, reduced to one result.")
-    for rpc in COMMANDS
-    for method in (wire_method(rpc), reducer_method(rpc))
-)
-_METHODS = _ABOUT_FLEET | _OWN
-"""Served methods by their name on the wire; nothing else is served."""
+_OF_ALL = [(rpc, f"`{rpc}` of all workers, reduced to one result.", _ONLY) for rpc in COMMANDS]
+METHODS = methods(wire_method, *_OF_ALL) | methods(reducer_method, *_OF_ALL) | _OWN
+"""Served methods by their name on the wire; beside the router's, nothing else is served."""
 
 
 class MasterService:
@@ -99,28 +98,25 @@ class MasterService:
 
     async def answer(self, request: Request) -> JsonObject:
         """Returns the reply to one request, before its deadline. Raises UnknownMethod, BadParams."""
-        method = _METHODS.get(request.method)
+        method = METHODS.get(request.method)
         if method is None or method.rpc != request.rpc:
             raise UnknownMethod(
                 f"{printable_name(request.rpc)} has no method {printable_name(request.method)}; getDescribe lists all"
             )
+        check_params(request.rpc, method.params, request.params)
         if request.method not in _OWN or (request.rpc in COMMANDS and request.params):
             return await self._ask_fleet(request)
         if request.rpc == "status":
             return await self._status(request)
-        if request.params:
-            raise BadParams(f"{request.rpc} takes no parameters")
-        return reply_ok(request.id, self._own(request.rpc), _NAME, 0.0)
+        return reply_ok(request.id, self._own(request.rpc), MASTER_NAME, 0.0)
 
     def _own(self, rpc: str) -> JsonObject:
         if rpc == "ping":
-            return {"name": _NAME, "pid": os.getpid(), "version": __version__}
+            return {"name": MASTER_NAME, "pid": os.getpid(), "version": __version__}
         if rpc == "verdict":
             return self._verdict()
-        if rpc == "hosts":
-            document: JsonObject = encoded(self._known_hosts().answer())
-            return document
-        return {"methods": [encoded(method) for _, method in sorted(_METHODS.items())]}
+        document: JsonObject = encoded(self._known_hosts().answer())
+        return document
 
     def _verdict(self) -> JsonObject:
         document: JsonObject = encoded(self._verdicts.current())
@@ -131,7 +127,7 @@ class MasterService:
         scope, seconds = _scope(request), _seconds(request)
         if scope.is_of_this_host(self._hosts):
             status, age, workers = await self._own_status(seconds)
-            return reply_ok(request.id, encoded(status), _NAME, age, **_completeness(workers))
+            return reply_ok(request.id, encoded(status), MASTER_NAME, age, **_completeness(workers))
         hosts, own, age, workers = self._known_hosts(), None, 0.0, None
         asked = hosts.ask("status", seconds, host=scope.host)
         if scope.host is None:
@@ -144,7 +140,7 @@ class MasterService:
         completeness["complete"] = completeness.get("complete", True) and not failed
         completeness["failed"] = [*completeness.get("failed", ()), *failed]
         age = max([age, *(since + of_host.age_seconds for of_host, since in others.replies)])
-        return reply_ok(request.id, encoded(joined), _NAME, age, **completeness)
+        return reply_ok(request.id, encoded(joined), MASTER_NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
         """Returns what is known of this host, its age, and the workers' answers; None before the first collection."""
@@ -173,7 +169,7 @@ class MasterService:
     async def _ask_fleet(self, request: Request) -> JsonObject:
         result, whole = await asyncio.to_thread(self._encoded, *await self._replies(request))
         completeness = {**whole.completeness(), "verdict": self._verdict()}
-        return reply_ok(request.id, result, _NAME, whole.age_seconds, **completeness)
+        return reply_ok(request.id, result, MASTER_NAME, whole.age_seconds, **completeness)
 
     async def _replies(
         self, request: Request
@@ -264,7 +260,7 @@ def _completeness(workers: Reduced[Workers] | None) -> JsonObject:
 
 def _seconds(request: Request) -> float:
     """Returns the time for a question, out of the request's deadline."""
-    requested = (request.deadline_ms or _DEFAULT_DEADLINE_SECONDS * 1000) / 1000
+    requested = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000
     seconds = min(requested, _LONGEST_DEADLINE_SECONDS)
     return seconds - min(seconds * _OWN_SHARE, 0.1)
 
@@ -290,16 +286,7 @@ class _Scope(NamedTuple):
         return self.host == hosts.me.name
 
 
-_TYPES = {"worker": (str, "a name"), "host": (str, "a name"), "local": (bool, "true or false")}
-
-
 def _scope(request: Request) -> _Scope:
-    for name, value in request.params.items():
-        kind, words = _TYPES.get(name, (None, ""))
-        if kind is None or (name == "worker" and request.rpc == "status"):
-            raise BadParams(f"{request.rpc} takes no parameter {printable_name(name)}")
-        if not isinstance(value, kind):
-            raise BadParams(f"parameter {name} must be {words}")
     scope = _Scope(**request.params)
     if scope.worker is not None and "/" in scope.worker:
         if scope.host is not None or scope.local:

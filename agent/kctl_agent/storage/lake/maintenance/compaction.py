@@ -81,7 +81,7 @@ class Compaction:
             footers = threads.map(partial(read_footer, self._lake.folder), files)
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
-    def run(self, groups: Iterable[Group], progress: Callable[[int], None] = lambda _version: None) -> Compacted:
+    def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
         """Make one file of each group and commit it; `progress` is called with each version that is made. What another
         process compacts then is not committed any more. Raises StorageUnusable, TableRefused."""
         self._fence()
