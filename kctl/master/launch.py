@@ -100,7 +100,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             **_fields(kafka, "session_timeout_seconds", "max_poll_interval_seconds", "heartbeat_interval_seconds"),
             "isolation_level": kafka.isolation_level,
             "group_instance_id": f"{config.fleet.name}-{name}" if kafka.static_membership else None,
-            "security": _security(config),
+            "security": of_fleet(config).security._asdict(),  # secrets and all
         },
         "pipeline": {
             **_fields(workers, "transform", "max_records_per_batch", "trigger_seconds", "on_data_loss"),
@@ -188,23 +188,6 @@ def _tasks(master: str) -> int:
 def _heap(driver_bytes: int, workers: int) -> str:
     """The heap of one driver, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
     return f"{(driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) // 1024}k"
-
-
-def _security(config: Config) -> JsonObject | None:
-    """Returns TLS and SASL as `kctl_agent.worker.security.Security` has them, secrets and all; None: plain."""
-    access = of_fleet(config)
-    if access.security_protocol == "PLAINTEXT":
-        return None
-    files = {name: getattr(access, name) for name in ("ca_file", "certificate_file", "key_file", "token_file")}
-    return {
-        "protocol": access.security_protocol,
-        **{name: None if path is None else str(path) for name, path in files.items()},
-        "key_password": access.key_password,
-        "check_hostname": access.check_hostname,
-        "mechanism": access.mechanism,
-        "username": access.username,
-        "password": access.password,
-    }
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:

@@ -1,59 +1,73 @@
-"""TLS and SASL as kafka-python's clients call these settings; for worker and control plane."""
+"""TLS and SASL towards the brokers, as kafka-python's clients call these settings; for worker and control plane."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from kctl_agent.secrecy import read_private
 
 
-def is_encrypted(protocol: str) -> bool:
-    return protocol in ("SSL", "SASL_SSL")
+def token_in(path: Path) -> str:
+    """Reads a token. Raises OSError."""
+    return read_private(path).strip()
 
 
-def is_authenticated(protocol: str) -> bool:
-    return protocol.startswith("SASL_")
+class Security(NamedTuple):
+    """TLS and SASL, unless plain. Paths are absolute, and a worker's executors read them too; secrets are never
+    shown."""
+
+    protocol: str = "PLAINTEXT"
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token_file: str | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    def __repr__(self) -> str:
+        return f"Security({self.protocol})"
+
+    def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
+        """Returns the settings for kafka-python's clients. `read_token` is called at each authentication by
+        OAUTHBEARER."""
+        settings: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.is_encrypted:
+            settings |= {
+                "ssl_check_hostname": self.check_hostname,
+                "ssl_cafile": self.ca_file,
+                "ssl_certfile": self.certificate_file,
+                "ssl_keyfile": self.key_file,
+                "ssl_password": self.key_password,
+            }
+        if self.is_authenticated:
+            settings |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+            if self.token_file is not None:
+                settings["sasl_oauth_token_provider"] = _token_provider(Path(self.token_file), read_token)
+        return settings
 
 
-def client_settings(
-    protocol: str,
-    *,
-    ca_file: Path | str | None,
-    certificate_file: Path | str | None,
-    key_file: Path | str | None,
-    key_password: str | None,
-    check_hostname: bool,
-    mechanism: str | None,
-    username: str | None,
-    password: str | None,
-    read_token: Callable[[], str] | None,
-) -> dict[str, Any]:
-    """Returns the settings for kafka-python's clients. `read_token` is called at each authentication by OAUTHBEARER."""
-    settings: dict[str, Any] = {"security_protocol": protocol}
-    if is_encrypted(protocol):
-        settings |= {
-            "ssl_check_hostname": check_hostname,
-            "ssl_cafile": _text(ca_file),
-            "ssl_certfile": _text(certificate_file),
-            "ssl_keyfile": _text(key_file),
-            "ssl_password": key_password,
-        }
-    if is_authenticated(protocol):
-        settings |= {"sasl_mechanism": mechanism, "sasl_plain_username": username, "sasl_plain_password": password}
-        if mechanism == "OAUTHBEARER" and read_token is not None:
-            settings["sasl_oauth_token_provider"] = _token_provider(read_token)
-    return settings
-
-
-def _token_provider(read_token: Callable[[], str]) -> Any:
+def _token_provider(file: Path, read_token: Callable[[Path], str]) -> Any:
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
     class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
         def token(self) -> str:
-            return read_token()
+            return read_token(file)
 
     return TokenProvider()
-
-
-def _text(path: Path | str | None) -> str | None:
-    return None if path is None else str(path)

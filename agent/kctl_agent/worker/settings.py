@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.kafka.security import Security
 from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 from kctl_agent.spark.settings import SparkSettings
-from kctl_agent.worker.security import Security
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class KafkaSettings:
     heartbeat_interval_seconds: float
     isolation_level: str
     group_instance_id: str | None
-    security: Security | None = None
+    security: Security = Security()  # noqa: RUF009 - it is immutable
     max_poll_interval_seconds: float = 60.0
     """How long the main thread may go without a poll: then it leaves the group, and others wait no longer for it."""
 
@@ -54,7 +54,7 @@ def parse(line: str) -> WorkerSettings:
     with fitting("worker"):
         given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")
-        security = Security(**kafka["security"]) if kafka.get("security") else None
+        security = Security(**kafka.get("security", {}))
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
             pipeline=PipelineSettings(**{**pipeline, "import_dir": Path(pipeline["import_dir"])}),

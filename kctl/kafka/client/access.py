@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.errors import ConfigError, UsageError
 from kctl.secrets import PASSWORD_VARIABLE, secret_of
+from kctl_agent.kafka.security import Security
 from kctl_agent.secrecy import check_private, read_private
 
 if TYPE_CHECKING:
@@ -25,24 +26,7 @@ class ClusterAccess(NamedTuple):
     servers: tuple[str, ...]
     setting: str = "-b"
     """The option or setting that names the servers, for sentences."""
-    security_protocol: str = "PLAINTEXT"
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    key_password: str | None = None
-    check_hostname: bool = True
-    mechanism: str | None = None
-    username: str | None = None
-    password: str | None = None
-    token_file: Path | None = None
-
-    @property
-    def is_encrypted(self) -> bool:
-        return self.security_protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def is_authenticated(self) -> bool:
-        return self.security_protocol.startswith("SASL_")
+    security: Security = Security()
 
     @property
     def named(self) -> str:
@@ -50,29 +34,11 @@ class ClusterAccess(NamedTuple):
         return ",".join(self.servers)
 
     def __repr__(self) -> str:
-        return f"Access({self.named}, {self.security_protocol})"
+        return f"Access({self.named}, {self.security.protocol})"
 
     def client_settings(self) -> dict[str, Any]:
         """Returns the settings as kafka-python's clients call them."""
-        servers: dict[str, Any] = {"bootstrap_servers": list(self.servers)}
-        if self.security_protocol == "PLAINTEXT":
-            return servers | {"security_protocol": self.security_protocol}
-        from functools import partial
-
-        from kctl_agent.kafka.security import client_settings
-
-        return servers | client_settings(
-            self.security_protocol,
-            ca_file=self.ca_file,
-            certificate_file=self.certificate_file,
-            key_file=self.key_file,
-            key_password=self.key_password,
-            check_hostname=self.check_hostname,
-            mechanism=self.mechanism,
-            username=self.username,
-            password=self.password,
-            read_token=None if self.token_file is None else partial(_read_token, self.token_file),
-        )
+        return {"bootstrap_servers": list(self.servers)} | self.security.client_settings(_read_token)
 
 
 def plain(servers: str) -> ClusterAccess:
@@ -118,16 +84,20 @@ def _secured(
     def path(text: str) -> Path | None:
         return folder / text if text else None
 
+    def name(text: str) -> str | None:
+        return str(folder / text) if text else None
+
     _check_key(security, path, where)
-    return plain(servers)._replace(
-        security_protocol=security.security_protocol,
-        ca_file=path(security.tls_ca_file),
-        certificate_file=path(security.tls_certificate_file),
-        key_file=path(security.tls_key_file),
-        key_password=secret_of(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
-        check_hostname=security.tls_check_hostname,
+    secured = Security(
+        security.security_protocol,
+        name(security.tls_ca_file),
+        name(security.tls_certificate_file),
+        name(security.tls_key_file),
+        secret_of(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
+        security.tls_check_hostname,
         **_sasl(security, path, where, env),
     )
+    return plain(servers)._replace(security=secured)
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
@@ -149,7 +119,7 @@ def _sasl(
         if not security.oauth_token_file:
             raise ConfigError(f"{where}: sasl_mechanism is OAUTHBEARER, but oauth_token_file is empty")
         secret_of(path(security.oauth_token_file), f"{where}.oauth_token_file")
-        return {"mechanism": "OAUTHBEARER", "token_file": path(security.oauth_token_file)}
+        return {"mechanism": "OAUTHBEARER", "token_file": str(path(security.oauth_token_file))}
     password = secret_of(path(security.sasl_password_file), f"{where}.sasl_password_file") or env.get(PASSWORD_VARIABLE)
     if not security.sasl_username or not password:
         raise ConfigError(

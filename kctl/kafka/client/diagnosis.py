@@ -29,10 +29,10 @@ def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> K
     if isinstance(problem, errors.IllegalSaslStateError):
         return WrongProtocol(
             f"the broker at {at} does not take SASL on this port ({name_of(problem)}): set security_protocol to "
-            f"{'SSL' if access.is_encrypted else 'PLAINTEXT'}, or use its SASL port"
+            f"{'SSL' if access.security.is_encrypted else 'PLAINTEXT'}, or use its SASL port"
         )
     if isinstance(problem, errors.SaslAuthenticationFailedError | errors.UnsupportedSaslMechanismError):
-        return failure(problem, f"the broker at {at} does not let {access.username or 'this token'} in")
+        return failure(problem, f"the broker at {at} does not let {access.security.username or 'this token'} in")
     if isinstance(problem, KctlError) and not isinstance(problem, BrokerUnreachable):
         return problem
     if any(sign in text for sign in _UNREACHABLE):
@@ -49,16 +49,16 @@ def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> K
 
 def _by_asking(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
     at = access.named
-    sasl = "SASL_" if access.is_authenticated else ""
+    sasl = "SASL_" if access.security.is_authenticated else ""
     is_tls = any(_speaks_tls(server, seconds) for server in access.servers)
-    if access.is_encrypted and not is_tls:
+    if access.security.is_encrypted and not is_tls:
         if any(_speaks_kafka(server, seconds) for server in access.servers):
             return WrongProtocol(
                 f"the broker at {at} speaks plain, not TLS: set security_protocol to {sasl or 'PLAINTEXT'}"
                 f"{'PLAINTEXT' if sasl else ''}, or use its TLS port"
             )
         return WrongProtocol(f"what listens at {at} speaks neither TLS nor Kafka: is the port right?")
-    if is_tls and not access.is_encrypted:
+    if is_tls and not access.security.is_encrypted:
         return WrongProtocol(
             f"the broker at {at} speaks TLS, and was spoken to in plain: set security_protocol to {sasl}SSL, or use "
             "its plain port"
@@ -67,10 +67,10 @@ def _by_asking(problem: BaseException, access: ClusterAccess, seconds: float) ->
         if isinstance(problem, KctlError | errors.KafkaTimeoutError):
             return BrokerUnreachable(f"no Kafka broker answers at {at}: something listens, but does not answer in time")
         return WrongProtocol(f"what listens at {at} is no Kafka broker ({_reason(str(problem))}): is the port right?")
-    if not access.is_authenticated:
+    if not access.security.is_authenticated:
         return WrongProtocol(
             f"the broker at {at} closed the connection when it was asked ({_reason(str(problem))}): it seems to demand "
-            f"SASL, so set security_protocol to SASL_{access.security_protocol} in a context"
+            f"SASL, so set security_protocol to SASL_{access.security.protocol} in a context"
         )
     return failure(problem, f"the broker at {at}")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from kctl_agent.replies.encode import fields_of
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.wire import JsonObject
 
@@ -49,7 +50,7 @@ class Caller:
             return f"uid {self.uid}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation and how far it has come; replaced as a whole whenever that changes."""
 
@@ -59,14 +60,14 @@ class Operation:
     by: str
     uid: int | None
     via: str
-    started_at: float
-    """Unix seconds, as is `ended_at`."""
-    deadline_seconds: float
-    touches: frozenset[str]
     state: OperationState = "running"
     text: str = ""
     result: JsonObject = field(default_factory=dict)
+    started_at: float
+    """Unix seconds, as is `ended_at`."""
     ended_at: float | None = None
+    deadline_seconds: float
+    touches: frozenset[str]
 
     @property
     def words(self) -> str:
@@ -75,20 +76,9 @@ class Operation:
         return " ".join([self.name.replace("_", "-"), *filter(None, given)])
 
     def to_json(self) -> JsonObject:
-        return {
-            "id": self.id,
-            "operation": self.name,
-            "params": self.params,
-            "by": self.by,
-            "uid": self.uid,
-            "via": self.via,
-            "state": self.state,
-            "text": self.text,
-            "result": self.result,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "deadline_seconds": self.deadline_seconds,
-        }
+        known = {"operation" if key == "name" else key: value for key, value in fields_of(self).items()}
+        del known["touches"]
+        return known
 
 
 def _in_words(name: str, value: object) -> str:

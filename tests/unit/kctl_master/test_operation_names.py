@@ -10,7 +10,19 @@ from kctl.master.operations.base import Operation, operation_events
 
 
 def operation(kind: str, **params: Any) -> Operation:
-    return Operation("1", kind, params, "root", 0, "socket", 1.0, 30.0, frozenset(), state="done", ended_at=2.0)
+    return Operation(
+        id="1",
+        name=kind,
+        params=params,
+        by="root",
+        uid=0,
+        via="socket",
+        state="done",
+        started_at=1.0,
+        ended_at=2.0,
+        deadline_seconds=30.0,
+        touches=frozenset(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kctl_agent.worker.security import Security
+from kctl_agent.kafka.security import Security
+from kctl_agent.worker.security import spark_options
 
 
 def test_a_password_of_any_letters_is_quoted_for_jaas() -> None:
     security = Security("SASL_PLAINTEXT", mechanism="PLAIN", username="u", password='a"b\\c; d')
 
-    options = security.spark_options()
+    options = spark_options(security)
 
     assert options["kafka.sasl.jaas.config"] == (
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="a\\"b\\\\c; d";'
@@ -27,7 +28,7 @@ def test_a_certificate_of_our_own_goes_to_java_as_text_with_its_key_which_may_be
         "SSL", ca_file="/ca.pem", certificate_file=str(both), key_password="hidden", check_hostname=False
     )
 
-    options = security.spark_options()
+    options = spark_options(security)
 
     assert options["kafka.ssl.keystore.certificate.chain"] == options["kafka.ssl.keystore.key"] == "certificate and key"
     assert (options["kafka.ssl.truststore.location"], options["kafka.ssl.truststore.type"]) == ("/ca.pem", "PEM")
@@ -45,4 +46,4 @@ def test_a_token_is_read_from_its_file_by_both_clients_at_each_authentication(tm
     assert provider.token() == "first"
     file.write_text("second\n")
     assert provider.token() == "second"
-    assert security.spark_options()["kafka.sasl.oauthbearer.token.endpoint.url"] == file.as_uri()
+    assert spark_options(security)["kafka.sasl.oauthbearer.token.endpoint.url"] == file.as_uri()

@@ -93,7 +93,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
             reconnect_backoff_max_ms=2000,
             allow_auto_create_topics=False,
-            **(settings.security.client_settings() if settings.security else {}),
+            **settings.security.client_settings(),
         )
         keep_partition_errors(self._consumer)
         prepare_each_join(self._consumer)

@@ -120,7 +120,7 @@ class Brokers:
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             reconnect_backoff_max_ms=2000,
-            **(settings.security.client_settings() if settings.security else {}),
+            **settings.security.client_settings(),
         )
 
     @property

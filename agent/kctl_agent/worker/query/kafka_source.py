@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
+from kctl_agent.worker.security import spark_options
 from kctl_agent.worker.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def kafka_source(
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         .option("kafka.isolation.level", kafka.isolation_level)
-        .options(**(kafka.security.spark_options() if kafka.security else {}))
+        .options(**spark_options(kafka.security))
         .option("assign", json.dumps(assign))
         .option("startingOffsets", json.dumps(starts))
         .option("maxOffsetsPerTrigger", max_records)
