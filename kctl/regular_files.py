@@ -31,3 +31,8 @@ def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def rotated(log: Path) -> Path:
+    """Returns the file of a log's older lines."""
+    return log.with_name(log.name + ".1")

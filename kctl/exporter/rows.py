@@ -14,6 +14,7 @@ from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.rows.partitions import PartitionRow
 from kctl.status import Assessment
 from kctl.status.assessments import Assessments
+from kctl.status.assessor import ints
 from kctl.status.history import ABSENT
 from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Ints, Reals
@@ -69,12 +70,12 @@ def _of_group(group: GroupSnapshot) -> Rows:
         return _of_columns(rows, assessments)
     status, *seconds = _assessed(assessments, len(rows))
     return Rows(
-        _offsets(row.start for row in rows),
-        _offsets(row.committed for row in rows),
-        _offsets(row.position for row in rows),
-        _offsets(row.end for row in rows),
-        _offsets(row.lag for row in rows),
-        _offsets(row.share_lag for row in rows),
+        ints(row.start for row in rows),
+        ints(row.committed for row in rows),
+        ints(row.position for row in rows),
+        ints(row.end for row in rows),
+        ints(row.lag for row in rows),
+        ints(row.share_lag for row in rows),
         status,
         *seconds,
     )
@@ -104,10 +105,6 @@ def _assessed(assessments: Sequence[Assessment], size: int) -> tuple[NDArray[np.
         np.array([each.growth_per_second for each in assessments], np.float64),
         np.array([each.catchup_seconds for each in assessments], np.float64),
     )
-
-
-def _offsets(values: Iterable[int | None]) -> Ints:
-    return np.array([ABSENT if value is None else value for value in values], np.int64)
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:

@@ -235,10 +235,7 @@ def _members(described: Group, group: GroupSnapshot) -> list[JsonObject] | None:
         known = [lag for key in held if (lag := lags.get(key)) is not None]
         found.append(
             {
-                "member_id": member.member_id,
-                "client_id": member.client_id,
-                "host": member.host,
-                "instance_id": member.instance_id,
+                **member._asdict(),
                 "assigned": None
                 if member.assigned is None
                 else {topic: list(numbers) for topic, numbers in member.assigned.items()},

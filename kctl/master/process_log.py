@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from kctl.regular_files import open_regular
+from kctl.regular_files import open_regular, rotated
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +95,6 @@ class LogRotation:
             self._failing.discard(each.path)
             if removed:
                 log.info("action=log_rotated log=%s bytes=%d", each.path.name, removed)
-
-
-def rotated(path: Path) -> Path:
-    """Returns the file of the older lines."""
-    return path.with_name(path.name + ".1")
 
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:

@@ -45,16 +45,17 @@ def of_group(rows: Sequence[PartitionRow], assessments: Assessments) -> Assessme
 def _reported(rows: Sequence[PartitionRow], now: float) -> Reported:
     return Reported(
         at=now - _reals(row.age_seconds for row in rows),
-        start=_ints(row.start for row in rows),
-        committed=_ints(row.committed for row in rows),
-        lag_from=_ints(row.lag_from for row in rows),
-        end=_ints(row.end for row in rows),
+        start=ints(row.start for row in rows),
+        committed=ints(row.committed for row in rows),
+        lag_from=ints(row.lag_from for row in rows),
+        end=ints(row.end for row in rows),
         timestamp=_reals(row.last_timestamp for row in rows),
-        position=_ints(row.position for row in rows),
+        position=ints(row.position for row in rows),
     )
 
 
-def _ints(values: Iterable[int | None]) -> Ints:
+def ints(values: Iterable[int | None]) -> Ints:
+    """As a column of offsets."""
     return np.array([ABSENT if value is None else value for value in values], np.int64)
 
 

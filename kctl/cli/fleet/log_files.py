@@ -11,13 +11,9 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from kctl.regular_files import open_regular
+from kctl.regular_files import open_regular, rotated
 
 _CHUNK_BYTES = 64 * 1024
-
-
-def older(path: Path) -> Path:
-    return path.with_name(path.name + ".1")
 
 
 def _open(path: Path) -> BinaryIO:
@@ -31,8 +27,8 @@ def tail(path: Path, lines: int) -> tuple[bytes, int]:
     if lines == 0:
         return b"", end
     data = _from_end(path, end, lines)
-    if data.count(b"\n", 0, -1) < lines and older(path).exists():
-        data = _from_end(older(path), older(path).stat().st_size, lines) + data
+    if data.count(b"\n", 0, -1) < lines and rotated(path).exists():
+        data = _from_end(rotated(path), rotated(path).stat().st_size, lines) + data
     return b"".join(data.splitlines(keepends=True)[-lines:]), end
 
 
@@ -85,7 +81,7 @@ class Follower:
     def _take_up_rotation(self) -> bytes:
         """The beginning of the log is in NAME.log.1 now: what was not read of that."""
         self._older = self._inode_of_older()
-        with _open(older(self._path)) as moved:
+        with _open(rotated(self._path)) as moved:
             size = moved.seek(0, os.SEEK_END)
             moved.seek(min(self._position, size))
             unread = moved.read()
@@ -95,12 +91,12 @@ class Follower:
         return unread
 
     def _is_settled(self) -> bool:
-        state = os.stat(older(self._path))
+        state = os.stat(rotated(self._path))
         return time.time() - max(state.st_mtime, state.st_ctime) >= self._settled_seconds
 
     def _inode_of_older(self) -> int | None:
         try:
-            return os.stat(older(self._path)).st_ino
+            return os.stat(rotated(self._path)).st_ino
         except FileNotFoundError:
             return None
 

@@ -60,10 +60,8 @@ def _document(connection: ClusterConnection, group: Group, topic: str | None) ->
     if group.members is not None:
         members = [
             {
-                "member_id": member.member_id,
-                "client_id": member.client_id,
+                **member._asdict(),
                 "host": member.host.removeprefix("/"),
-                "instance_id": member.instance_id,
                 "assigned": None
                 if member.assigned is None
                 else {name: list(numbers) for name, numbers in member.assigned.items() if topic in (None, name)},

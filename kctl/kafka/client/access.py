@@ -16,8 +16,8 @@ from kctl_agent.kafka.security import Security
 from kctl_agent.secrecy import check_private, read_private
 
 if TYPE_CHECKING:
-    from kctl.config.clusters import ClusterSection, SecuritySection
-    from kctl.config.sections import Config
+    from kctl.config.clusters import ClusterSection, ContextSection, SecuritySection
+    from kctl.config.sections import Config, KafkaSection
 
 
 class ClusterAccess(NamedTuple):
@@ -56,30 +56,26 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
     if name not in known:
         listed = ", ".join(sorted(known)) or "none; see [contexts.NAME] in docs/configuration.md"
         raise UsageError(f"{file} has no context `{name}`; there are {listed}")
-    context = known[name]
-    access = _secured(context.bootstrap_servers, context, file.absolute().parent, f"{file}: contexts.{name}", env)
-    return access._replace(setting=f"contexts.{name}.bootstrap_servers")
+    return _secured(known[name], f"contexts.{name}", file, env)
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Returns access as `[kafka]` of a configuration sets it, with its secrets read from the files that it names.
     Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
-    kafka = config.kafka
-    access = _secured(kafka.bootstrap_servers, kafka, config.path.parent, f"{config.path}: kafka", env)
-    return access._replace(setting="kafka.bootstrap_servers")
+    return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Access as `[clusters.NAME]` of the file `path` sets it, with its secrets read from the files that it names.
     Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
-    access = _secured(cluster.bootstrap_servers, cluster, path.parent, f"{path}: clusters.{name}", env)
-    return access._replace(setting=f"clusters.{name}.bootstrap_servers")
+    return _secured(cluster, f"clusters.{name}", path, env)
 
 
 def _secured(
-    servers: str, security: SecuritySection, folder: Path, where: str, env: Mapping[str, str]
+    cluster: ContextSection | ClusterSection | KafkaSection, section: str, file: Path, env: Mapping[str, str]
 ) -> ClusterAccess:
-    """Returns access with TLS and SASL. Paths are relative to `folder`."""
+    """Returns access with TLS and SASL, as a section of a file sets it. Paths are relative to its folder."""
+    folder, where = file.absolute().parent, f"{file}: {section}"
 
     def path(text: str) -> Path | None:
         return folder / text if text else None
@@ -87,17 +83,17 @@ def _secured(
     def name(text: str) -> str | None:
         return str(folder / text) if text else None
 
-    _check_key(security, path, where)
-    secured = Security(
-        security.security_protocol,
-        name(security.tls_ca_file),
-        name(security.tls_certificate_file),
-        name(security.tls_key_file),
-        secret_of(path(security.tls_key_password_file), f"{where}.tls_key_password_file"),
-        security.tls_check_hostname,
-        **_sasl(security, path, where, env),
+    _check_key(cluster, path, where)
+    security = Security(
+        cluster.security_protocol,
+        name(cluster.tls_ca_file),
+        name(cluster.tls_certificate_file),
+        name(cluster.tls_key_file),
+        secret_of(path(cluster.tls_key_password_file), f"{where}.tls_key_password_file"),
+        cluster.tls_check_hostname,
+        **_sasl(cluster, path, where, env),
     )
-    return plain(servers)._replace(security=secured)
+    return ClusterAccess(plain(cluster.bootstrap_servers).servers, f"{section}.bootstrap_servers", security)
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:

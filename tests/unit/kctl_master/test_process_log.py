@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kctl.master import process_log
-from kctl.master.process_log import KEPT_BYTES, LogRotation, ProcessLog, rotate, rotated
+from kctl.master.process_log import KEPT_BYTES, LogRotation, ProcessLog, rotate
+from kctl.regular_files import rotated
 
 LIMIT = 256 * 1024
 WRITER = """
