@@ -62,7 +62,7 @@ TARGET_RSS_MIB = 60.0
 def measured(size: Size, cycles: int) -> dict[str, object]:
     with canned_broker(*size[:4]) as (address, give):
         cluster = CollectedCluster("main", plain(address), ExporterSection(timeout_seconds=60.0), StatusSection())
-        collector = ClusterCollector.of(cluster)
+        collector = ClusterCollector(cluster)
         exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest()]))))
         exposition.render(*GZIPPED)
         before = psutil.Process().memory_info().rss
@@ -84,7 +84,7 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
         assert latest.is_ready, latest.errors
         assert not latest.errors
         results["group_partitions"] = sum(len(group.partitions) for group in latest.groups)
-        results["requests"] = dict(collector._reader.asked)  # type: ignore[attr-defined]
+        results["requests"] = dict(collector._reader.asked)
         collector._reader.close()
         collector._thread.shutdown()
     return results

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Protocol
 
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
@@ -21,12 +20,12 @@ from kctl.groups.assessor import GroupAssessor
 from kctl.groups.filters import NameFilter, bounded, detail_of, fits
 from kctl.groups.known_groups import KnownGroups
 from kctl.groups.partitions import PartitionColumns
-from kctl.groups.snapshot import ClusterSnapshot, Detail, GroupColumns, GroupSnapshot
+from kctl.groups.snapshot import ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.polls.cluster_reader import ClusterReader
-from kctl.kafka.polls.cluster_reading import PARTS, ClusterReading
+from kctl.kafka.polls.cluster_reading import PARTS
 from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.reduce.base import GroupStats
@@ -55,90 +54,44 @@ class CollectedCluster:
         return other.access.servers == self.access.servers
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorSettings:
-    """Settings of a collector: how often to ask, how long old values are given, by which rules groups are judged."""
-
-    interval_seconds: float
-    stale_after_seconds: float
-    rules: StatusRules
-    """The rules of all groups, but for the lag that is allowed: `allowed_lag_of`, by the name of the group."""
-    allowed_lag_of: Callable[[str], int]
-    reads_committed: Callable[[str], bool]
-    """Whether the lag of a group is counted to the last stable offset."""
-    detail_of: Callable[[str], Detail] = lambda _: "partition"
-    max_partitions: int = 0
-    """Most partitions that have series of their own; 0: any number."""
-
-
-class AllGroupsReader(Protocol):
-    """The part of `ClusterReader` that a collector needs; every method blocks and is called on one thread."""
-
-    def read(self) -> ClusterReading: ...
-    def close(self) -> None: ...
-
-
 class ClusterCollector:
     """Collects one cluster. Belongs to one event loop; `latest` may be read from any thread. Call `close` at the
     end."""
 
-    def __init__(
-        self,
-        cluster: str,
-        reader: AllGroupsReader,
-        settings: CollectorSettings,
-        describe: Callable[[str], Group],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.cluster = cluster
-        self.describe = describe
+    def __init__(self, collected: CollectedCluster) -> None:
+        """Nothing is asked before `run` or `collect`. Raises ConfigError: a pattern is no regular expression."""
+        exporter, status, excluded = collected.exporter, collected.status, collected.excluded
+        try:
+            wants = NameFilter(exporter.groups, exporter.groups_except)
+            wants_topic = NameFilter(exporter.topics, exporter.topics_except)
+            self._reads_committed = fits(exporter.read_committed)
+            self._detail_of = detail_of(exporter.without_partitions, exporter.without_topics)
+        except ValueError as error:
+            raise ConfigError(f"exporter: {error}") from None
+        self.cluster = collected.cluster
+        self.describe: Callable[[str], Group] = partial(_described, collected.access, exporter.timeout_seconds)
         """Asks the brokers for a group and its members, by a connection of its own; blocks, raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
         """Functions that are given every snapshot, on the collector's thread, after it has become the last one."""
-        self._reader = reader
-        self._settings = settings
-        self._clock = clock
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{cluster}")
-        self._known = KnownGroups(settings.stale_after_seconds)
-        self._assessor = GroupAssessor(settings.rules, settings.allowed_lag_of)
-        self._began_at = clock()
+        self._reader = ClusterReader(
+            collected.access,
+            exporter.timeout_seconds,
+            AllGroups(lambda name: name not in excluded and wants(name)),
+            WantedLogs(reads_committed=self._reads_committed),
+            wants_topic=wants_topic,
+        )
+        self._settings = exporter
+        rules = StatusRules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
+        self._rules = rules, partial(allowed_lag, status.allowed_lag)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{self.cluster}")
+        self._known = KnownGroups(exporter.stale_after_seconds)
+        self._assessor = GroupAssessor(*self._rules)
+        self._began_at = time.monotonic()
         self._is_ready = False
         self._errors: dict[str, str] = {}
         self._last_success: dict[str, float] = {}
         self._sequence = 0
         self._latest: ClusterSnapshot | None = None
-
-    @classmethod
-    def of(cls, cluster: CollectedCluster) -> ClusterCollector:
-        """Makes the collector of this cluster's groups. Raises ConfigError: a pattern is no regular expression."""
-        exporter, status, excluded = cluster.exporter, cluster.status, cluster.excluded
-        try:
-            wants = NameFilter(exporter.groups, exporter.groups_except)
-            wants_topic = NameFilter(exporter.topics, exporter.topics_except)
-            reads_committed = fits(exporter.read_committed)
-            detail = detail_of(exporter.without_partitions, exporter.without_topics)
-        except ValueError as error:
-            raise ConfigError(f"exporter: {error}") from None
-        reader = ClusterReader(
-            cluster.access,
-            exporter.timeout_seconds,
-            AllGroups(lambda name: name not in excluded and wants(name)),
-            WantedLogs(reads_committed=reads_committed),
-            wants_topic=wants_topic,
-        )
-        rules = StatusRules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
-        settings = CollectorSettings(
-            exporter.interval_seconds,
-            exporter.stale_after_seconds,
-            rules,
-            partial(allowed_lag, status.allowed_lag),
-            reads_committed,
-            detail,
-            exporter.max_partitions,
-        )
-        describe = partial(_described, cluster.access, exporter.timeout_seconds)
-        return cls(cluster.cluster, reader, settings, describe)
 
     def latest(self) -> ClusterSnapshot | None:
         """The last snapshot; None before the first poll has ended."""
@@ -170,9 +123,9 @@ class ClusterCollector:
 
     def collect(self) -> ClusterSnapshot:
         """Takes one snapshot, which becomes the last one; blocks."""
-        started, unix = self._clock(), time.time()
+        started, unix = time.monotonic(), time.time()
         self._poll(started, unix)
-        now = self._clock()
+        now = time.monotonic()
         self._known.forget(now)
         self._is_ready = self._is_ready or not self._errors or now - self._began_at > self._settings.stale_after_seconds
         groups, columns = self._groups(now) if self._is_ready else ((), None)
@@ -183,7 +136,7 @@ class ClusterCollector:
             groups=groups,
             taken_at=now,
             taken_at_unix=time.time(),
-            collect_seconds=self._clock() - started,
+            collect_seconds=time.monotonic() - started,
             up={part: part not in self._errors for part in PARTS},
             last_success=dict(self._last_success),
             errors=dict(self._errors),
@@ -198,9 +151,10 @@ class ClusterCollector:
         return snapshot
 
     def _adopt(self, other: ClusterCollector) -> None:
-        self._assessor.adopt(other._settings.rules, other._settings.allowed_lag_of)
+        self._assessor.adopt(*other._rules)
         self._known.stale_after_seconds = other._settings.stale_after_seconds
         self._settings, self.describe = other._settings, other.describe
+        self._reads_committed, self._detail_of = other._reads_committed, other._detail_of
         self._reader, other._reader = other._reader, self._reader
 
     def _poll(self, at: float, unix: float) -> None:
@@ -225,8 +179,8 @@ class ClusterCollector:
         self._errors = errors
 
     def _groups(self, now: float) -> tuple[tuple[GroupSnapshot, ...], GroupColumns]:
-        settings, known, unix = self._settings, self._known, time.time()
-        columns = known.partitions(now, settings.reads_committed)
+        known, unix = self._known, time.time()
+        columns = known.partitions(now, self._reads_committed)
         groups = [known.groups[name] for name in columns.names.groups]
         stats = [GroupStats.of(group.listed.state, known.members(group, now)) for group in groups]
         owners = [_owner(each.listed.protocol, of_each) for each, of_each in zip(groups, stats, strict=True)]
@@ -242,7 +196,7 @@ class ClusterCollector:
                 stats=of_each,
                 type=group.listed.type,
                 coordinator=group.listed.coordinator,
-                detail=settings.detail_of(group.listed.group),
+                detail=self._detail_of(group.listed.group),
                 protocol_type=group.listed.protocol,
             )
             for group, rows, lag, of_rows, of_group, of_each in zip(

@@ -61,7 +61,7 @@ class Collectors:
         """Checks the settings of these clusters; nothing changes yet. Raises ConfigError: a pattern is no regular
         expression."""
         by_name = {each.cluster: each for each in wanted}
-        changed = {name: ClusterCollector.of(each) for name, each in by_name.items() if self._wanted.get(name) != each}
+        changed = {name: ClusterCollector(each) for name, each in by_name.items() if self._wanted.get(name) != each}
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:

@@ -154,7 +154,7 @@ def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
     lags = {}
     for name, cluster in loaded.clusters.items():
         access = of_cluster(name, cluster, config, {})
-        collector = ClusterCollector.of(CollectedCluster(name, access, loaded.exporter, loaded.status))
+        collector = ClusterCollector(CollectedCluster(name, access, loaded.exporter, loaded.status))
         lags[name] = [group.lag.total for group in collector.collect().groups if group.group == GROUP]
         asyncio.run(collector.close())
     assert [lag is not None for lag in lags["plain"]] == [True]

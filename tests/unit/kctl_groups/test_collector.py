@@ -7,11 +7,12 @@ import contextlib
 
 import pytest
 
+from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import BrokerUnreachable
-from kctl.groups.collector import ClusterCollector, CollectorSettings
+from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.groups.snapshot import ClusterSnapshot
+from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.status import StatusRules
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +27,12 @@ class Away:
         """Holds nothing."""
 
 
-async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
-    settings = CollectorSettings(0.01, 60.0, StatusRules(600, 60, 600), lambda _: 0, lambda _: False)
-    collector = ClusterCollector("main", Away(), settings, lambda name: pytest.fail(name))
+async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = CollectedCluster("main", plain("nowhere:1"), ExporterSection(interval_seconds=0.01), StatusSection())
+    collector = ClusterCollector(cluster)
+    monkeypatch.setattr(collector, "_reader", Away())
     seen: list[ClusterSnapshot] = []
 
     def fail_once(snapshot: ClusterSnapshot) -> None:
