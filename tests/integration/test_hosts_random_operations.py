@@ -120,6 +120,7 @@ def check(fleet: Fleet, storm: Storm, count: int) -> None:
     begun = {name: fleet.audit(name, state="running") for name in HOSTS}
 
     assert storm.outcomes.total() == count
+    assert storm.outcomes["done"] > count // 20, storm.outcomes
     for name, lines in audits.items():
         keys = [(name, line["id"], line["started_at"]) for line in lines]
         assert len(keys) == len(set(keys)), "each has one end"
