@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kctl import audit
 from kctl.dead_letters.changes import Verb, changed
-from kctl.errors import OperationRefused
+from kctl.errors import OperationFailed, OperationRefused
 from kctl_agent.errors import Busy, StorageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ _DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "s
 THREADS = 3
 """Two that read, and one that changes."""
 MOST_WAITING = 8
+_MESSAGES = frozenset({"key", "text"})
+"""What of a filter quotes a message: the audit log has it, the list of operations has not, for more may read that."""
+Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
+"""From an operation's name, its parameters, the token's name and what stops it, to what is called with its text and,
+at its end, its state."""
 CLOSE_SECONDS = 5.0
 """So long the end waits for the page that a change is at; one that takes longer is cut off, as by a kill."""
 
@@ -73,8 +78,44 @@ class DaemonThreads:
             del given, future, work  # nothing of it is kept while there is nothing to do
 
 
-class _Stopped(Exception):
-    """Nobody listens to it any more."""
+class _Stopped(OperationFailed):
+    """Nobody listens to it any more, or it was cancelled."""
+
+
+def _unlisted(*_: object) -> Callable[..., object]:
+    return lambda *_: None
+
+
+class _Change:
+    """A change of dead letters, and how far it has come; `on_page` and `on_end` are called in the event loop."""
+
+    def __init__(self, verb: Verb, selection: Selection, expect: int, by: str, to: str) -> None:
+        self.verb, self.selection, self.expect, self.by, self.to = verb, selection, expect, by, to
+        self.name = f"dead letters {verb}"
+        self.params = {**selection.named, "count": expect, **({"to": to} if to else {})}
+        self.stop = threading.Event()
+        self.steps = asyncio.Queue[int]()
+        self.report = _unlisted()
+        self._so_far = ""
+
+    def listed(self) -> dict[str, Any]:
+        """The parameters for a list that more may read than messages."""
+        return {name: "(in the audit log)" if name in _MESSAGES else value for name, value in self.params.items()}
+
+    def text(self, done: int) -> str:
+        return f"{done} of {self.expect} dead letters {_DONE[self.verb]}"
+
+    def on_page(self, done: int) -> None:
+        self._so_far = self.text(done)
+        self.report(self._so_far)
+        self.steps.put_nowait(done)
+
+    def on_end(self, running: asyncio.Future[int]) -> None:
+        error = running.exception()
+        if error is None:
+            self.report(self.text(running.result()), "done")
+        else:
+            self.report("; ".join(filter(None, (self._so_far, str(error)))), "failed")
 
 
 class Workbench:
@@ -85,11 +126,13 @@ class Workbench:
         opened: Callable[[], AbstractContextManager[DeadLetterStore]],
         audit_log: Callable[[], Path],
         sending: Callable[[str], AbstractContextManager[Send]],
+        attend: Attend = _unlisted,
     ) -> None:
-        """`sending` opens what sends to a topic."""
+        """`sending` opens what sends to a topic; `attend` lists a change among the operations."""
         self._opened = opened
         self._audit_log = audit_log
         self._sending = sending
+        self._attend = attend
         self._threads = DaemonThreads(THREADS, "kctl-dead-letters")
         self._at_work = 0
         self._change: Future[int] | None = None
@@ -126,18 +169,21 @@ class Workbench:
         """
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
-        loop, steps, stop = asyncio.get_running_loop(), asyncio.Queue[int](), threading.Event()
+        change = _Change(verb, selection, expect, by, to)
+        loop, stop = asyncio.get_running_loop(), change.stop
 
         def progress(done: int) -> None:
-            self._go_on(stop, done)
             if done:
-                loop.call_soon_threadsafe(steps.put_nowait, done)
+                loop.call_soon_threadsafe(change.on_page, done)
+            self._go_on(stop, done)
 
-        self._change = self._submitted(partial(self._changed, verb, selection, expect, by, to, progress))
+        self._change = self._submitted(partial(self._changed, change, progress))
+        change.report = self._attend(change.name, change.listed(), by, stop.set)
         running = asyncio.wrap_future(self._change)
+        running.add_done_callback(change.on_end)
         try:
             while not running.done():
-                step = asyncio.ensure_future(steps.get())
+                step = asyncio.ensure_future(change.steps.get())
                 try:
                     await asyncio.wait({running, step}, return_when=asyncio.FIRST_COMPLETED)
                     if step.done():
@@ -147,11 +193,10 @@ class Workbench:
             yield {"done": running.result(), "complete": True}
         finally:
             stop.set()
-            running.add_done_callback(_retrieved)
 
     def _go_on(self, stop: threading.Event, _: int) -> None:
         if stop.is_set() or self._stop.is_set():
-            raise _Stopped("stopped by the caller, or with the master")
+            raise _Stopped("stopped by its caller, a cancel, or the end of the master")
 
     def _submitted(self, work: Callable[[DeadLetterStore], T]) -> Future[T]:
         if self._at_work >= MOST_WAITING:
@@ -174,29 +219,14 @@ class Workbench:
                 raise
             raise OperationRefused(str(error)) from error
 
-    def _changed(
-        self,
-        verb: Verb,
-        selection: Selection,
-        expect: int,
-        by: str,
-        to: str,
-        progress: Progress,
-        store: DeadLetterStore,
-    ) -> int:
-        params = {**selection.named, "count": expect} | ({"to": to} if to else {})
-        with audit.operation(self._audit_log(), f"dead letters {verb}", params, via="http", by=by) as running:
+    def _changed(self, change: _Change, progress: Progress, store: DeadLetterStore) -> int:
+        with audit.operation(self._audit_log(), change.name, change.params, via="http", by=change.by) as running:
 
             def report(done: int) -> None:
-                running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
+                running.text = change.text(done)
                 progress(done)
 
-            done = changed(store, verb, selection, expect, report, partial(self._sending, to))
-            running.text = f"{done} of {expect} dead letters {_DONE[verb]}"
+            sending = partial(self._sending, change.to)
+            done = changed(store, change.verb, change.selection, change.expect, report, sending)
+            running.text = change.text(done)
         return done
-
-
-def _retrieved(running: asyncio.Future[int]) -> None:
-    """What it raised was raised to the caller, or nobody is there any more."""
-    if not running.cancelled():
-        running.exception()

@@ -138,6 +138,7 @@ def wired(
             lambda: served_dead_letters(context.config),
             lambda: fleet_log(context.config),
             lambda topic: sending(context.config, topic),
+            operations.attend,
         ),
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from kctl.dead_letters.workbench import Workbench
+from kctl.hosts.hosts import Hosts
 from kctl.http.access import AccessRights
 from kctl.http.server import HttpServer
 from kctl.master.events import EventFeed
@@ -22,6 +24,7 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations
 from kctl.reduce.partitions import Partitions
+from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import NOW, UNIX, healthy, history_of, judged, partition, serving, snapshot, source_of
@@ -40,8 +43,10 @@ class Site:
         max_age_seconds: float = 3600.0,
         access: AccessRights | None = None,
         dead_letters: Workbench | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
-        self._access, self._dead_letters = access, dead_letters
+        self._access, self._dead_letters, self._hosts = access, dead_letters, hosts
+        self.operations = OperationLog(operations(), cast("Any", None), None)
         self.latest = snapshot(partitions)
         self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
         self.history = history_of(*_past(partitions), self.latest)
@@ -66,7 +71,8 @@ class Site:
             feed=self._feed,
             history=self.history,
             dead_letters=self._dead_letters,
-            operations=OperationLog(operations(), cast("Any", None), None),
+            hosts=self._hosts,
+            operations=self.operations,
         )
         async with serving(source, self._access) as self._server:
             self._ready.set()
@@ -76,6 +82,10 @@ class Site:
     def url(self) -> str:
         server: HttpServer = self._server
         return server.url
+
+    def use(self, access: AccessRights) -> None:
+        """As a reload does where the file of tokens has changed."""
+        self._loop.call_soon_threadsafe(self._server.use, access)
 
     def collect(self, latest: FleetSnapshot, *events: Event) -> None:
         """A new snapshot, and what happened."""
@@ -280,16 +290,45 @@ def contrast(page: webdriver.Chrome, selector: str) -> float:
 
 def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
-    evil = "<img src=x onerror=document.title='broken'>"
+    evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
     bad = Assessment(Status.WARN, evil)
 
     site.collect(judged(replace(site.latest, group=evil, group_assessment=bad)), Event(UNIX, evil, evil))
 
-    eventually(lambda: evil in text(page, "also"))
-    assert text(page, "title") == f"main / {evil}"
-    eventually(lambda: evil in text(page, "events"))
+    eventually(lambda: shown in text(page, "also"))
+    assert text(page, "title") == f"main / {shown}"
+    eventually(lambda: shown in text(page, "events"))
     assert page.find_elements(By.CSS_SELECTOR, "img") == []
-    assert "broken" not in page.title.replace(evil, "")
+    assert "broken" not in page.title.replace(shown, "")
+
+
+@pytest.mark.shows(
+    "the page in Chromium: a tab that nobody sees loads each tenth snapshot, and the newest once it is seen"
+)
+def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually) -> None:
+    site, page = opened
+
+    def collect(lag: int) -> None:
+        offsets = replace(site.latest.offset_checker, result=Partitions((partition(0, lag=lag),)))
+        site.collect(replace(site.latest, offset_checker=offsets), Event(UNIX, "rebalance", f"lag {lag}"))
+        eventually(lambda: f"lag {lag}" in text(page, "events"))
+
+    def lags() -> list[str]:
+        return [row[3] for row in rows(page, "partitions")]
+
+    hidden = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => arguments[0]});"
+    page.execute_script(hidden.replace("arguments[0]", "true"))
+    collect(3)
+    eventually(lambda: lags() == ["3"])
+    asked = "return performance.getEntriesByName(location.origin + '/api/v1/status').length"
+    before = page.execute_script(asked)
+    for lag in (4, 5, 6):
+        collect(lag)
+    assert (page.execute_script(asked), lags()) == (before, ["3"])
+
+    show = "document.dispatchEvent(new Event('visibilitychange'))"
+    page.execute_script(hidden.replace("arguments[0]", "false") + show)
+    eventually(lambda: lags() == ["6"])
 
 
 def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.Chrome, eventually: Eventually) -> None:
@@ -297,6 +336,29 @@ def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.
         chromium.get(site.url)
         eventually(lambda: text(chromium, "shown") == "500 of 2500 partitions")
         assert rows(chromium, "partitions")[0][1:3] == ["2499", "stalled"]
+        chromium.get("about:blank")
+
+
+@pytest.mark.shows("the page in Chromium: the hosts of a fleet, since when one is missing and why, a link to each")
+def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+    hosts = (
+        HostRow("node-1", "here", "https://node-1.example:9750", "0.2.0", (1, 2)),
+        HostRow("node-2", "silent", "https://node-2.example:9750", "0.2.0", (1, 2), UNIX, "it did not answer"),
+        HostRow("node-3", "refused", "javascript:document.title='owned'", reason="<b>\u202eits address</b>"),
+    )
+    answer = HostsAnswer("node-1", "node-2", 2, hosts, 0.5)
+    with Site(2, hosts=cast("Hosts", SimpleNamespace(answer=lambda: answer))) as site:
+        chromium.get(site.url)
+        eventually(lambda: rows(chromium, "hosts") != [])
+        assert [row[:4] for row in rows(chromium, "hosts")] == [
+            ["node-1", "here", "-", "https://node-1.example:9750"],
+            ["node-2", "silent", "2023-11-14T22:13:20Z", "https://node-2.example:9750"],
+            ["node-3", "refused", "-", "javascript:document.title='owned'"],
+        ]
+        assert [row[5] for row in rows(chromium, "hosts")] == ["-", "it did not answer", "<b>\\u202eits address</b>"]
+        assert text(chromium, "hosts-status") == "led by node-2"
+        links = chromium.find_elements(By.CSS_SELECTOR, "#hosts a")
+        assert [each.get_attribute("href") for each in links] == ["https://node-2.example:9750/"]
         chromium.get("about:blank")
 
 

@@ -14,9 +14,9 @@ from selenium.webdriver.common.by import By
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
 from tests.integration.test_page import rows
-from tests.integration.test_page_dead_letters import page, press, sent, sign_in, status, storage
+from tests.integration.test_page_dead_letters import page, press, sent, sign_in, site, status, storage
 
-__all__ = ["page", "sent", "storage"]
+__all__ = ["page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -49,13 +49,11 @@ def sent() -> list[list[DeadLetter]]:
 
 
 @pytest.fixture
-def page(
-    chromium: webdriver.Chrome,
+def site(
     storage: FileStorage,
     tmp_path: Path,
     sent: list[list[DeadLetter]],
-    eventually: Eventually,
-) -> Iterator[webdriver.Chrome]:
+) -> Iterator[Site]:
     def send(some: list[DeadLetter]) -> list[DeadLetter]:
         sent.append(some)
         return some
@@ -64,14 +62,20 @@ def page(
         lambda: nullcontext(storage),
         lambda: tmp_path / "operations.jsonl",
         lambda _: nullcontext(send),
+        lambda *given: served.operations.attend(*given),
     )
-    with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as site:
-        logged(chromium)
-        chromium.get(site.url)
-        eventually(lambda: text(chromium, "link") == "live")
-        yield chromium
-        errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
-        chromium.get("about:blank")
+    with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as served:
+        yield served
+
+
+@pytest.fixture
+def page(chromium: webdriver.Chrome, site: Site, eventually: Eventually) -> Iterator[webdriver.Chrome]:
+    logged(chromium)
+    chromium.get(site.url)
+    eventually(lambda: text(chromium, "link") == "live")
+    yield chromium
+    errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
+    chromium.get("about:blank")
     assert [message for message in errors if "401" not in message and "409" not in message] == []
 
 

@@ -18,6 +18,7 @@ from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place
 from tests.integration.test_page import text
 from tests.integration.test_page_dead_letters import TRACE, find, press, sign_in, status
+from tests.integration.test_page_operations import newest
 from tests.integration.test_sinkers_supervised import sinkers
 
 __all__ = ["place"]
@@ -51,5 +52,11 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         eventually(lambda: ledger() == [(8, 0)])
         eventually(lambda: status(chromium) == "1 of 1 put back")
         assert [each.offset for each in storage.dead()] == [7, 9]
+        eventually(lambda: newest(chromium, 5) == "done")
+        assert [newest(chromium, column) for column in (2, 3, 6)] == [
+            "dead letters requeue",
+            "text=(in the audit log) count=1",
+            "1 of 1 dead letters put back",
+        ]
         chromium.get("about:blank")
     assert one.stop() == 0

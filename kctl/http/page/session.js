@@ -7,10 +7,13 @@ export const isSignedIn = () => token !== "";
 export const onSign = listener => listeners.push(listener);
 
 export async function call(path, body, signal) {
-  const headers = {authorization: "Bearer " + token, ...(body ? {"content-type": "application/json"} : {})};
+  const mine = token, headers = {authorization: "Bearer " + token, ...(body ? {"content-type": "application/json"} : {})};
   const response = await fetch(path, {method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal});
   if (response.ok) return response;
-  throw new Error((await response.json()).error.message);
+  const {message} = (await response.json()).error;
+  // Replaced or taken back while the page is open: what it let somebody see goes with it.
+  if ([401, 403].includes(response.status) && mine === token && !el("signed-in").hidden) leave("signed out: " + message);
+  throw new Error(message);
 }
 // A number that JavaScript would change is kept as its text; JSON.stringify writes it as it came.
 const asSent = (name, value, {source} = {}) =>
@@ -47,6 +50,11 @@ async function sign(isIn) {
   el("signed-in").hidden = !isIn;
   el("token").value = "";
 }
+async function leave(why = "") {
+  token = "";
+  await sign(false);
+  set("sign-status", why);
+}
 export function start() {
   el("sign-in").addEventListener("submit", event => {
     event.preventDefault();
@@ -56,5 +64,7 @@ export function start() {
       set("sign-status", "");
     }, "sign-status").then(() => { if (el("signed-in").hidden) token = ""; });
   });
-  el("sign-out").addEventListener("click", () => { token = ""; sign(false); });
+  el("sign-out").addEventListener("click", () => leave());
+  // A browser may keep the memory of a page that was left, and bring it back.
+  addEventListener("pagehide", () => leave());
 }

@@ -78,6 +78,8 @@ class Operation:
     def to_json(self) -> JsonObject:
         known = {"operation" if key == "name" else key: value for key, value in fields_of(self).items()}
         del known["touches"]
+        if math.isinf(self.deadline_seconds):
+            known["deadline_seconds"] = None
         return known
 
 
@@ -86,6 +88,8 @@ def _in_words(name: str, value: object) -> str:
         return name.replace("_", "-") if value else ""
     if name == "deadline_seconds":
         return f"within {value:g} s"
+    if isinstance(value, tuple):
+        return f"{len(value)} {name}"
     return str(value) if name in ("name", "level") else f"{name} {value}"
 
 

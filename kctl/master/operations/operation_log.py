@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import json
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from kctl import audit
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
@@ -27,6 +29,8 @@ from kctl_agent.rpc.wire import JsonObject
 log = logging.getLogger(__name__)
 
 _KEPT = 500
+Attended: TypeAlias = Callable[..., None]
+"""Called with the text and the state of an operation that another part carries out."""
 _SHORT_SECONDS = 0.2
 """A long operation that ends within this time, well or badly, is answered with its end."""
 
@@ -51,6 +55,8 @@ class OperationLog:
         self._audit_path = audit_path
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stops: dict[str, Callable[[], object]] = {}
+        """What stops those that are attended."""
         self._given_up: dict[str, str] = {}
         """Why; of those that are under way and must come to their end."""
         self._ids = itertools.count(1)
@@ -111,6 +117,23 @@ class OperationLog:
         every = [*({**row, "host": hosts.me.name} for row in rows), *others]
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
+    def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
+        """Lists an operation of a token's holder that another part carries out, and writes into the audit log: returns
+        what is called with how far it has come, and at last with its end. A cancel calls `stop`."""
+        caller = Caller(uid=None, via="http", token=token)
+        operation = self._entered(name, params, caller, math.inf, frozenset())
+        self._stops[operation.id] = stop
+
+        def report(text: str, state: OperationState = "running") -> None:
+            if state == "running":
+                self._operations[operation.id] = replace(self._operations[operation.id], text=text)
+                return
+            del self._stops[operation.id]
+            self._end(operation.id, state, self._why(operation.id, text))
+            self._given_up.pop(operation.id, None)
+
+        return report
+
     def cancel(self, id_: str, caller: Caller) -> Operation:
         """What can be taken back of it is; its end reports the rest. Raises NoSuchOperation: it is not known;
         OperationRefused: it has ended."""
@@ -143,23 +166,31 @@ class OperationLog:
                 f"operation {other.id} ({other.words}, by {other.by}) is under way: wait for it, or "
                 f"`kctl operation {other.id} --cancel`"
             )
+        shown = {key: value for key, value in params.items() if key != "deadline_seconds"}
+        deadline_seconds = float(params.get("deadline_seconds", given.deadline_seconds(self._context)))
+        operation = self._entered(kind.rpc, shown, caller, deadline_seconds, touches)
+        self._write_down(operation)
+        self._tasks[operation.id] = asyncio.create_task(
+            self._carry(given, host, operation, caller), name=f"operation {operation.id}"
+        )
+        return operation
+
+    def _entered(
+        self, name: str, params: JsonObject, caller: Caller, deadline_seconds: float, touches: frozenset[str]
+    ) -> Operation:
         operation = Operation(
             id=str(next(self._ids)),
-            name=kind.rpc,
-            params={key: value for key, value in params.items() if key != "deadline_seconds"},
+            name=name,
+            params=params,
             by=caller.name,
             uid=caller.uid,
             via=caller.via,
             started_at=time.time(),
-            deadline_seconds=float(params.get("deadline_seconds", given.deadline_seconds(self._context))),
+            deadline_seconds=deadline_seconds,
             touches=touches,
         )
         self._operations[operation.id] = operation
-        self._write_down(operation)
         self._forget_old()
-        self._tasks[operation.id] = asyncio.create_task(
-            self._carry(given, host, operation, caller), name=f"operation {operation.id}"
-        )
         for listener in self.listeners:
             listener(operation)
         return operation
@@ -224,7 +255,8 @@ class OperationLog:
         """Once: it may need a while to take back what it has begun, and is not interrupted in that."""
         if id_ not in self._given_up:
             self._given_up[id_] = why
-            self._tasks[id_].cancel()
+            stop = self._stops.get(id_) or self._tasks[id_].cancel
+            stop()
 
     def _why(self, id_: str, error: str) -> str:
         return "; ".join(filter(None, (self._given_up.get(id_), error))) or "cancelled"
@@ -249,7 +281,8 @@ class OperationLog:
             json.dumps(operation.words),
             operation.text,
         )
-        self._write_down(operation)
+        if id_ in self._tasks:
+            self._write_down(operation)
         for listener in self.listeners:
             listener(operation)
 
@@ -265,6 +298,6 @@ class OperationLog:
             log.error("action=audit_failed id=%s path=%s: %s", operation.id, self._audit_path, error.strerror)
 
     def _forget_old(self) -> None:
-        ended = [id_ for id_ in self._operations if id_ not in self._tasks]
+        ended = [id_ for id_, operation in self._operations.items() if operation.state != "running"]
         for id_ in ended[: max(len(self._operations) - _KEPT, 0)]:
             del self._operations[id_]

@@ -8,14 +8,15 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
-from kctl.dead_letters.workbench import Workbench
+from kctl.dead_letters.workbench import Attend, Workbench
 from kctl.errors import OperationRefused, TopicMissing
 from kctl.http.access import AccessRights, Token
+from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
@@ -65,7 +66,7 @@ def audit_log(tmp_path: Path) -> Path:
     return tmp_path / "operations.jsonl"
 
 
-def workbench(store: DeadLetterStore, audit_log: Path) -> Workbench:
+def workbench(store: DeadLetterStore, audit_log: Path, *attend: Attend) -> Workbench:
     @contextmanager
     def opened() -> Iterator[DeadLetterStore]:
         yield store
@@ -77,7 +78,7 @@ def workbench(store: DeadLetterStore, audit_log: Path) -> Workbench:
         yield sent
 
     SENT.clear()
-    return Workbench(opened, lambda: audit_log, sending)
+    return Workbench(opened, lambda: audit_log, sending, *attend)
 
 
 @pytest.fixture
@@ -432,9 +433,53 @@ async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
     ended = lines_of(audit_log)[-1]
     assert (ended["state"], ended["text"]) == (
         "failed",
-        "4 of 7 dead letters deleted; stopped by the caller, or with the master",
+        "4 of 7 dead letters deleted; stopped by its caller, a cancel, or the end of the master",
     )
     held.close()
+
+
+@pytest.mark.shows(
+    "a change of dead letters is in the list of operations: who, when, filter, count, outcome; it is cancelled there"
+)
+async def test_a_change_is_listed_among_the_operations_and_cancelled_there(
+    storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
+    held = Held(storage.path)
+    operations = OperationLog({}, cast("Any", None), audit_log)
+    bench = workbench(held, audit_log, operations.attend)
+    chosen = {"filter": {"text": "v", "offset_from": 0}, "count": 2}
+    async with (
+        serving(source_of(snapshot(), dead_letters=bench, operations=operations), ACCESS) as server,
+        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
+    ):
+        await client.post("dead-letters/requeue", json={**chosen, "count": 9})
+        changing = asyncio.create_task(client.post("dead-letters/delete", json={"filter": {}, "count": 7}))
+        await asyncio.to_thread(held.reached.acquire, timeout=10)
+        under_way, refused = (await client.get("operations")).json()["rows"]
+        held.go_on.release()
+        await asyncio.to_thread(held.reached.acquire, timeout=10)
+        cancelled = await client.post(f"operations/{under_way['id']}/cancel", json={})
+        held.go_on.release()
+        steps = steps_of(await changing)
+        ended = (await client.get(f"operations/{under_way['id']}")).json()
+    held.close()
+
+    assert (refused["operation"], refused["by"], refused["state"]) == (
+        "dead letters requeue",
+        "http token ann",
+        "failed",
+    )
+    assert refused["params"] == {"offset_from": 0, "text": "(in the audit log)", "count": 9}
+    assert (under_way["params"], under_way["state"], cancelled.status_code) == ({"count": 7}, "running", 202)
+    assert (steps[0], steps[-1]["error"]["code"]) == ({"done": 2}, "operation_failed")
+    assert ended["text"] == (
+        "cancelled by http token ann; 4 of 7 dead letters deleted; "
+        "stopped by its caller, a cancel, or the end of the master"
+    )
+    assert (storage.count_dead(), ended["state"], ended["started_at"] < ended["ended_at"]) == (3, "failed", True)
+    assert lines_of(audit_log)[0]["params"]["text"] == "v", "the audit log has all of the filter, once"
+    assert len(lines_of(audit_log)) == 4
 
 
 class Broken(FileStorage):
