@@ -69,8 +69,11 @@ def serving_groups(latest: Latest) -> Iterator[str]:
             thread.join()
 
 
+EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
+
+
 def _described(_cluster: str, name: str) -> Group:
     if name == "lost":
         raise BrokerUnreachable("nobody answers")
-    members = (Member("m-1", "c", "/h", None, {"orders": (0, 1)}), Member("m-2", "c", "/h", "static", {}))
+    members = (Member("m-1", "c", "/h", None, {"orders": (0, 1)}), Member("m-2", EVIL, "/h", "static", {}))
     return Group(name, 1, "Stable", "classic", "consumer", "range", members)

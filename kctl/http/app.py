@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from kctl.http import api, groups_api
 from kctl.http.access import AccessRights
 from kctl.http.api import dead_letters, hosts, operations
 from kctl.http.api.api import Api
+from kctl.http.api.kept import KeptAnswers
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.guard import Guard, RequestLimits
@@ -42,11 +44,12 @@ def create_app(
         if source.dead_letters is not None:
             source.dead_letters.close()
 
-    guarded = Guard(_routes(source, streams, life), access or AccessRights(), limits, refusals=refusals)
+    answers = Api(source, streams, life)
+    guarded = Guard(KeptAnswers(_routes(source, answers), answers), access or AccessRights(), limits, refusals=refusals)
     return App(guarded, streams.restart, close)
 
 
-def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
+def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
     # The interactive pages that FastAPI offers load their scripts from elsewhere.
     app = FastAPI(
         title="kctl",
@@ -58,8 +61,8 @@ def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
-    app.state.source, app.state.api = source, Api(source, streams, life)
-    app.state.serves = lambda: "fleet groups" if source.groups is not None and source.groups.latest() else "fleet"
+    app.state.source, app.state.api = source, answers
+    app.state.serves = lambda: " ".join(_served(source))
     app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
     app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)
     app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
@@ -78,6 +81,15 @@ def _routes(source: SnapshotSource, streams: Streams, life: str) -> FastAPI:
         app.include_router(groups_api.router)
     answer_errors_in_one_shape(app)
     return app
+
+
+def _served(source: SnapshotSource) -> Iterator[str]:
+    """What of the page is shown."""
+    yield "fleet"
+    if source.groups is not None and source.groups.latest():
+        yield "groups"
+    if source.hosts is not None:
+        yield "hosts"
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

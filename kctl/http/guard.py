@@ -28,7 +28,7 @@ from kctl.http.errors import (
     error_response,
     internal_error,
 )
-from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_same_origin
+from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_opened, is_same_origin
 from kctl.http.protocol import CONNECTION_KEY
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
@@ -49,6 +49,7 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
 """Of each one at most: of two, we and a proxy before us could each believe another."""
 
+_OPENED: Final = ("sec-fetch-mode", "sec-fetch-dest")
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -120,7 +121,8 @@ class Guard:
         headers = self._headers(scope)
         changes = scope["method"] not in _SAFE
         host, origin = headers.get("host", ""), headers.get("origin")
-        if is_cross_site(headers.get("sec-fetch-site")):
+        is_linked = scope["path"] == "/" and not changes and is_opened(*map(headers.get, _OPENED))
+        if is_cross_site(headers.get("sec-fetch-site")) and not is_linked:
             raise NotAllowed("pages of another site are not served: open this address itself, not a link to it")
         try:
             if origin is not None and not is_same_origin(origin, host):

@@ -43,6 +43,11 @@ def is_same_origin(origin: str, host: str) -> bool:
     return urlsplit(origin).netloc.lower() == host.lower()
 
 
+def is_opened(sec_fetch_mode: str | None, sec_fetch_dest: str | None) -> bool:
+    """Whether somebody follows a link, or opens a window: not a frame, and nothing that a page asks for."""
+    return (sec_fetch_mode, sec_fetch_dest) == ("navigate", "document")
+
+
 def is_cross_site(sec_fetch_site: str | None) -> bool:
     """Whether by a browser's headers a page of another site asks. Older browsers and other clients send nothing."""
     return sec_fetch_site is not None and sec_fetch_site.strip().lower() == "cross-site"

@@ -34,7 +34,7 @@ _POLICY = (
 
 
 async def home(request: Request) -> Response:
-    """`app.state.serves` returns what of the page is shown: `fleet`, `groups` or both."""
+    """`app.state.serves` returns what of the page is shown: `fleet`, `groups`, `hosts`."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     policy = _POLICY.format(scripts="'self'", styles="'self'")
     page = whole.replace("{serves}", request.app.state.serves())

@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.master.rings import Reals, Ring, StepRates
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS
@@ -27,16 +29,20 @@ _FINE_SLOTS = 181
 _COARSE = ((30.0, 241), (300.0, 289))
 """Length and number of steps of the rings behind the finest one: 15 minutes, two hours, a day, each with a step that
 has only begun."""
+_MOST_GROUPS = 20
+"""Of all other groups those with the most lag; one that is kept stays until twice as many have more."""
 _MOST_SERIES = 5000
 """Series in all rings: 711 steps of two float32 each, so 28 MB. What is more has its lag in steps of 15 s alone:
 0.5 kB a partition, 71 MB in all at 100,000."""
 
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
+_OF_GROUP = _OF_PARTITION[:2]
 _OF_FLEET = (*_OF_PARTITION, "handled_per_second", "batch_seconds", "memory_bytes")
 _OF_WORKER = (*_OF_FLEET[:2], *_OF_FLEET[3:], "partitions")
 
 Subject: TypeAlias = tuple[str, Hashable]
-"""`fleet` and None, `topic` and its name, `partition` and topic and number, `worker` and its name."""
+"""`fleet` and None, `topic` and its name, `partition` and topic and number, `worker` and its name, `group` and
+its cluster and name."""
 FLEET: Subject = "fleet", None
 Columns: TypeAlias = Mapping[str, Reals]
 
@@ -95,12 +101,15 @@ class FleetHistory:
         self._lock = threading.Lock()
         self._tables = {
             "fleet": _Table(_OF_FLEET),
+            "group": _Table(_OF_GROUP),
             "worker": _Table(_OF_WORKER),
             "topic": _Table(_OF_PARTITION),
             "partition": _Table(_OF_PARTITION),
         }
         self._offsets, self._counts = StepRates(step), StepRates(step)
         self._batches: dict[str, int | None] = {}
+        self._clusters: Sequence[ClusterSnapshot] | None = None
+        self._groups: list[GroupSnapshot] = []
 
     def add(self, snapshot: FleetSnapshot) -> None:
         """Takes in a snapshot. Where the clock was set back, what was later than it is now is forgotten."""
@@ -158,10 +167,24 @@ class FleetHistory:
         workers, of_workers = self._of_workers(snapshot, of_partitions)
         return {
             "fleet": ([None], {**_of_fleet(of_partitions), **_of_processes(snapshot, of_workers)}),
+            "group": self._of_groups(snapshot),
             "worker": (workers, of_workers),
             "topic": ([keys[place][0] for place in begins], _summed(of_partitions, begins)),
             "partition": (keys, of_partitions),
         }
+
+    def _of_groups(self, snapshot: FleetSnapshot) -> tuple[Sequence[Hashable], Columns]:
+        if snapshot.clusters is not self._clusters:
+            self._clusters = snapshot.clusters
+            all_groups = (group for cluster in snapshot.clusters for group in cluster.groups)
+            largest = nlargest(2 * _MOST_GROUPS, all_groups, key=lambda group: group.lag.total or 0)
+            kept = self._tables["group"].places
+            largest.sort(key=lambda group: (group.cluster, group.group) not in kept)
+            self._groups = largest[:_MOST_GROUPS]
+        lags = [group.lag.total for group in self._groups]
+        seconds = [group.assessment.lag_seconds for group in self._groups]
+        keys = [(group.cluster, group.group) for group in self._groups]
+        return keys, {"lag": _reals(lags), "lag_seconds": _reals(seconds)}
 
     def _of_workers(self, snapshot: FleetSnapshot, of_partitions: Columns) -> tuple[list[str], dict[str, Reals]]:
         rows = snapshot.workers.result.rows

@@ -17,6 +17,7 @@ from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
 from tests.integration.test_page import Site, attribute, logged, rows, text
 from tests.integration.test_page_accessible import findings
+from tests.served_groups import cluster, group
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -127,7 +128,7 @@ def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
 def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
     opened: Opened, eventually: Eventually
 ) -> None:
-    _, page = opened
+    site, page = opened
     page.find_element(By.CSS_SELECTOR, "[data-range='3600']").click()
     eventually(lambda: address(page) == "range=3600")
     assert attribute(page, "[data-range='3600']", "aria-pressed") == "true"
@@ -140,6 +141,11 @@ def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
     eventually(lambda: [row[1] for row in rows(page, "partitions")] == ["1"])
     page.find_element(By.ID, "back").click()
     eventually(lambda: len(charts(page)) == 5)
+
+    site.collect(replace(site.latest, clusters=(cluster("main", group("audit", 7)),)))
+    page.execute_script("location.hash = 'group=audit&cluster=main'")
+    eventually(lambda: charts(page) == ["chart-lag", "chart-lag-seconds"])
+    assert caption(page, "lag") == ["7, from 7 to 7"]
 
     page.get(page.current_url.partition("#")[0] + "#topic=unheard")
     eventually(lambda: "there is no such topic" in text(page, "charts-status"))

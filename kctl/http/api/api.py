@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request, Response
-from fastapi.responses import JSONResponse
+from msgspec import json
 
 from kctl.http.api.answers import lag_rows, offset_rows
 from kctl.http.api.streams import Streams
@@ -151,7 +151,7 @@ class Api:
         wanted = [each.strip() for each in (if_none_match or "").split(",")]
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
-    def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> JSONResponse:
+    def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
         """`body` behind what every answer begins with, the verdict without what else is wrong among it. A live one has
         no tag: the next is another one."""
         whole = {
@@ -162,8 +162,15 @@ class Api:
             "verdict": encoded(self.source.verdicts.current().main),
             **body,
         }
-        headers = {"cache-control": "no-cache"}
-        return JSONResponse(whole, headers=headers if is_live else {"etag": self._tag(snapshot), **headers})
+        headers = (
+            {"cache-control": "no-cache"} if is_live else {"etag": self._tag(snapshot), "cache-control": "no-cache"}
+        )
+        return Response(json.encode(whole), headers=headers, media_type="application/json")
+
+    def current_tag(self) -> bytes | None:
+        """The `ETag` of answers now; None before the first snapshot."""
+        snapshot = self.source.latest()
+        return None if snapshot is None else self._tag(snapshot).encode()
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
         """Of a snapshot that has become too old it is another one, for the verdict is."""

@@ -1,4 +1,4 @@
-"""`/api/v1/history`: the last day of the fleet, of a topic, a partition or a process, for charts."""
+"""`/api/v1/history`: the last day of the fleet, of a topic, a partition, a process or a group, for charts."""
 
 from __future__ import annotations
 
@@ -16,35 +16,42 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
 _DIGITS = 3
+_NO_GROUP = "no history is kept of this group: of all groups it is of the 20 with the most lag"
 _NAME = Query(max_length=249)
 
 
 @router.get(
     "/history",
     summary="The last day as columns: lag, rates, batch seconds, memory, and what happened",
-    responses={404: {"model": Error, "description": "No such topic, partition or worker"}},
+    responses={404: {"model": Error, "description": "No history is kept of what is named"}},
 )
 async def history(
     request: Request,
     topic: Annotated[str | None, _NAME] = None,
     partition: Annotated[int | None, Query(ge=0, description="One of `topic`.")] = None,
     worker: Annotated[str | None, Query(max_length=129, description="A worker, a sinker or an engine.")] = None,
+    group: Annotated[str | None, _NAME] = None,
+    cluster: Annotated[str | None, Query(max_length=300, description="The one of `group`.")] = None,
     seconds: Annotated[float, Query(ge=15, le=KEPT_SECONDS, description="For so long.")] = 900.0,
     until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Of the fleet, unless a topic, a partition or a worker is named. In steps of 5 s for the last 15 minutes, 30 s for
-    the last two hours, 5 minutes for the last day; of each step the least and the most."""
+    """Of the fleet, unless a topic, a partition, a worker or a group is named; groups are the 20 with the most lag.
+    In steps of 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the last day; of each step the
+    least and the most."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):
         return same
     end = snapshot.taken_at_unix if until is None else until
     worker = None if worker is None else api.own_name(worker)
-    window = api.source.history.read(_subject(topic, partition, worker), end - seconds, end)
+    subject = _subject(topic, partition, worker) if group is None else ("group", (cluster or snapshot.cluster, group))
+    window = api.source.history.read(subject, end - seconds, end)
     if window is None:
-        raise HTTPException(404, "there is no such topic, partition or worker in the last snapshot")
-    marks = api.source.feed.marks(end - seconds, math.inf if until is None else end)
+        raise HTTPException(
+            404, _NO_GROUP if group is not None else "there is no such topic, partition or worker in the last snapshot"
+        )
+    marks = [] if group is not None else api.source.feed.marks(end - seconds, math.inf if until is None else end)
     bounds = {"since": end - seconds, "until": end}
     named = [{"worker": None, **encoded(each)} for each in marks]
     return api.answer(snapshot, {**bounds, **_columns(window), "marks": named})

@@ -5,14 +5,14 @@ import {bytes, clock, el, isUnknown, make, seconds, set, visible, whole} from ".
 import {get} from "./session.js";
 import {change, view} from "./view.js";
 
-const RANGE = 900, MOST_RANGE = 86400, HEIGHT = 150, AXIS_WIDTH = 64, MOST_MARKS = 50;
+const RANGE = 900, PROCESS_RANGE = 3600, MOST_RANGE = 86400, HEIGHT = 150, AXIS_WIDTH = 64, MOST_MARKS = 50;
 const perSecond = value => isUnknown(value) ? "-" : (value < 10 ? value.toFixed(1) : whole(value)) + "/s";
 const CHARTS = [
   {id: "lag", title: "Lag", show: whole, lines: [["lag", "messages"]]},
   {id: "lag-seconds", title: "Time lag", show: seconds, lines: [["lag_seconds", "time lag"]]},
   {id: "rates", title: "Messages", show: perSecond,
     lines: [["produced_per_second", "produced"], ["stored_per_second", "stored"], ["handled_per_second", "handled"]]},
-  {id: "batch", title: "Batches", show: seconds, dots: true, lines: [["batch_seconds", "took"]]},
+  {id: "batch", title: "Batches", show: seconds, bars: true, lines: [["batch_seconds", "took"]]},
   {id: "memory", title: "Memory", show: bytes, lines: [["memory_bytes", "resident"]]},
   {id: "held", title: "Partitions held", show: whole, lines: [["partitions", "partitions"]]},
 ];
@@ -22,8 +22,7 @@ const MARKS = {rebalance: "R", restart: "↻", operation: "O"};
 const charts = new Map();
 const state = {subject: "", from: 0, to: 0, newest: Infinity, step: 5, times: [], marks: [], fetchedAt: -Infinity, asked: null};
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const isWhole = params => !params.topic && !params.worker;
-export const range = () => Math.min(Math.max(Number(view().range) || RANGE, 15), MOST_RANGE);
+export const range = () => Math.min(Math.max(Number(view().range) || (view().worker ? PROCESS_RANGE : RANGE), 15), MOST_RANGE);
 
 function tick(unix) {
   const at = new Date(unix * 1000);
@@ -35,7 +34,8 @@ function optionsOf(chart, width) {
   chart.lines.forEach(([, label], number) => {
     const stroke = color("--line-" + number);
     bands.push({series: [series.length, series.length + 1], fill: stroke + "33"});
-    series.push({label, stroke, width: 1.5, points: {show: chart.dots || undefined, size: 3, fill: stroke}}, {stroke: "transparent", points: {show: false}});
+    const drawn = chart.bars ? {paths: uPlot.paths.bars({size: [0.8, 12]}), fill: stroke + "99", points: {show: false}} : {width: 1.5, points: {size: 3, fill: stroke}};
+    series.push({label, stroke, ...drawn}, {stroke: "transparent", points: {show: false}});
   });
   const axis = {stroke: color("--quiet"), grid: {stroke: color("--line"), width: 1}, ticks: {show: false}, font: "12px system-ui"};
   return {
@@ -158,10 +158,10 @@ function show(answer) {
 }
 // Called with each snapshot; asks once a step, and of a time that is over once.
 export async function refresh(isNew = false) {
-  const {topic, partition, worker, until} = view(), now = performance.now();
+  const {topic, partition, worker, group, cluster, until} = view(), now = performance.now();
   if (!isNew && (until || now - state.fetchedAt < state.step * 1000)) return;
   const asked = state.asked = Symbol(), params = {seconds: range()};
-  for (const [name, value] of Object.entries({topic, partition, worker, until})) if (value) params[name] = value;
+  for (const [name, value] of Object.entries({topic, partition, worker, group, cluster, until})) if (value) params[name] = value;
   state.fetchedAt = now;
   try {
     const answer = await get("history?" + new URLSearchParams(params));

@@ -2,7 +2,8 @@
 export const el = id => document.getElementById(id);
 
 export const isUnknown = value => value === null || value === undefined;
-export const whole = value => isUnknown(value) ? "-" : Math.round(value).toLocaleString("en");
+const grouped = new Intl.NumberFormat("en");
+export const whole = value => isUnknown(value) ? "-" : grouped.format(Math.round(value));
 export function seconds(value) {
   if (isUnknown(value)) return "-";
   if (value > 0 && value < 0.1) return (value * 1000).toFixed(0) + " ms";
@@ -53,34 +54,52 @@ export function numbers(id, pairs) {
   pairs.forEach(([, value], number) => { if (shown[number].textContent !== value) shown[number].textContent = value; });
 }
 
-// A column has a name and shows a row as text or an element; with `href` as a link, which stays while its row does.
+// A column has a name and shows a row as text (`isCut`: what is too long is cut off) or an element; with `href` as a link, which stays while its row does.
 function fill(cell, column, of) {
-  const value = column.show(of);
-  if (column.href && value !== "-") {
+  const value = column.show(of), href = value === "-" ? null : column.href?.(of);
+  if (href) {
     if (!cell.firstElementChild) cell.replaceChildren(make("a"));
-    const href = column.href(of), link = cell.firstElementChild;
+    const link = cell.firstElementChild;
     if (link.textContent !== value) link.textContent = value;
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   } else if (value instanceof Node) {
     const old = cell.firstChild;
     if (old !== value && !(value.className === old?.className && value.matches(".badge") && value.isEqualNode(old))) cell.replaceChildren(value);
-  } else if (cell.textContent !== value || cell.firstElementChild) cell.textContent = value;
+  } else if (cell.textContent !== value || cell.firstElementChild) {
+    cell.textContent = value;
+    if (column.isCut) cell.title = value;
+  }
 }
+function write(row, columns, of) {
+  waiting.delete(row);
+  columns.forEach((column, place) => {
+    const cell = row.cells[place] || row.insertCell();
+    if (column.number && cell.className !== "number") cell.className = "number";
+    fill(cell, column, of);
+  });
+}
+// Of a long table, rows that are far from the screen are written when they come near it, and with each tenth call.
+const MOST_WRITTEN = 100, WHOLE_EACH = 10, far = new WeakSet(), waiting = new WeakMap(), calls = new WeakMap();
+const near = new IntersectionObserver(entries => {
+  for (const {target, isIntersecting} of entries) {
+    far[isIntersecting ? "delete" : "add"](target);
+    if (isIntersecting) waiting.get(target)?.();
+  }
+}, {rootMargin: "50%"});
 export function body(table, columns, rows, keyOf) {
   const all = table.tBodies[0], known = new Map([...all.rows].map(row => [row.dataset.key, row]));
+  const call = (calls.get(table) || 0) + 1, isWhole = rows.length <= MOST_WRITTEN || call % WHOLE_EACH === 0;
+  calls.set(table, call);
   rows.forEach((of, number) => {
     const key = keyOf(of);
     let row = known.get(key);
     known.delete(key);
-    if (!row) { row = make("tr"); row.dataset.key = key; }
+    if (!row) { row = make("tr"); row.dataset.key = key; near.observe(row); }
     if (all.rows[number] !== row) all.insertBefore(row, all.rows[number] || null);
-    columns.forEach((column, place) => {
-      const cell = row.cells[place] || row.insertCell();
-      if (column.number && cell.className !== "number") cell.className = "number";
-      fill(cell, column, of);
-    });
+    if (!isWhole && far.has(row)) waiting.set(row, () => write(row, columns, of));
+    else write(row, columns, of);
   });
-  known.forEach(row => row.remove());
+  known.forEach(row => { near.unobserve(row); row.remove(); });
 }
 // `sorted` is called with the column that was pressed, and whether its greatest comes first.
 export function head(table, columns, sorted) {

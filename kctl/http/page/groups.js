@@ -26,7 +26,7 @@ const PARTITIONS = [
   {name: "growth", number: true, show: row => rate(row.growth_per_second), by: row => row.growth_per_second},
   {name: "committed", number: true, show: row => whole(row.current_offset), by: row => row.current_offset},
   {name: "end", number: true, show: row => whole(row.kafka_max_offset), by: row => row.kafka_max_offset},
-  {name: "reason", show: row => visible(row.reason)},
+  {name: "reason", show: row => visible(row.reason), isCut: true},
 ];
 const MEMBERS = [
   {name: "client", show: row => visible(row.client_id)},

@@ -1,8 +1,9 @@
 // The page: what it shows is the last snapshot, again and again, in the view that the address names.
 import * as charts from "./charts.js";
 import * as dead from "./dead_letters.js";
-import {badge, body, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, whole} from "./dom.js";
+import {badge, body, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, visible, whole} from "./dom.js";
 import * as groups from "./groups.js";
+import * as hosts from "./hosts.js";
 import * as operations from "./operations.js";
 import * as process from "./process.js";
 import * as session from "./session.js";
@@ -10,10 +11,12 @@ import {get} from "./session.js";
 import {subject, view} from "./view.js";
 
 const MOST_ROWS = 500, MOST_LOADED = 2000, HISTORY_SECONDS = 15, MOST_EVENTS = 50, REST_MS = 500;
+// Of a fleet that is collected each second every second snapshot is loaded, in a tab that nobody sees each tenth.
+const LOAD_MS = 2000, HIDDEN_MS = 10000, MOST_CREDIT = 3;
 const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
 const SERVES = document.body.dataset.serves.split(" ");
 const histories = new Map(), drawn = new Map();
-const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: false};
+const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: false, credit: MOST_CREDIT, creditAt: 0, later: null};
 
 // Drawn once for each history that was loaded: 500 of them a second would keep a browser busy.
 function sparkline(key) {
@@ -35,8 +38,8 @@ const PARTITIONS = [
   {name: "last 15 minutes", show: row => sparkline(keyOf(row))},
   {name: "committed", number: true, show: row => whole(row.current_offset), by: row => row.current_offset},
   {name: "end", number: true, show: row => whole(row.kafka_max_offset), by: row => row.kafka_max_offset},
-  {name: "worker", show: row => text(row.worker), by: row => row.worker, href: row => subject({worker: row.worker})},
-  {name: "reason", show: row => row.reason},
+  {name: "worker", show: row => visible(row.worker), by: row => row.worker, href: row => subject({worker: row.worker})},
+  {name: "reason", show: row => visible(row.reason), isCut: true},
 ];
 const supervised = row => row.supervisor || {};
 const WORKERS = [
@@ -47,7 +50,7 @@ const WORKERS = [
   {name: "restarts", number: true, show: row => whole(supervised(row).restarts)},
   {name: "last batch", number: true, show: row => seconds(row.last_batch_seconds)},
   {name: "rows/s", number: true, show: row => whole(row.rows_per_second)},
-  {name: "last error", show: row => text(row.last_error || supervised(row).last_error)},
+  {name: "last error", show: row => visible(row.last_error || supervised(row).last_error)},
 ];
 
 function isInView(row) {
@@ -70,12 +73,12 @@ function headline(verdict) {
   document.title = document.title.replace(/^.*? · /, verdict.level + " · ");
   el("status").className = "badge " + verdict.level;
   set("status", verdict.level);
-  set("reason", verdict.reason);
-  el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", each.reason)));
+  set("reason", visible(verdict.reason));
+  el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", visible(each.reason))));
 }
 function showStatus(status) {
-  set("title", status.cluster + " / " + status.group);
-  document.title = "unknown · " + status.group + " · kctl";
+  set("title", visible(status.cluster + " / " + status.group));
+  document.title = "unknown · " + visible(status.group) + " · kctl";
   state.mostAge = status.max_age_seconds;
   headline(status.verdict);
   numbers("summary", [
@@ -107,7 +110,7 @@ async function load() {
   const {topic, partition, worker} = view(), now = performance.now(), withHistory = now - state.historyAt > HISTORY_SECONDS * 1000;
   const filter = Object.entries({topic, partition, worker}).filter(([, value]) => value).map(([name, value]) => "&" + name + "=" + encodeURIComponent(value)).join("");
   const [status, lag, workers] = await Promise.all([
-    get("status"), partitionRows(filter + (withHistory ? "&history=1" : "")), get("workers?limit=1000"), charts.refresh(), showGroups(),
+    get("status"), partitionRows(filter + (withHistory ? "&history=1" : "")), get("workers?limit=1000"), charts.refresh(), showGroups(), SERVES.includes("hosts") && hosts.refresh(),
   ]);
   if (withHistory) {
     histories.clear();
@@ -134,6 +137,17 @@ async function refresh() {
     }, REST_MS);
   }
 }
+// There is a new snapshot. A few that come after a rest are loaded at once.
+function collected() {
+  const now = performance.now(), every = document.hidden ? HIDDEN_MS : LOAD_MS;
+  clearTimeout(state.later);
+  state.linked = true;
+  state.credit = Math.min(document.hidden ? 1 : MOST_CREDIT, state.credit + (now - state.creditAt) / every);
+  state.creditAt = now;
+  if (state.credit < 0.9) { state.later = setTimeout(collected, (1.1 - state.credit) * every); return; }
+  state.credit -= 1;
+  refresh();
+}
 function lacks(answer) {
   const silent = answer.failed.filter(each => answer.asked.includes(each.from)).map(each => each.from);
   const others = answer.failed.filter(each => !answer.asked.includes(each.from)).map(each => each.message);
@@ -157,7 +171,7 @@ function showAge() {
 }
 function happened(event) {
   const one = JSON.parse(event.data), words = one.worker && !one.text.includes(one.worker) ? one.worker + ": " + one.text : one.text;
-  const item = make("li", {}, ...[clock(one.at), one.kind, words].map(each => make("span", {textContent: each})));
+  const item = make("li", {}, ...[clock(one.at), one.kind, words].map(each => make("span", {textContent: visible(each)})));
   item.dataset.id = event.lastEventId;
   el("no-events")?.remove();
   el("events").prepend(item);
@@ -166,7 +180,7 @@ function happened(event) {
 function listen() {
   const source = new EventSource("/api/v1/events?recent=" + MOST_EVENTS);
   source.addEventListener("happened", happened);
-  source.addEventListener("collected", () => { state.linked = true; refresh(); });
+  source.addEventListener("collected", collected);
   source.addEventListener("error", () => {
     state.linked = false;
     link(false, "");
@@ -189,7 +203,7 @@ function route() {
   if (!SERVES.includes("fleet")) { showGroups(true); return; }
   showPartitions();
   process.show(state.workers);
-  if (kind !== "group") charts.refresh(true);
+  charts.refresh(true);
   showGroups(true);
   state.historyAt = -1e9;
   refresh();
@@ -197,7 +211,7 @@ function route() {
 function start() {
   head(el("workers"), WORKERS);
   head(el("partitions"), PARTITIONS, ({by}, down) => { state.sort = {by, down}; showPartitions(); });
-  for (const each of [session, operations, dead, process, groups, charts]) each.start();
+  for (const each of [session, operations, dead, process, groups, hosts, charts]) each.start();
   el("filter").addEventListener("input", showPartitions);
   el("trouble").addEventListener("change", showPartitions);
   el("choice").addEventListener("submit", event => event.preventDefault());
@@ -214,6 +228,7 @@ function start() {
   addEventListener("hashchange", route);
   if (SERVES.includes("fleet")) {
     for (const each of ["online", "offline"]) addEventListener(each, refresh);
+    document.addEventListener("visibilitychange", () => document.hidden || refresh());
     setInterval(showAge, 500);
     listen();
   } else {

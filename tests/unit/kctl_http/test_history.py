@@ -9,6 +9,7 @@ import pytest
 from kctl.master.events import EventFeed
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import UNIX, ask, history_of, snapshot, source_of
+from tests.served_groups import cluster, group
 
 pytestmark = pytest.mark.anyio
 PATH = "/api/v1/history"
@@ -63,3 +64,15 @@ async def test_a_client_that_has_it_already_gets_nothing() -> None:
     tag = (await ask(snapshot(), PATH)).headers["etag"]
 
     assert (await ask(snapshot(), PATH, headers={"if-none-match": tag})).status_code in (200, 304)
+
+
+async def test_a_group_is_found_by_cluster_and_name_and_one_that_is_not_kept_has_a_sentence() -> None:
+    with_groups = replace(snapshot(), clusters=(cluster("main", group("audit", 7)),))
+    source = source_of(with_groups, history=history_of(with_groups))
+
+    body = (await ask(source, f"{PATH}?group=audit&cluster=main")).json()
+    missing = await ask(source, f"{PATH}?group=audit&cluster=eu")
+
+    assert ([*body["series"]], body["marks"]) == (["lag", "lag_seconds"], [])
+    assert body["series"]["lag"]["most"][-1] == 7.0
+    assert (missing.status_code, "20 with the most lag" in missing.text) == (404, True)

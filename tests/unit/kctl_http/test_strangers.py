@@ -92,6 +92,19 @@ async def test_what_a_page_of_another_site_asks_for_is_refused(server: HttpServe
     assert [status(each) for each in ours] == [200, 200]
 
 
+@pytest.mark.shows("a link on another site opens the page in a window: no frame, no path but the page's, no change")
+async def test_a_link_of_another_site_opens_the_page_and_nothing_else(server: HttpServer) -> None:
+    def sent(dest: bytes) -> list[bytes]:
+        return [LOCAL, b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: " + dest]
+
+    linked = await answer_to(server.url, *sent(b"document"), target=b"/")
+    framed = await answer_to(server.url, *sent(b"iframe"), target=b"/")
+    elsewhere = await answer_to(server.url, *sent(b"document"))
+    posted = await answer_to(server.url, *sent(b"document"), target=b"/", method=b"POST")
+
+    assert [status(each) for each in (linked, framed, elsewhere, posted)] == [200, 403, 403, 403]
+
+
 BROKEN = [
     b"Origin: http://[" + SECRET.encode(),
     b"Origin: http://[" + SECRET.encode() + b"]",

@@ -17,6 +17,7 @@ from kctl.rows.workers import WorkerRow, Workers
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import SinkerStats
 from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot
+from tests.served_groups import cluster, group
 
 
 def row(topic: str, number: int, committed: int | None, end: int | None, worker: str = "worker-0") -> PartitionRow:
@@ -135,3 +136,23 @@ def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> 
     assert used < most_bytes
     assert len(most(history, ("partition", ("orders", 7)))) == metrics
     assert len(most(history, ("topic", "orders"))) == 4
+
+
+@pytest.mark.shows(
+    "lag and time lag over time of the 20 groups with the most lag, whose history goes on as others pass them"
+)
+def test_of_other_groups_those_with_the_most_lag_are_kept_and_stay_while_others_pass_them() -> None:
+    history = FleetHistory()
+    first = cluster("main", *(group(f"g-{number}", 100 + number) for number in range(25)))
+    passing = cluster("main", *(group(f"g-{number}", 200 - number) for number in range(25)))
+    for second, clusters in ((0, first), (5, passing), (10, passing)):
+        history.add(replace(taken([], second), clusters=(clusters,)))
+
+    assert most(history, ("group", ("main", "g-24"))) == {"lag": [124.0, 176.0, 176.0], "lag_seconds": [2.5, 2.5, 2.5]}
+    assert history.read(("group", ("main", "g-0")), UNIX, UNIX + 10) is None
+
+    history.add(
+        replace(taken([], 15), clusters=(cluster("main", *(group(f"h-{number}", 500) for number in range(45))),))
+    )
+    assert history.read(("group", ("main", "g-24")), UNIX, UNIX + 10) is None
+    assert most(history, ("group", ("main", "h-0")))["lag"] == [500.0]

@@ -1,0 +1,69 @@
+"""ASGI in, ASGI out: what many open pages ask of one snapshot is found, checked and encoded once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kctl.http.api.api import Api
+
+KEPT_SECONDS: Final = 0.25
+"""All pages ask when there is a snapshot; an age that an answer names is at most so much behind."""
+KEPT_BYTES: Final = 8 * 1024 * 1024
+_PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "status", "workers"))
+
+
+class KeptAnswers:
+    """Belongs to one event loop. Everybody whom the guard lets in is answered the same."""
+
+    def __init__(self, app: ASGIApp, api: Api) -> None:
+        self._app = app
+        self._api = api
+        self._tag: bytes | None = None
+        self._bytes = 0
+        self._answers: dict[tuple[str, bytes], list[Message]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = scope.get("path", ""), scope.get("query_string", b"")
+        tag = self._api.current_tag() if key[0] in _PATHS and scope.get("method") == "GET" else None
+        if tag is None or b"live" in key[1] or (b"if-none-match", tag) in scope["headers"]:
+            await self._app(scope, receive, send)
+            return
+        if tag != self._tag:
+            self._forget()
+            self._tag = tag
+        answer = self._answers.get(key)
+        if answer is None:
+            await self._app(scope, receive, _Recorded(self, key, tag, send))
+            return
+        for message in answer:
+            await send({**message})  # who passes it on changes it
+
+    def keep(self, key: tuple[str, bytes], tag: bytes, answer: list[Message]) -> None:
+        size = sum(len(message.get("body", b"")) for message in answer)
+        if answer[0]["status"] != 200 or tag != self._tag or self._bytes + size > KEPT_BYTES:
+            return
+        if not self._answers:
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
+        self._answers[key] = answer
+        self._bytes += size
+
+    def _forget(self) -> None:
+        self._answers.clear()
+        self._bytes = 0
+
+
+class _Recorded:
+    """A `send` that keeps what is sent."""
+
+    def __init__(self, kept: KeptAnswers, key: tuple[str, bytes], tag: bytes, send: Send) -> None:
+        self._kept, self._key, self._tag, self._send = kept, key, tag, send
+        self._messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        self._messages.append({**message})
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self._kept.keep(self._key, self._tag, self._messages)
+        await self._send(message)
