@@ -310,7 +310,8 @@ def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually
 
     def collect(lag: int) -> None:
         offsets = replace(site.latest.offset_checker, result=Partitions((partition(0, lag=lag),)))
-        site.collect(replace(site.latest, offset_checker=offsets), Event(UNIX, "rebalance", f"lag {lag}"))
+        latest = replace(site.latest, offset_checker=offsets, assessments=())
+        site.collect(latest, Event(UNIX, "rebalance", f"lag {lag}"))
         eventually(lambda: f"lag {lag}" in text(page, "events"))
 
     def lags() -> list[str]:
