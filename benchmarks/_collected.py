@@ -39,6 +39,7 @@ class _Fleet:
     def __init__(self, partitions: int) -> None:
         self.names = [(TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(partitions)]
         self.round = 0
+        self.error: str | None = None
         self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
 
     def memory_limits(self) -> dict[str, int]:

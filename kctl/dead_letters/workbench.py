@@ -78,10 +78,6 @@ class DaemonThreads:
             del given, future, work  # nothing of it is kept while there is nothing to do
 
 
-class _Stopped(OperationFailed):
-    """Nobody listens to it any more, or it was cancelled."""
-
-
 def _unlisted(*_: object) -> Callable[..., object]:
     return lambda *_: None
 
@@ -196,7 +192,7 @@ class Workbench:
 
     def _go_on(self, stop: threading.Event, _: int) -> None:
         if stop.is_set() or self._stop.is_set():
-            raise _Stopped("stopped by its caller, a cancel, or the end of the master")
+            raise OperationFailed("stopped by its caller, a cancel, or the end of the master")
 
     def _submitted(self, work: Callable[[DeadLetterStore], T]) -> Future[T]:
         if self._at_work >= MOST_WAITING:

@@ -16,7 +16,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Belongs to one event loop. Everybody whom the guard lets in is answered the same."""
+    """Belongs to one event loop. All that the guard lets in are answered the same."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
