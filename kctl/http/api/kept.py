@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,6 +11,8 @@ from kctl.http.api.api import Api
 
 KEPT_SECONDS: Final = 0.25
 """All pages ask when there is a snapshot; an age that an answer names is at most so much behind."""
+Key: TypeAlias = tuple[str, bytes]
+"""Path and query."""
 KEPT_BYTES: Final = 8 * 1024 * 1024
 _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "status", "workers"))
 
@@ -23,7 +25,9 @@ class KeptAnswers:
         self._api = api
         self._tag: bytes | None = None
         self._bytes = 0
-        self._answers: dict[tuple[str, bytes], list[Message]] = {}
+        self._answers: dict[Key, list[Message]] = {}
+        self._asked: dict[Key, asyncio.Event] = {}
+        """What is being answered for the first time; set when it is, well or badly."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = scope.get("path", ""), scope.get("query_string", b"")
@@ -34,14 +38,25 @@ class KeptAnswers:
         if tag != self._tag:
             self._forget()
             self._tag = tag
-        answer = self._answers.get(key)
-        if answer is None:
-            await self._app(scope, receive, _Recorded(self, key, tag, send))
-            return
-        for message in answer:
-            await send({**message})  # who passes it on changes it
+        await self._answer(key, tag, scope, receive, send)
 
-    def keep(self, key: tuple[str, bytes], tag: bytes, answer: list[Message]) -> None:
+    async def _answer(self, key: Key, tag: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Many ask at the same moment: the others wait for the first one's answer."""
+        if (first := self._asked.get(key)) is not None:
+            await first.wait()
+        if (answer := self._answers.get(key)) is not None:
+            for message in answer:
+                await send({**message})  # who passes it on changes it
+            return
+        self._asked.setdefault(key, asyncio.Event())
+        try:
+            await self._app(scope, receive, _Recorded(self, key, tag, send))
+        finally:
+            self._go_on(key)
+
+    def keep(self, key: Key, tag: bytes, answer: list[Message]) -> None:
+        """Before the first one has it: who reads slowly holds up nobody."""
+        self._go_on(key)
         size = sum(len(message.get("body", b"")) for message in answer)
         if answer[0]["status"] != 200 or tag != self._tag or self._bytes + size > KEPT_BYTES:
             return
@@ -49,6 +64,10 @@ class KeptAnswers:
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
         self._answers[key] = answer
         self._bytes += size
+
+    def _go_on(self, key: Key) -> None:
+        if (asked := self._asked.pop(key, None)) is not None:
+            asked.set()
 
     def _forget(self) -> None:
         self._answers.clear()
@@ -58,12 +77,17 @@ class KeptAnswers:
 class _Recorded:
     """A `send` that keeps what is sent."""
 
-    def __init__(self, kept: KeptAnswers, key: tuple[str, bytes], tag: bytes, send: Send) -> None:
+    def __init__(self, kept: KeptAnswers, key: Key, tag: bytes, send: Send) -> None:
         self._kept, self._key, self._tag, self._send = kept, key, tag, send
         self._messages: list[Message] = []
+        self._unsent: list[Message] = []
 
     async def __call__(self, message: Message) -> None:
         self._messages.append({**message})
-        if message["type"] == "http.response.body" and not message.get("more_body"):
+        self._unsent.append(message)
+        if message["type"] == "http.response.start":
+            return  # a caller that reads nothing holds back what the others wait for
+        if not message.get("more_body"):
             self._kept.keep(self._key, self._tag, self._messages)
-        await self._send(message)
+        while self._unsent:
+            await self._send(self._unsent.pop(0))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from kctl.http.api import kept
+from kctl.http.api.api import Api
+from kctl.http.api.kept import KeptAnswers
 from kctl.http.app import create_app
 from kctl.master.snapshot import FleetSnapshot
 from tests.fleet_snapshot import NOW, snapshot, source_of
@@ -71,3 +77,82 @@ async def test_what_a_browser_has_is_a_304_and_errors_are_not_kept(client: httpx
     older = await client.get("lag", headers={"if-none-match": 'W/"other"'})
 
     assert [each.status_code for each in (same, *wrong, older)] == [304, 400, 400, 200]
+
+
+class Slow:
+    """An application that answers once it may; the first question fails where that is wanted."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.asked: Counter[str] = Counter()
+        self._fails = fails
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked[scope["path"]] += 1
+        self.begun.set()
+        await self.may_answer.wait()
+        if self._fails:
+            self._fails = False
+            raise ConnectionError("the caller has left")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"all"})
+
+
+async def nothing() -> Any:
+    raise AssertionError("nothing is read")
+
+
+async def asked(answers: KeptAnswers, takes: asyncio.Event | None = None) -> bytes:
+    body = []
+
+    async def send(message: Any) -> None:
+        if takes is not None:
+            await takes.wait()
+        body.append(message.get("body", b""))
+
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/lag", "query_string": b"", "headers": []}
+    await answers(scope, nothing, send)
+    return b"".join(body)
+
+
+def over(slow: Slow) -> KeptAnswers:
+    return KeptAnswers(slow, cast("Api", SimpleNamespace(current_tag=lambda: b"tag")))
+
+
+@pytest.mark.shows("what ten pages ask of a snapshot at the same moment is answered once")
+async def test_ten_that_ask_at_the_same_moment_are_answered_once() -> None:
+    slow = Slow()
+    answers = over(slow)
+    async with asyncio.TaskGroup() as group:
+        all_ten = [group.create_task(asked(answers)) for _ in range(10)]
+        await slow.begun.wait()
+        slow.may_answer.set()
+
+    assert {each.result() for each in all_ten} == {b"all"}
+    assert slow.asked == {"/api/v1/lag": 1}
+
+
+async def test_one_that_does_not_read_its_answer_holds_up_nobody() -> None:
+    slow, takes = Slow(), asyncio.Event()
+    answers = over(slow)
+    stalled = asyncio.create_task(asked(answers, takes))
+    await slow.begun.wait()
+    slow.may_answer.set()
+
+    async with asyncio.timeout(10):
+        assert await asked(answers) == b"all"
+    takes.set()
+    assert await stalled == b"all"
+
+
+async def test_where_the_first_one_leaves_the_others_are_answered_all_the_same() -> None:
+    slow = Slow(fails=True)
+    answers = over(slow)
+    first = asyncio.create_task(asked(answers))
+    await slow.begun.wait()
+    others = [asyncio.create_task(asked(answers)) for _ in range(2)]
+    slow.may_answer.set()
+
+    with pytest.raises(ConnectionError):
+        await first
+    assert [await each for each in others] == [b"all", b"all"]
