@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -247,7 +247,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def take(request: Request) -> Response:
         return Response(await request.body())
 
-    routes: Any = app.guarded._app
+    routes: Any = cast("Any", app.guarded)._app._app
     routes.add_route("/take", take, methods=["POST"])
 
     async def never() -> Any:
