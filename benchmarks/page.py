@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,12 +28,12 @@ from typing import Any
 from benchmarks._collected import collector_over
 from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
-from kctl.http.source import SnapshotSource
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import FleetHistory
 from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
 from tests.browser import browser
+from tests.fleet_snapshot import source_of
 
 PERCENT, FIRST_BYTE_MS, USABLE_MS = 1.0, 5.0, 1000.0
 TURNS = 3
@@ -121,7 +122,9 @@ async def _served(partitions: int, folder: Path) -> AsyncIterator[HttpServer]:
     verdicts = Verdicts(collector.latest, STALE_SECONDS)
     history = FleetHistory()
     collector.prepare.append(history.add)
-    source = SnapshotSource(latest=collector.latest, verdicts=verdicts, feed=feed, history=history)
+    source = source_of(
+        None, latest=collector.latest, verdicts=verdicts, feed=feed, history=history, clock=time.monotonic
+    )
     server = HttpServer(create_app(source), bind("127.0.0.1", 0))
     tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
     try:

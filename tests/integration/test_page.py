@@ -16,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 
 from kctl.dead_letters.workbench import Workbench
 from kctl.hosts.hosts import Hosts
+from kctl.hosts.roster import Host
 from kctl.http.access import AccessRights
 from kctl.http.server import HttpServer
 from kctl.master.events import EventFeed
@@ -26,7 +27,9 @@ from kctl.operations import operations
 from kctl.reduce.partitions import Partitions
 from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.status import Assessment, Status
+from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
+from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, UNIX, healthy, history_of, judged, partition, serving, snapshot, source_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -72,11 +75,20 @@ class Site:
             history=self.history,
             dead_letters=self._dead_letters,
             hosts=self._hosts,
+            ask=self._ask,
+            answer=self._answer,
             operations=self.operations,
         )
         async with serving(source, self._access) as self._server:
             self._ready.set()
             await self._end.wait()
+
+    async def _ask(self, request: Request) -> Any:
+        """What all hosts answer: this one alone has something."""
+        return getattr(self.latest, request.rpc)
+
+    async def _answer(self, _request: Request) -> dict[str, Any]:
+        return {"result": {"verdict": encoded(self._verdicts.current()), "rows": []}}
 
     @property
     def url(self) -> str:
@@ -348,7 +360,8 @@ def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome, 
         HostRow("node-3", "refused", "javascript:document.title='owned'", reason="<b>\u202eits address</b>"),
     )
     answer = HostsAnswer("node-1", "node-2", 2, hosts, 0.5)
-    with Site(2, hosts=cast("Hosts", SimpleNamespace(answer=lambda: answer))) as site:
+    seen = SimpleNamespace(answer=lambda: answer, me=Host("node-1", "https://node-1.example:9750", 1))
+    with Site(2, hosts=cast("Hosts", seen)) as site:
         chromium.get(site.url)
         eventually(lambda: rows(chromium, "hosts") != [])
         assert [row[:4] for row in rows(chromium, "hosts")] == [
