@@ -77,7 +77,7 @@ class Hosts:
         everybody = {"a/worker-0", "a/worker-1", "b/worker-0", "b/worker-1"}
         for name, fleet in self.fleets.items():
             fleet.check()
-            rows = answer(fleet, "status").get("rows", ())  # whoever was silent is silent until it is asked again
+            rows = answer(fleet, "status").get("rows", ())  # a silent host is silent until it is asked again
             running = {row["name"] for row in rows if (row["worker"] or {}).get("state") == "running"}
             if not everybody <= running or fleet.owners() != everybody:
                 return False
