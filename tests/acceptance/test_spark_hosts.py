@@ -18,6 +18,7 @@ import pytest
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
+from tests.acceptance.tables import places, sent
 from tests.certificates import make_certificate
 from tests.clusters import running_cluster
 from tests.conftest import eventually
@@ -131,8 +132,11 @@ def check_loss_of_a_host(hosts: Hosts, frozen_seconds: float) -> None:
     hosts.fleets["a"].finish(load)
 
 
-def check_nothing_is_lost(hosts: Hosts) -> None:
+def check_nothing_is_lost(hosts: Hosts, table: Path | None = None) -> None:
     eventually(hosts.fleets["a"].is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+    if table is not None:
+        assert places(table) == sent(hosts.fleets["a"])
+        return
     found = hosts.fleets["a"].audit()
     assert (found.lost, found.duplicated) == (0, 0)
 
@@ -173,4 +177,4 @@ def test_hosts_outlive_a_frozen_master_a_killed_host_and_their_coordinator(
     eventually(hosts.shows_all, START_SECONDS, "another broker coordinates the masters")
     cluster.brokers[number].start()
     hosts.fleets["a"].finish(load)
-    check_nothing_is_lost(hosts)
+    check_nothing_is_lost(hosts, short_dir / "table" if kind == "lake" else None)
