@@ -98,6 +98,25 @@ def plain(stream: TextIO) -> TextIO:
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
+@contextmanager
+def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """Yields what shows a text on a terminal in place of the one before; at the end it is gone. Elsewhere nothing is
+    written."""
+    if not stream.isatty():
+        yield lambda _text: None
+        return
+    steered = plain(stream)
+
+    def show(text: str) -> None:
+        steered.write(f"\r{shown(text, kept='')}\x1b[K")
+        steered.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
 def bytes_writer() -> Callable[[bytes], object]:
     """Returns a writer of bytes to stdout as they are; on a terminal as text."""
     if sys.stdout.isatty():

@@ -41,6 +41,22 @@ def test_escapes_are_visible_and_ordinary_text_of_any_script_is_as_it_was() -> N
         assert shown(text) == text
 
 
+def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere() -> None:
+    code = (
+        "import sys\nfrom kctl.terminal import *\n"
+        "with guarded(), line_of(sys.stderr) as show:\n show('1 of 2\\x9b')\n show('2 of 2')"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
+
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+        assert os.read(ours, 100).decode() == "\r1 of 2\\u009b\x1b[K\r2 of 2\x1b[K\r\x1b[K"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes() -> None:
     code = "from kctl.terminal import *\nwith guarded():\n bytes_writer()(b'a\\x1b[2J\\xff\\n')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"

@@ -14,7 +14,7 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.commands import CODECS
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
-from kctl.terminal import plain
+from kctl.terminal import line_of
 
 if TYPE_CHECKING:
     from kctl.kafka.client.access import ClusterAccess
@@ -99,11 +99,11 @@ def _produce_many(
 
     began = time.monotonic()
     pace = Pace(options.rate)
-    with messages(options, key) as (found, total_bytes):
-        progress = ProgressLine(production.report, total_bytes, began)
-        size = _send_all(production, found, options.partition, headers, pace.wait, progress.show)
-    production.finish(progress.show if progress.is_shown else None)
-    progress.clear()
+    with line_of(sys.stderr) as write:
+        with messages(options, key) as (found, total_bytes):
+            progress = ProgressLine(production.report, total_bytes, began, write)
+            size = _send_all(production, found, options.partition, headers, pace.wait, progress.show)
+        production.finish(progress.show if progress.is_shown else None)
     seconds = time.monotonic() - began
     rows = [
         {
@@ -165,10 +165,13 @@ def _header(text: str) -> tuple[str, bytes]:
 class ProgressLine:
     """A line of progress. `show` may be called for each message: it reads the clock, and writes five times a second."""
 
-    def __init__(self, report: DeliveryReport, total_bytes: int | None, began: float) -> None:
+    def __init__(
+        self, report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
+    ) -> None:
         self.is_shown = sys.stderr.isatty()
         self._report = report
         self._total_bytes = total_bytes
+        self._write = write
         self._began = began
         self._next = began
 
@@ -180,13 +183,7 @@ class ProgressLine:
             return
         self._next = now + _SHOW_SECONDS
         messages, size = self._report.messages, self._report.bytes
-        plain(sys.stderr).write(f"\r{line(messages, size, self._total_bytes, now - self._began)}\x1b[K")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Leaves the terminal as if nothing had been shown."""
-        if self.is_shown:
-            plain(sys.stderr).write("\r\x1b[K")
+        self._write(line(messages, size, self._total_bytes, now - self._began))
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:

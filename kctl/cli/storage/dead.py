@@ -19,6 +19,7 @@ from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
+from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.selection import Selection
 
@@ -169,11 +170,14 @@ def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None
         nonlocal done
         done = now
         running.text = f"{number_of(now, 'dead letter')} {what}"
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{number_of(now, 'dead letter')} {what}\x1b[K")
+        show(running.text)
 
     params = selection.named | ({"to": to} if to else {})
-    with opened_dead_letters(fleet) as storage, operation(fleet_log(fleet), f"dead letters {verb}", params) as running:
+    with (
+        opened_dead_letters(fleet) as storage,
+        operation(fleet_log(fleet), f"dead letters {verb}", params) as running,
+        line_of(sys.stderr) as show,
+    ):
         try:
             count = changed(storage, verb, selection, expect, progress, partial(sending, fleet, to))
             running.text = f"{number_of(count, 'dead letter')} {what}"
@@ -181,7 +185,4 @@ def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None
             stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
             sys.stderr.write(f"\n{stopped}\n")
             raise KeyboardInterrupt("stopped") from None
-        finally:
-            if done and sys.stderr.isatty():
-                sys.stderr.write("\r\x1b[K")
     return running.text

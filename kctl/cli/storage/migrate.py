@@ -19,6 +19,7 @@ from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.table import columns, render
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import ConfigError, KctlError, OperationRefused, UsageError
+from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
 
@@ -124,19 +125,19 @@ class _Target:
             _connected(before) as connection,
             self._cluster(connection) as old,
             self._cluster(self.connection) as new,
+            line_of(sys.stderr) as show,
         ):
             self._bind_to(Binding(before.kafka.group, connection.cluster_id))
             stored = self.storage.stored_offsets(_partitions(old.topics))
             changes = []
             for number, (key, each) in enumerate(sorted(stored.items()), start=1):
-                sys.stderr.write(f"\rpartition {number} of {len(stored)} …")
+                show(f"partition {number} of {len(stored)} …")
                 try:
                     is_taken = each.topic_id is not None and each.topic_id == new.topics[key[0]].topic_id
                     offset = each.next if is_taken else translated(old, new, key, each.next)
                     changes.append(OffsetChange(*key, each.next, offset))
                 except KctlError as error:
                     changes.append(OffsetChange(*key, each.next, None, str(error)))
-            sys.stderr.write("\n")
         return changes
 
     def at_time(self, time: str) -> list[OffsetChange]:
