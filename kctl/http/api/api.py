@@ -114,9 +114,12 @@ class Api:
 
     def own_name(self, name: str) -> str:
         """What a process of this host is named here. Raises HTTPException: it is of another host."""
+        hosts = self.source.hosts
+        if hosts is None:
+            return name
         host, _, own = name.rpartition("/")
-        if (hosts := self.source.hosts) is None or host in ("", hosts.me.name):
-            return own if hosts is not None else name
+        if host in ("", hosts.me.name):
+            return own
         raise HTTPException(404, f"{name} is known to its own host: ask {hosts.url(host) or host}")
 
     @contextmanager
@@ -162,9 +165,7 @@ class Api:
             "verdict": encoded(self.source.verdicts.current().main),
             **body,
         }
-        headers = (
-            {"cache-control": "no-cache"} if is_live else {"etag": self._tag(snapshot), "cache-control": "no-cache"}
-        )
+        headers = {"cache-control": "no-cache"} | ({} if is_live else {"etag": self._tag(snapshot)})
         return Response(json.encode(whole), headers=headers, media_type="application/json")
 
     def current_tag(self) -> bytes | None:
