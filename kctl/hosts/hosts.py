@@ -18,7 +18,7 @@ from msgspec import Raw, Struct, json
 from kctl.fields import moment
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
 from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
-from kctl.hosts.roster import Gone, Host
+from kctl.hosts.roster import Gone, Host, Refused
 from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.rows.workers import StatusAnswer, Statuses
@@ -168,11 +168,13 @@ class Hosts:
 
     async def operations(self, seconds: float) -> tuple[list[JsonObject], list[Failed]]:
         """Returns the operations that all other hosts know, each with its `host`, and the hosts that did not answer."""
-        hosts = [each for each in self._member.seen.roster.hosts if each.key != self.me.key]
+        roster = self._member.seen.roster
+        hosts = [each for each in roster.hosts if each.key != self.me.key]
         found = await asyncio.gather(*(self._operations(each, seconds) for each in hosts))
-        gone = [Failed(name, "gone", f"host {name} has left the group of masters without a word") for name in self.gone]
         failed = [each for each in found if isinstance(each, Failed)]
-        return [row for each in found if isinstance(each, list) for row in each], [*failed, *gone]
+        failed += [Failed(each.host.name, "gone", _left(each)) for each in roster.gone]
+        failed += [_not_counted(each) for each in roster.refused]
+        return [row for each in found if isinstance(each, list) for row in each], failed
 
     async def _operations(self, host: Host, seconds: float) -> list[JsonObject] | Failed:
         try:
@@ -240,8 +242,7 @@ class Hosts:
         replies = [each for each in found if isinstance(each, HostReplies)]
         failed = [each for each in found[: len(present)] if isinstance(each, Failed)]
         failed += [_missed(each, answer) for each, answer in zip(gone, found[len(present) :], strict=True)]
-        refused = [each for each in seen.roster.refused if host in (None, each.name)]
-        failed += [Failed(each.name, "refused", f"host {each.name} does not count: {each.reason}") for each in refused]
+        failed += [_not_counted(each) for each in seen.roster.refused if host in (None, each.name)]
         old = [
             (last[1], self._clock() - last[0])
             for each in found
@@ -324,9 +325,17 @@ class Hosts:
         return seen.error
 
 
+def _left(gone: Gone) -> str:
+    return f"host {gone.host.name} has left the group of masters without a word at {moment(gone.since)}"
+
+
+def _not_counted(refused: Refused) -> Failed:
+    return Failed(refused.name, "refused", f"host {refused.name} does not count: {refused.reason}")
+
+
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
     """Names a host that has left the group of masters without a word, and whether it answers all the same."""
-    what = f"host {gone.host.name} has left the group of masters without a word at {moment(gone.since)}"
+    what = _left(gone)
     if isinstance(answer, HostReplies):
         return Failed(gone.host.name, "gone", f"{what}, but answers: it may be cut off from Kafka")
     return Failed(gone.host.name, "gone", f"{what}, and {answer.message.partition(' ')[2].partition(' ')[2]}")

@@ -271,3 +271,16 @@ def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is
 
     assert rows == [{"id": "1", "host": "b"}]
     assert [(each.sender, each.code) for each in failed] == [("c", "bad_result")]
+
+
+def test_operations_of_hosts_that_are_gone_or_refused_are_named_as_missing() -> None:
+    gone, refused = (Gone(B, 1_000_090.0),), (Refused("c", C.url, "its name is taken"),)
+    world = World(Seen(Roster("a", 1, (A,), gone, refused), 100.0))
+
+    rows, failed = asyncio.run(world.hosts.operations(1.0))
+
+    assert rows == []
+    assert [(each.sender, each.code, each.message) for each in failed] == [
+        ("b", "gone", "host b has left the group of masters without a word at 1970-01-12T13:48:10Z"),
+        ("c", "refused", "host c does not count: its name is taken"),
+    ]
