@@ -151,6 +151,22 @@ def test_a_migration_that_was_interrupted_can_be_repeated(
     assert offsets(storage) == AFTER
 
 
+@pytest.mark.parametrize("storage", ["lake"], indirect=True)  # others belong to one cluster, and are refused
+def test_a_table_that_has_gone_on_in_the_new_cluster_is_not_taken_back(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
+) -> None:
+    assert migrate("--from", "old.toml", "--yes").returncode == 0
+    storage.bind(Binding("g", mirror.cluster_id))
+    seen = storage.stored_offsets([(TOPIC, 0)])
+    storage.init_offsets([StoredOffset(TOPIC, 0, seen[TOPIC, 0].topic_id, AFTER[0] + 2)], seen)
+
+    refused = migrate("--from", "old.toml", "--yes")
+
+    assert refused.returncode == 1
+    assert f"the table holds it up to offset {AFTER[0] + 2} already" in refused.stdout
+    assert offsets(storage) == AFTER | {0: AFTER[0] + 2}
+
+
 @pytest.mark.parametrize("storage", ["file"], indirect=True)
 def test_what_cannot_be_taken_over_changes_nothing(
     storage: OffsetStore, migrate: Migrate, broker: KafkaBroker, mirror: KafkaBroker, tmp_path: Path

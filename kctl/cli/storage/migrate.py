@@ -138,7 +138,22 @@ class _Target:
                     changes.append(OffsetChange(*key, each.next, offset))
                 except KctlError as error:
                     changes.append(OffsetChange(*key, each.next, None, str(error)))
-        return changes
+            return self._forward(changes, new.topics)
+
+    def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
+        """Refuses what a table, in which each cluster has offsets of its own, holds already of the new one."""
+        if not self.fleet.storage.kind.is_table:
+            return changes
+        self.storage.bind(self._owner)
+        held = self.storage.stored_offsets([each[:2] for each in changes])
+        return [
+            each._replace(error=f"the table holds it up to offset {of_new.next} already")
+            if (of_new := held.get(each[:2])) is not None
+            and of_new.topic_id == topics[each.topic].topic_id
+            and of_new.next > (each.new or 0)
+            else each
+            for each in changes
+        ]
 
     def at_time(self, time: str) -> list[OffsetChange]:
         """The first messages from a time on, of all partitions."""
@@ -172,7 +187,7 @@ class _Target:
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()
-        topics, owner = self._topics(self.connection), Binding(self.fleet.kafka.group, self.connection.cluster_id)
+        topics, owner = self._topics(self.connection), self._owner
         failed = next((each for each in apply(self.connection, owner.group, changes) if each.error), None)
         if failed is not None:
             raise OperationRefused(f"the group's offset of {failed.topic}-{failed.partition}: {failed.error}")
@@ -188,6 +203,10 @@ class _Target:
             seen,
         )
         self.storage.bind(owner, take_over=True)
+
+    @property
+    def _owner(self) -> Binding:
+        return Binding(self.fleet.kafka.group, self.connection.cluster_id)
 
     def _bind_to(self, owner: Binding) -> None:
         try:
