@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,18 +14,23 @@ from msgspec import Raw
 
 from kctl.config.load import load
 from kctl.config.sections import Config
+from kctl.http.app import create_app
+from kctl.http.server import HttpServer, bind
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
+from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
+from kctl.master.verdict import Verdicts
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, GroupStats
 from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.rpc.wire import JsonObject, json_text
+from tests.fleet_snapshot import source_of
 
-__all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over"]
+__all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over", "served"]
 
 SERIES_PER_PARTITION = 8
 GROUP = "g"
@@ -141,3 +147,21 @@ def collector_over(
     collector = Collector(config, members, brokers, supervisor, feed, dict)
     collector.prepare.append(prepare)
     return collector, feed
+
+
+@asynccontextmanager
+async def served(
+    collector: Collector, feed: EventFeed, collections: int = 1, **parts: Any
+) -> AsyncIterator[HttpServer]:
+    """A server over the collector, both running, once it has collected so often; `parts` are more of its source."""
+    verdicts = Verdicts(collector.latest, STALE_SECONDS)
+    source = source_of(None, latest=collector.latest, verdicts=verdicts, feed=feed, clock=time.monotonic, **parts)
+    server = HttpServer(create_app(source), bind("127.0.0.1", 0))
+    tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
+    try:
+        await feed.wait_beyond(collections)
+        yield server
+    finally:
+        server.stop()
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

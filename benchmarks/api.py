@@ -16,17 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from benchmarks._collected import collector_over
-from kctl.http.app import create_app
-from kctl.http.server import HttpServer, bind
-from kctl.master.freshness import STALE_SECONDS
+from benchmarks._collected import collector_over, served
 from kctl.master.history import FleetHistory
-from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
-from tests.fleet_snapshot import source_of
 
 TARGET_P99_MS = 20.0
 
@@ -78,27 +72,18 @@ async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -
     tune_interpreter()
     processors = os.sched_getaffinity(0)
     collector, feed = collector_over(partitions, folder)
-    verdicts = Verdicts(collector.latest, STALE_SECONDS)
     history = FleetHistory()
     collector.prepare.append(history.add)
-    source = source_of(
-        None, latest=collector.latest, verdicts=verdicts, feed=feed, history=history, clock=time.monotonic
-    )
-    server = HttpServer(create_app(source), bind("127.0.0.1", 0))
-    tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
-    host, port = server.url.removeprefix("http://").split(":")
-    try:
-        await feed.wait_beyond(1)
-        client = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _CLIENT, host, port, str(rate), str(seconds), stdout=subprocess.PIPE
-        )
-        os.sched_setaffinity(0, {max(processors)})
-        output, _ = await client.communicate()
-    finally:
-        os.sched_setaffinity(0, processors)
-        server.stop()
-        tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with served(collector, feed, history=history) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        try:
+            client = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _CLIENT, host, port, str(rate), str(seconds), stdout=subprocess.PIPE
+            )
+            os.sched_setaffinity(0, {max(processors)})
+            output, _ = await client.communicate()
+        finally:
+            os.sched_setaffinity(0, processors)
     reported = json.loads(output)
     line = {
         "benchmark": "api_p99",

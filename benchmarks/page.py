@@ -18,22 +18,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks._collected import collector_over
-from kctl.http.app import create_app
-from kctl.http.server import HttpServer, bind
-from kctl.master.freshness import STALE_SECONDS
+from benchmarks._collected import collector_over, served
+from kctl.http.server import HttpServer
 from kctl.master.history import FleetHistory
-from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
 from tests.browser import browser
-from tests.fleet_snapshot import source_of
 
 PERCENT, FIRST_BYTE_MS, USABLE_MS = 1.0, 5.0, 1000.0
 TURNS = 3
@@ -119,21 +114,10 @@ async def _measure(given: argparse.Namespace) -> None:
 @asynccontextmanager
 async def _served(partitions: int, folder: Path) -> AsyncIterator[HttpServer]:
     collector, feed = collector_over(partitions, folder)
-    verdicts = Verdicts(collector.latest, STALE_SECONDS)
     history = FleetHistory()
     collector.prepare.append(history.add)
-    source = source_of(
-        None, latest=collector.latest, verdicts=verdicts, feed=feed, history=history, clock=time.monotonic
-    )
-    server = HttpServer(create_app(source), bind("127.0.0.1", 0))
-    tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
-    try:
-        await feed.wait_beyond(1)
+    async with served(collector, feed, history=history) as server:
         yield server
-    finally:
-        server.stop()
-        tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _master(given: argparse.Namespace, server: HttpServer) -> None:

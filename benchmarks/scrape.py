@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import perf_counter, process_time
@@ -28,16 +27,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector as FamilyCollector
 
-from benchmarks._collected import SERIES_PER_PARTITION, collector_over
+from benchmarks._collected import SERIES_PER_PARTITION, collector_over, served
 from kctl.exporter import Exposition
-from kctl.http.app import create_app
-from kctl.http.server import HttpServer, bind
 from kctl.master.collector import Collector
-from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
-from kctl.master.verdict import Verdicts
 from kctl.start.signals import tune_interpreter
-from tests.fleet_snapshot import source_of
 from tests.snapshot_collector import SnapshotCollector
 
 TARGET_RATIO = 20.0
@@ -85,25 +79,10 @@ async def _measure(partitions: int, scrapes: int, folder: Path) -> None:
     await _measure_render(collector)
     exposition = Exposition(collector.latest)
     expositions.append(exposition)
-    source = source_of(
-        None,
-        latest=collector.latest,
-        verdicts=Verdicts(collector.latest, STALE_SECONDS),
-        render_metrics=exposition.render,
-        ready_metrics=exposition.ready,
-        feed=feed,
-        clock=time.monotonic,
-    )
-    server = HttpServer(create_app(source), bind("127.0.0.1", 0))
-    tasks = [asyncio.create_task(collector.run()), asyncio.create_task(server.serve())]
-    try:
-        await feed.wait_beyond(2)
+    metrics = {"render_metrics": exposition.render, "ready_metrics": exposition.ready}
+    async with served(collector, feed, 2, **metrics) as server:
         await _measure_http("scrape_p99", server.url, scrapes, collector, AS_PROMETHEUS)
         await _measure_http("scrape_plain_p99", server.url, scrapes, collector, {})
-    finally:
-        server.stop()
-        tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Ready(FamilyCollector):
