@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
 @pytest.mark.long
-@pytest.mark.shows("a fleet that moves to a mirrored cluster stores each message once")
+@pytest.mark.shows("on Spark too")
 def test_a_fleet_that_moves_to_a_mirrored_cluster_stores_each_message_once(
     make_fleet: Callable[..., Fleet], short_dir: Path
 ) -> None:

@@ -17,7 +17,7 @@ WORKERS = ("worker-0", "worker-1")
 
 
 @pytest.mark.long  # tests/integration/test_membership.py has static members without Spark
-@pytest.mark.shows("a static leader that is killed and back within its session: no rebalance, 0 lost, 0 twice")
+@pytest.mark.shows("no rebalance, 0 lost, 0 twice")
 def test_a_static_leader_that_is_killed_leads_on_and_all_keep_their_partitions(
     make_fleet: MakeFleet,
 ) -> None:

@@ -67,7 +67,7 @@ def test_any_host_answers_for_all(fleet: Fleet) -> None:
     assert fleet.kctl("b", "rpc", "ping").stdout.splitlines()[0].split() == ["host", "name", "pid", "version"]
 
 
-@pytest.mark.shows("a host that is killed is named as missing within 8 s, its last rows with their age")
+@pytest.mark.shows("a killed host is named within 8 s, its last rows with their age")
 def test_a_killed_host_is_missed_forgotten_and_comes_back(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b")
@@ -145,7 +145,7 @@ def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> 
     assert [row["name"] for row in older.ask("workers").result["rows"]] == ["a/worker-0"]
 
 
-@pytest.mark.shows("an operation is carried out by the host that is meant, or by all of them, and audited by both")
+@pytest.mark.shows("operations on one host or all, audited by both")
 def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) -> None:
     for name in ("a", "b", "c"):
         fleet.start(name)
@@ -250,7 +250,7 @@ def test_without_its_token_nobody_learns_or_changes_anything(fleet: Fleet) -> No
     assert fleet.is_well("a")
 
 
-@pytest.mark.shows("a host of another protocol is named and never an exception, and a rolling upgrade ends well")
+@pytest.mark.shows("a host of another protocol is named; a rolling upgrade")
 def test_a_rolling_upgrade_names_the_host_of_another_protocol(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b")

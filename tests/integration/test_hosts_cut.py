@@ -82,7 +82,7 @@ def failures(master: Master) -> dict[str, str]:
     return {str(each.sender): each.message for each in master.ask("workers").failed if "/" not in str(each.sender)}
 
 
-@pytest.mark.shows("a host cut off from Kafka, from the others or from both is named for what it is, and healed")
+@pytest.mark.shows("a host cut off from Kafka, others or both is named so, and healed")
 def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: Network) -> None:
     a, c = fleet.masters["a"], fleet.masters["c"]
     everybody = ["a/worker-0", "b/worker-0", "c/worker-0"]

@@ -314,9 +314,7 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
     assert "broken" not in page.title.replace(shown, "")
 
 
-@pytest.mark.shows(
-    "the page in Chromium: a tab that nobody sees loads each tenth snapshot, and the newest once it is seen"
-)
+@pytest.mark.shows("the page: a hidden tab loads each tenth snapshot")
 def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
 
@@ -352,7 +350,7 @@ def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.
         chromium.get("about:blank")
 
 
-@pytest.mark.shows("the page in Chromium: the hosts of a fleet, since when one is missing and why, a link to each")
+@pytest.mark.shows("the page: hosts: which are missing since when and why, a link to each")
 def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome, eventually: Eventually) -> None:
     hosts = (
         HostRow("node-1", "here", "https://node-1.example:9750", "0.2.0", (1, 2)),

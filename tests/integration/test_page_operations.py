@@ -66,7 +66,7 @@ def outcome(page: webdriver.Chrome) -> str:
     return text(page, "operation-status")
 
 
-@pytest.mark.shows("the page: a seek is previewed and done, with who, when and its outcome in the list")
+@pytest.mark.shows("the page: a seek is previewed, done and listed")
 def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
@@ -126,7 +126,7 @@ def test_no_row_moves_while_somebody_is_about_to_press_one(page: webdriver.Chrom
     eventually(lambda: [row[2] for row in rows(page, "operations")] == ["resume", "pause"])
 
 
-@pytest.mark.shows("the page: a process's log as it is written, its stack, settings without secrets")
+@pytest.mark.shows("the page: a process's log, stack, settings without secrets")
 def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chrome, fleet: Master) -> None:
     page.get(fleet.about["http_url"] + "#worker=worker-0")
     sign_in(page)

@@ -98,7 +98,7 @@ def kept(page: webdriver.Chrome) -> str:
     return found
 
 
-@pytest.mark.shows("the page in Chromium: a token that is replaced signs out, and what it let somebody see is gone")
+@pytest.mark.shows("the page: a replaced token signs out, and hides what it showed")
 def test_a_token_that_is_replaced_while_the_page_is_open_signs_out(
     page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_token_that_is_replaced_while_the_page_is_open_signs_out(
     assert storage.count_dead() == 7
 
 
-@pytest.mark.shows("the page in Chromium: of two tabs one acts and the other shows it; what is no longer so is refused")
+@pytest.mark.shows("the page: one tab acts, the other shows it; what is outdated is refused")
 def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused(
     page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -151,7 +151,7 @@ def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused
         page.switch_to.window(page.window_handles[-1])
 
 
-@pytest.mark.shows("the page in Chromium: another origin posts, fetches, frames: nothing happens, nothing is read")
+@pytest.mark.shows("the page: another origin posts, fetches, frames: nothing happens, nothing is read")
 def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothing(
     page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -172,7 +172,7 @@ def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothi
     assert is_signed_in(page), "what it did concerns nobody who is signed in"
 
 
-@pytest.mark.shows("the page in Chromium: the token is in no address, cookie, storage or element, ends with the tab")
+@pytest.mark.shows("the page: the token is in no address, cookie or storage")
 def test_nothing_keeps_the_token(page: webdriver.Chrome, site: Site, eventually: Eventually) -> None:
     sign_in(page)
     eventually(lambda: status(page) == "7 dead letters match")

@@ -111,7 +111,7 @@ def offsets(storage: OffsetStore) -> dict[int, int]:
     return {partition: each.next for (_, partition), each in stored.items()}
 
 
-@pytest.mark.shows("a fleet that moves to a mirrored cluster goes on after the last message that it has stored")
+@pytest.mark.shows("a fleet in a mirrored cluster goes on after the last stored message")
 def test_a_storage_is_taken_to_the_cluster_that_its_topics_were_copied_to(
     storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(faulty: Callabl
     assert session_members(pid) == []
 
 
-@pytest.mark.shows("a worker that grows is restarted at its limit; a limit below its size after the start is refused")
+@pytest.mark.shows("a worker that grows is restarted at its limit")
 @pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
 def test_a_worker_that_grows_is_restarted_because_of_its_memory(faulty: Callable[..., Any], limit: str) -> None:
     fleet, fault = faulty("grows", memory_breaches=2, stop_timeout_seconds=20.0, **{limit: "180m"})
@@ -173,7 +173,7 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(f
     assert (reported["state"], reported["restarts"]) == ("running", 0)
 
 
-@pytest.mark.shows("a worker that makes no progress, or never begins, is restarted as stalled; a paused one is not")
+@pytest.mark.shows("a worker without progress is restarted as stalled; a paused one is not")
 def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("stalls", stalled_seconds=1.0)
 

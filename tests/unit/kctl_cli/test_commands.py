@@ -113,9 +113,7 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
     assert ran.err.startswith(sentence)
 
 
-@pytest.mark.shows(
-    "`./kctl.toml` is the configuration where none is named, and a fleet of yours there is the one meant"
-)
+@pytest.mark.shows("`./kctl.toml` is the configuration where none is named")
 def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def history() -> FleetHistory:
     return history
 
 
-@pytest.mark.shows("the history of a fleet, its topics, partitions and processes; rates, and what is unknown is a gap")
+@pytest.mark.shows("history of fleet, topics, partitions, processes; the unknown is a gap")
 def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: FleetHistory) -> None:
     of_one, of_topic, of_fleet = (most(history, each) for each in (("partition", ("a", 0)), ("topic", "a"), FLEET))
 
@@ -138,9 +138,7 @@ def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> 
     assert len(most(history, ("topic", "orders"))) == 4
 
 
-@pytest.mark.shows(
-    "lag and time lag over time of the 20 groups with the most lag, whose history goes on as others pass them"
-)
+@pytest.mark.shows("history of the 20 groups with the most lag")
 def test_of_other_groups_those_with_the_most_lag_are_kept_and_stay_while_others_pass_them() -> None:
     history = FleetHistory()
     first = cluster("main", *(group(f"g-{number}", 100 + number) for number in range(25)))

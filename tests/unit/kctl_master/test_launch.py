@@ -97,7 +97,7 @@ def test_where_workers_call_the_handler_an_engine_has_tasks_that_wait_and_each_w
     assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
 
 
-@pytest.mark.shows("an engine has memory limits of its own, and the tasks and heap of all its workers")
+@pytest.mark.shows("an engine has memory limits of its own")
 def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_workers(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.replace("count = 3", 'memory_soft = "300m"') + '[engine]\nmemory_soft = "3g"\n')

@@ -139,7 +139,7 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
     assert stored(storage) == [0, 1, 2]
 
 
-@pytest.mark.shows("a storage file that is exchanged or gone under its processes is noticed before it is read or put")
+@pytest.mark.shows("a storage file that is exchanged or gone is noticed")
 def test_a_file_that_is_exchanged_under_a_process_is_noticed_before_anything_is_read_of_it(
     path: Path, storage: FileStorage
 ) -> None:
