@@ -28,9 +28,8 @@ from kctl.master.members import Members
 from kctl.master.owners import owners
 from kctl.master.reduction import (
     BLOCK_SIZE,
+    COMMANDS,
     MEMBER_LEADER,
-    METADATA_BROKERS,
-    METADATA_TOPICS,
     OFFSET_CHECKER,
     PING,
     WORKERS,
@@ -116,8 +115,8 @@ class Collector:
         self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
         """The leader. A member knows its generation a little sooner than its leader."""
-        self._brokers = CachedCommand(METADATA_BROKERS)
-        self._topics = CachedCommand(METADATA_TOPICS)
+        self._brokers = CachedCommand(COMMANDS["metadata_brokers"])
+        self._topics = CachedCommand(COMMANDS["metadata_topics"])
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -203,8 +202,8 @@ class Collector:
             taken_at_unix=time.time(),
             collect_seconds=0.0,
             member_leader=with_gaps(MEMBER_LEADER.name, self._leader.at(taken_at), freshness),
-            metadata_brokers=with_gaps(METADATA_BROKERS.name, self._brokers.at(taken_at), freshness),
-            metadata_topics=with_gaps(METADATA_TOPICS.name, self._topics.at(taken_at), freshness),
+            metadata_brokers=with_gaps("metadata_brokers", self._brokers.at(taken_at), freshness),
+            metadata_topics=with_gaps("metadata_topics", self._topics.at(taken_at), freshness),
             supervised=self._supervisor.status(),
             resident_bytes={},
             last_success={

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import inf
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -25,8 +26,8 @@ from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.describe import MethodsReply
 from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.lists import LISTS
 from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.rpc.wire import JsonObject
@@ -77,31 +78,32 @@ def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
     )
 
 
+def _of_list(name: str) -> ReducedCommand[Any, Any]:
+    module, _, kind = LISTS[name].reply.rpartition(".")
+    reply = getattr(import_module(module), kind)
+    return ReducedCommand(name, reply, union(reply, "rows", *LISTS[name].key))
+
+
 BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size)
 DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
 _ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply), ...])  # type: ignore[misc]
 KAFKA_LAG = ReducedCommand("kafka_lag", _ROWS, _partitions, kafka_lag)
 MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader)
-METADATA_BROKERS = ReducedCommand("metadata_brokers", BrokersReply, union(BrokersReply, "rows", "node_id"))
-METADATA_TOPICS = ReducedCommand("metadata_topics", TopicsReply, union(TopicsReply, "rows", "topic", "partition"))
 OFFSET_CHECKER = ReducedCommand("offset_checker", _ROWS, _partitions)
 PING = ReducedCommand("ping", PingReply, ping)
 WORKERS = ReducedCommand("workers", WorkerRow, workers)
 
-COMMANDS: dict[str, ReducedCommand[Any, Any]] = {
-    command.name: command
-    for command in (
-        BLOCK_SIZE,
-        DESCRIBE,
-        KAFKA_LAG,
-        MEMBER_LEADER,
-        METADATA_BROKERS,
-        METADATA_TOPICS,
-        OFFSET_CHECKER,
-        PING,
-        WORKERS,
-    )
-}
+_COMMANDS: tuple[ReducedCommand[Any, Any], ...] = (
+    BLOCK_SIZE,
+    DESCRIBE,
+    KAFKA_LAG,
+    MEMBER_LEADER,
+    *map(_of_list, LISTS),
+    OFFSET_CHECKER,
+    PING,
+    WORKERS,
+)
+COMMANDS = {command.name: command for command in _COMMANDS}
 
 
 def reduced(

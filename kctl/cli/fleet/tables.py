@@ -4,15 +4,17 @@ that `kctl rpc` knows."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
 from kctl.rpc.decode import answered
+from kctl_agent.replies.lists import LISTS
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagTotals
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from kctl.rows.workers import Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply
-    from kctl_agent.replies.metadata import BrokersReply, TopicsReply
     from kctl_agent.replies.topic_partition import TopicPartition
     from kctl_agent.replies.workers import Scope
 
@@ -105,13 +106,11 @@ def _member_leader(group: GroupMembers) -> list[str]:
     return [*lines, *render(columns("worker member-id leader >generation partitions"), rows)]
 
 
-def _metadata_brokers(brokers: BrokersReply) -> list[str]:
-    return _rows(brokers.rows, "node_id", "host", "port", "rack", "controller")
-
-
-def _metadata_topics(topics: TopicsReply) -> list[str]:
-    columns, values = _columns(topics.rows, "topic", "partition", "leader_id", "replica_nodes", "isr_nodes", "offline")
-    return render_columns(columns, [*values[:3], *([nodes or None for nodes in each] for each in values[3:])])
+def _list(reply: Any) -> list[str]:
+    """The rows of a `ListQuestion`, with every field as a column."""
+    row_type, _ = get_args(get_type_hints(type(reply))["rows"])
+    columns, values = _columns(reply.rows, *(each.name for each in fields(row_type)))
+    return render_columns(columns, [[None if value == () else value for value in each] for each in values])
 
 
 def _workers(workers: Workers) -> list[str]:
@@ -184,10 +183,7 @@ TABLES: dict[str, CommandTable] = {
     "member_leader": CommandTable(
         "The leader of the consumer group, and its members", "kctl.rows.members.GroupMembers", _member_leader
     ),
-    "metadata_brokers": CommandTable("The Kafka brokers", f"{_REPLIES}.metadata.BrokersReply", _metadata_brokers),
-    "metadata_topics": CommandTable(
-        "Leader and replicas of each partition", f"{_REPLIES}.metadata.TopicsReply", _metadata_topics
-    ),
+    **{name: CommandTable(each.title, each.reply, _list) for name, each in LISTS.items()},
     "workers": CommandTable("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),
     "ping": CommandTable("The processes that answer", "kctl.rows.workers.Pings", _ping),
     "describe": CommandTable("Which methods are served", f"{_REPLIES}.describe.MethodsReply", _describe),
