@@ -63,7 +63,9 @@ class _Log:
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)
-        for each in () if begin is None else islice(self.read(begin, end), _SEARCHED):
+        for number, each in enumerate(() if begin is None else self.read(begin, end)):
+            if number == _SEARCHED:
+                raise OperationRefused(f"it is not among the first {number:,} messages of its time: use --offsets")
             if (each.timestamp, each.key, each.value) == (record.timestamp, record.key, record.value):
                 yield each.offset
 
