@@ -7,6 +7,7 @@ Secrets are never part of a line; ASCII only, so a terminal may show it.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -43,12 +44,16 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line, in one piece: several processes append to the same file. Raises OSError: it cannot be written,
-    or it is a link, no regular file, or of another user."""
+    """Writes one line, in one piece: several processes append to the same file. Half a line that a full disk has taken
+    before is ended. Raises OSError: it cannot be written, or it is a link, no regular file, or of another user."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
-    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(descriptor, json.dumps(line).encode() + b"\n")
+        size = os.fstat(descriptor).st_size
+        is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+        text = (b"" if is_whole else b"\n") + json.dumps(line).encode() + b"\n"
+        if os.write(descriptor, text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)
 

@@ -78,8 +78,9 @@ def _whole(least: int, text: str) -> int:
         number = int(text)
     except ValueError:
         number = least - 1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number, {least} or more")
+    if not least <= number < 2**63:
+        bound = f"{least} or more" if number < least else "of 64 bits"
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number, {bound}")
     return number
 
 

@@ -53,6 +53,7 @@ class Sender:
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
         """Whether the brokers take one that failed among others: one that is refused takes down those on their way."""
+        self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
         failed = [future for _, futures in handed_over for future in futures if future.failed()]
         for future in failed[:1]:

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import httpcore
@@ -38,20 +39,29 @@ class Peers:
         """A client with this right. Raises OSError: its certificates cannot be read."""
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         """A pool for each address: httpcore 1.0 goes through all connections of a pool for each request."""
+        self._former: list[httpcore.AsyncConnectionPool] = []
+        """Pools that trust what is trusted no more."""
+        self._authorities: bytes | None = None
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Uses other tokens and certificates from now on; connections that are open stay. Raises OSError."""
+        """Uses other tokens and certificates from now on. Connections that are open stay, unless the certificates of
+        `ca` are others. Raises OSError."""
+        authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
-        self._access = access
+        if authorities != self._authorities:
+            self._former += self._pools.values()
+            self._pools = {}
+        self._access, self._authorities = access, authorities
 
     async def close(self) -> None:
         await self.keep(())
 
     async def keep(self, urls: Collection[str]) -> None:
         """Closes connections to all other addresses."""
-        for pool in [self._pools.pop(url) for url in self._pools.keys() - set(urls)]:
+        for pool in [*self._former, *(self._pools.pop(url) for url in self._pools.keys() - set(urls))]:
             await pool.aclose()
+        self._former = []
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
         """Returns the body of a good answer.
@@ -99,6 +109,8 @@ class Peers:
             raise AgentUnreachable(_reason(error)) from None
         except TimeoutError:
             raise AgentTimeout("no answer in time") from None
+        except (TypeError, ValueError) as error:
+            raise AgentUnreachable(f"its address cannot be used: {error}") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise AgentTimeout(_reason(error)) from None
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9]\d{0,4})?\Z"
+URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
 """Of hosts that have gone, as each member's roster is in one message of the coordinator: pods that crash in a loop may

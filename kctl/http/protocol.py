@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import ssl
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
 UNREAD_SECONDS = 30.0
+LEAST_READ_BYTES = 65536
+"""Of an answer that waits, in `UNREAD_SECONDS`."""
 GOODBYE_SECONDS = 2.0
 """How long the other side may take to end TLS in order; then the connection is cut."""
 
@@ -128,11 +131,19 @@ class BoundedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread_timer = self.loop.call_later(self.unread_seconds, self.transport.abort)
+        self._expect_reader(math.inf)
 
     def resume_writing(self) -> None:
         self._stop(self._unread_timer)
         super().resume_writing()
+
+    def _expect_reader(self, waiting: float) -> None:
+        """Cuts the connection where too little is read of the bytes that were `waiting` before."""
+        still = self.transport.get_write_buffer_size()
+        if still > waiting - LEAST_READ_BYTES:
+            self.transport.abort()
+        else:
+            self._unread_timer = self.loop.call_later(self.unread_seconds, self._expect_reader, still)
 
     def send_400_response(self, _msg: str) -> None:
         if self._is_too_large():

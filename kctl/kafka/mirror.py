@@ -1,15 +1,14 @@
 """Finds in a cluster that topics were copied to, by MirrorMaker for instance, the offset at which a reader goes on.
 
 The copy of a message has its timestamp, key and value, and another offset. So the last message that was read is looked
-for: among those of its timestamp or later, of several that are equal the one of the same rank. What was not copied yet
-is not found.
+for: among those of its timestamp or later, of several that are equal the one of the same rank, if both clusters have as
+many. What was not copied yet is not found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from kctl.errors import OperationRefused
@@ -52,22 +51,29 @@ class _Log:
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
-            *_, last = [None, *self.read(begin, end)]
+            last = None
+            for last in self.read(begin, end):  # noqa: B007 - a million of them are not to be kept
+                pass
             if last is not None or begin == self.start:
                 return last
             back *= 100
         return None
 
-    def equal(self, record: Record, end: int) -> Iterator[int]:
-        """The offsets below `end` of messages of this timestamp, key and value."""
+    def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
+        """The offsets of messages of this timestamp, key and value, up to the first younger one after `has_enough` of
+        them."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)
-        for number, each in enumerate(() if begin is None else self.read(begin, end)):
+        found: list[int] = []
+        for number, each in enumerate(() if begin is None else self.read(begin, self.end)):
+            if has_enough(found) and (each.timestamp or 0) > record.timestamp:
+                break
             if number == _SEARCHED:
                 raise OperationRefused(f"it is not among the first {number:,} messages of its time: use --offsets")
             if (each.timestamp, each.key, each.value) == (record.timestamp, record.key, record.value):
-                yield each.offset
+                found.append(each.offset)
+        return found
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
@@ -88,11 +94,17 @@ def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
 
 def _copied(source: _Log, copy: _Log, record: Record) -> int:
     """Returns the offset of a message's copy."""
-    rank = sum(1 for _ in source.equal(record, record.offset + 1))
-    found = next(islice(copy.equal(record, copy.end), rank - 1, None), None)
-    if found is None:
+    originals = source.equal(record, lambda found: record.offset in found)
+    place = originals.index(record.offset)
+    copies = copy.equal(record, lambda found: len(found) > place)
+    if len(copies) <= place:
         raise OperationRefused(f"the new cluster does not have the message at offset {record.offset} of the old")
-    return found
+    if len(copies) != len(originals):
+        raise OperationRefused(
+            f"the old cluster has {len(originals)} messages like that at offset {record.offset}, the new one "
+            f"{len(copies)}: use --offsets"
+        )
+    return copies[place]
 
 
 def _offset(cluster: Cluster, key: Partition, at: int) -> int | None:

@@ -152,7 +152,12 @@ class Production:
 
     def explained(self, error: BaseException) -> KctlError:
         """Why it failed: a message that waited in vain was refused for a reason, which only the client's log has."""
-        return failure(self._retry_reasons.last or error, f"topic {self._topic}")
+        reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
+        return failure(reason or error, f"topic {self._topic}")
+
+    def forget_retries(self) -> None:
+        """What is sent from now on failed for no reason before."""
+        self._retry_reasons.last = None
 
 
 def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[str, Any]:

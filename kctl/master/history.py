@@ -35,6 +35,9 @@ _MOST_SERIES = 5000
 """Series in all rings: 711 steps of two float32 each, so 28 MB. What is more has its lag in steps of 15 s alone:
 0.5 kB a partition, 71 MB in all at 100,000."""
 
+_SPARE_SERIES = 500
+"""Above that limit, for what is kept already: a process that comes and goes has nothing begin anew."""
+
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
 _OF_GROUP = _OF_PARTITION[:2]
 _OF_FLEET = (*_OF_PARTITION, "handled_per_second", "batch_seconds", "memory_bytes")
@@ -119,8 +122,9 @@ class FleetHistory:
             for kind, table in self._tables.items():
                 keys, columns = values[kind]
                 series = len(keys) * len(table.metrics)
-                steps = self._steps if series <= left else ((_SPARK_SECONDS, _SPARKS),)
-                left -= series if series <= left else 0
+                fits = series <= left + (_SPARE_SERIES if len(table.rings) > 1 else 0)
+                steps = self._steps if fits else ((_SPARK_SECONDS, _SPARKS),)
+                left = max(left - series, 0) if fits else left
                 table.choose(keys, steps, snapshot.taken_at_unix)
                 table.add(columns, snapshot.taken_at_unix)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -46,6 +47,14 @@ class Pause:
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _refused(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
@@ -54,8 +63,8 @@ class Pauses:
     """The pauses of a fleet. Belongs to one event loop; the file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the pauses that an earlier master has kept. Raises nothing: a file that cannot be read is logged and
-        counts as no pause."""
+        """Reads the pauses that an earlier master has kept. Raises nothing: while the file cannot be read everything is
+        paused, until it is resumed."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Scopes of processes that are being drained, given to each meanwhile; not kept in the file."""
@@ -67,7 +76,9 @@ class Pauses:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.error("action=pauses_unreadable path=%s: %s; nothing is paused", path, error)
+            log.error("action=pauses_unreadable path=%s: %s; everything is paused", path, error)
+            everything = Pause(None, None, None, f"kctl, for {path} cannot be read", time.time())
+            self._pauses = {everything.key: everything}
         for pause in self._pauses.values():
             log.warning("action=paused what=%s by=%s: it was paused before this start", pause.what, pause.by)
 
@@ -137,10 +148,14 @@ class Pauses:
         temporary = self._path.with_suffix(".new")
         try:
             if by_key:
-                temporary.write_text(json.dumps([asdict(pause) for pause in by_key.values()]), encoding="utf-8")
+                with temporary.open("w", encoding="utf-8") as file:
+                    json.dump([asdict(pause) for pause in by_key.values()], file)
+                    file.flush()
+                    os.fsync(file.fileno())
                 temporary.replace(self._path)
             else:
                 self._path.unlink(missing_ok=True)
+            _sync_folder(self._path.parent)
         except OSError as error:
             raise OperationRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
         self._pauses = by_key

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from kctl import __version__
 from kctl.config.sections import Config
@@ -19,6 +20,7 @@ from kctl.kafka.client.access import of_fleet
 if TYPE_CHECKING:
     from kctl.hosts.peers import PeersAccess
 
+T = TypeVar("T")
 _PORT = re.compile(r":\d+\Z")
 
 
@@ -38,14 +40,19 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
     me = Host(name, url, time.time_ns(), __version__)
     group = settings.group or f"{config.kafka.group}.kctl-masters"
     member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
+    return Hosts(member, with_access(Peers, config), me, (config.kafka.cluster, config.kafka.group))
+
+
+def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
+    """Has the right to ask other hosts used, with tokens and certificates as they are now. Raises ConfigError."""
     try:
-        peers = Peers(peers_access(config))
+        return use(_peers_access(config))
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(f"hosts.ca_file {settings.ca_file} cannot be used: {error.strerror or error}") from None
-    return Hosts(member, peers, me, (config.kafka.cluster, config.kafka.group))
+        file = config.hosts.ca_file
+        raise ConfigError(f"hosts.ca_file {file} cannot be used: {error.strerror or error}") from None
 
 
-def peers_access(config: Config) -> PeersAccess:
+def _peers_access(config: Config) -> PeersAccess:
     """Reads the tokens that `[hosts]` names, which may have been renewed. Raises ConfigError."""
     from kctl.hosts.peers import PeersAccess  # see above
 

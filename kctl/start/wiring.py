@@ -47,7 +47,7 @@ from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
-from kctl.start.hosts import hosts_of, peers_access
+from kctl.start.hosts import hosts_of, with_access
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,5 +169,5 @@ def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitabl
 def _use_http(server: HttpServer, hosts: Hosts | None, config: Config, settings: HttpSection) -> list[str]:
     access = access_of(settings, config.path.parent)
     if hosts is not None:
-        hosts.use(peers_access(config))
+        with_access(hosts.use, config)
     return server.use(access)

@@ -114,3 +114,10 @@ class Times:
 
         assert storage.settle(claim, [True] * 3).is_lost
         assert total(storage) == (3, 0, 0, 0)
+
+    def test_what_was_put_before_the_clock_was_set_back_is_cleared(self, storage: Storage, pass_time: PassTime) -> None:
+        fill(storage, 3)
+        pass_time(-3600.0)
+
+        assert storage.clear(Selection(older_than_seconds=0.0)) == 0
+        assert storage.clear() == 3

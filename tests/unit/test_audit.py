@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,22 @@ def test_root_writes_nothing_below_the_home_of_another_user(tmp_path: Path) -> N
 def test_without_a_fleet_it_is_the_users_own_file(tmp_path: Path) -> None:
     assert user_log({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "kctl" / "audit.jsonl"
     assert user_log({"HOME": str(tmp_path / "me")}) == tmp_path / "me" / ".local/state/kctl/audit.jsonl"
+
+
+def test_half_a_line_that_a_full_disk_has_taken_is_an_error_and_swallows_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "operations.jsonl"
+    script = """
+import pathlib, resource, signal, sys
+from kctl.audit import append
+path = pathlib.Path(sys.argv[1])
+append(path, {"id": 1})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, resource.RLIM_INFINITY))
+append(path, {"id": 2})
+"""
+    ran = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True)
+
+    append(path, {"id": 3})
+
+    assert ran.stderr.endswith("No space left on device\n")
+    assert path.read_text() == '{"id": 1}\n{"i\n{"id": 3}\n'

@@ -11,6 +11,8 @@ from kctl.errors import ConfigError
 from kctl.kafka.client.access import of_context, of_fleet
 from kctl.master.launch import engine_settings, worker_settings
 from kctl.secrets import cluster_secret
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.redis.client import connect
 
 TOML = """
 [kafka]
@@ -91,3 +93,12 @@ def test_the_secret_of_a_spark_cluster_comes_from_its_file_or_else_from_the_envi
     secret(tmp_path, 0o644)
     with pytest.raises(ConfigError, match=r"spark\.auth_secret_file cannot be read: .*mode 0644.*chmod o="):
         cluster_secret(load(path, {}), {})
+
+
+def test_a_password_of_redis_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(StorageUnusable, match=r"it is no text$"):
+        connect("redis://127.0.0.1:1/0", file)

@@ -24,11 +24,11 @@ def restart(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: ar
     fleet = find_fleet()
     if options.dry_run or options.all or ENGINE_NAME in (options.name or ()):
         planned = {key: value for key, value in params.items() if key != "rolling"}
-        plan = submit(fleet, "restart", {**planned, "dry_run": True})
+        plan = follow(fleet, submit(fleet, "restart", {**planned, "dry_run": True}))
         if options.dry_run or plan["state"] != "done":
             show(plan, options.output)
             return
-        if plan["result"]["engine"]:
+        if any(each["engine"] for each in plan["result"].get("hosts", {"": plan["result"]}).values()):
             _agree(clean(plan["text"]), is_asked=not options.yes and sys.stdin.isatty())
     carry_out(fleet, "restart", params, options.output, deadline=options.deadline, wait=options.wait)
 

@@ -63,7 +63,7 @@ async def give(given: _Given, request: Request) -> JSONResponse:
 
 @router.get("/operations", summary="The last operations, the newest first")
 async def listed(request: Request) -> dict[str, Any]:
-    return {"rows": [operation.to_json() for operation in _operations(request).all()]}
+    return {"rows": [operation.to_row() for operation in _operations(request).all()]}
 
 
 @router.get("/operations/types", summary="What can be submitted, with its parameters")

@@ -82,6 +82,12 @@ class Operation:
             known["deadline_seconds"] = None
         return known
 
+    def to_row(self) -> JsonObject:
+        """One of a list: without its result, for that of `stack` may have 150 kB."""
+        row = self.to_json()
+        del row["result"]
+        return row
+
 
 def _in_words(name: str, value: object) -> str:
     if isinstance(value, bool):

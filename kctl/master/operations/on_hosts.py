@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.errors import KctlError, OperationFailed, OperationRefused, OperationUnknown
+from kctl.errors import KctlError, NoSuchOperation, OperationFailed, OperationRefused, OperationUnknown
 from kctl.hosts.hosts import Hosts
 from kctl.master.operations.base import Report
 from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation
-from kctl_agent.errors import AgentError, AgentUnreachable, BadParams, NotPermitted
+from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams, NotPermitted
 from kctl_agent.rpc.wire import JsonObject
 
 _POLL_SECONDS = 0.2
@@ -134,6 +134,9 @@ class OnHosts:
         """Returns how far it has come now. Ids begin anew with each master: one that began at another time is another
         operation. Raises OperationUnknown, AgentError."""
         found = await self.hosts.operation(host, operation["id"])
+        error = {} if "state" in found else found.get("error", {})
+        if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:
+            raise AgentTimeout(error.get("message", "it gave no reason"))
         if "state" not in found or found["started_at"] != operation["started_at"]:
             raise OperationUnknown(f"{host} was started again while it had this under way")
         return found

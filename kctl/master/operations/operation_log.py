@@ -91,7 +91,8 @@ class OperationLog:
             log.warning("action=operation_refused operation=%s by=%s via=%s: %s", name, caller.name, caller.via, error)
             raise
         task = self._tasks[operation.id]
-        await asyncio.wait([task], timeout=min(wait_seconds, _SHORT_SECONDS) if kind.is_long else wait_seconds)
+        is_long = kind.is_long and not params.get("dry_run")
+        await asyncio.wait([task], timeout=min(wait_seconds, _SHORT_SECONDS) if is_long else wait_seconds)
         return self._operations[operation.id]
 
     def find(self, id_: str) -> Operation:
@@ -110,7 +111,7 @@ class OperationLog:
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
         """Those of all hosts, where the fleet has several, each with its `host`, the newest first; and hosts that did
         not answer."""
-        rows = [operation.to_json() for operation in self.all()]
+        rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
         others, failed = await hosts.operations(seconds)
@@ -291,9 +292,7 @@ class OperationLog:
         if self._audit_path is None:
             return
         try:
-            audit.append(
-                self._audit_path, {key: value for key, value in operation.to_json().items() if key != "result"}
-            )
+            audit.append(self._audit_path, operation.to_row())
         except OSError as error:
             log.error("action=audit_failed id=%s path=%s: %s", operation.id, self._audit_path, error.strerror)
 

@@ -192,6 +192,19 @@ def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
     assert [each.get("dry_run", False) for each in given] == [True, False, True, True]
 
 
+def test_the_engines_of_all_hosts_are_named_before_a_restart_of_all(kctl: Kctl, master: Master) -> None:
+    planned = {"id": "1", "operation": "restart", "state": "running", "text": ""}
+    hosts = {"node-1": {"engine": False}, "node-2": {"engine": True}}
+    plan = {**planned, "state": "done", "text": "node-2: it would be: engine", "result": {"hosts": hosts}}
+    done = {**planned, "state": "done", "text": "restarted", "result": {}}
+    agent = master({"restart": [Answers(planned), Answers(done)], "operation": [Answers(plan)]})
+
+    ran = kctl("restart", "--all", "--host", "all", "--wait")
+
+    assert (ran.code, ran.out, ran.err) == (0, "restarted\n", "node-2: it would be: engine\n")
+    assert [request.rpc for request in agent.requests] == ["restart", "operation", "restart"]
+
+
 def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise RuntimeError("impossible")

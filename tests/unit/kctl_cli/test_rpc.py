@@ -166,6 +166,10 @@ def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variab
         (("kafka_lag", "-o", "xml"), "argument -o/--output: invalid choice: 'xml'"),
         (("kafka_lag", "--fail-above", "many"), "argument --fail-above: `many` is not a whole number, 0 or more"),
         (
+            ("kafka_lag", "--fail-above", "9" * 19),
+            f"argument --fail-above: `{'9' * 19}` is not a whole number, of 64 bits",
+        ),
+        (
             ("workers", "--fail-above", "1"),
             "--fail-above is for kafka_lag, offset_checker, block_size, not for workers",
         ),

@@ -70,7 +70,8 @@ class World:
 
 def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
     end = operation("done", "paused", result={"x": 1})
-    world = World({"b": [operation("running"), AgentTimeout("no answer"), end]})
+    busy = {"error": {"code": "busy", "message": "256 connections are open already"}}
+    world = World({"b": [operation("running"), AgentTimeout("no answer"), busy, end]})
 
     assert world.run("b", all=True) == ("b: paused", {"x": 1})
     assert world.submitted[0][1]["caller"] == "ann on a"
@@ -84,7 +85,7 @@ def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
         ([AgentTimeout("no answer in time")], OperationUnknown),
         ([operation("failed", "it could not")], OperationFailed),
         ([operation("unknown", "it may")], OperationUnknown),
-        ([operation("running"), {"error": {"message": "there is no operation 1"}}], OperationUnknown),
+        ([operation("running"), {"error": {"code": "no_such_operation"}}], OperationUnknown),
         ([operation("running"), operation("done", "another one", started_at=9.0)], OperationUnknown),
     ],
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -247,3 +251,18 @@ async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monk
     assert b"503 Busy" in refused
     assert b"5 connections of your address are open already" in refused
     assert answered.status_code == 200, "everybody else has the other half"
+
+
+async def test_a_caller_that_reads_slowly_is_served_and_one_that_reads_nothing_is_cut() -> None:
+    waiting, later, cut = [300_000, 200_000, 190_000], list[Any](), list[bool]()
+    transport = SimpleNamespace(get_write_buffer_size=lambda: waiting.pop(0), abort=lambda: cut.append(True))
+    loop = SimpleNamespace(call_later=lambda _seconds, call, *given: later.append(partial(call, *given)))
+    connection: Any = SimpleNamespace(transport=transport, loop=loop, unread_seconds=30.0)
+    connection._expect_reader = partial(BoundedProtocol._expect_reader, connection)
+
+    connection._expect_reader(math.inf)
+    later.pop()()
+    assert not cut
+    later.pop()()
+    assert cut
+    assert not later

@@ -154,3 +154,13 @@ def test_of_other_groups_those_with_the_most_lag_are_kept_and_stay_while_others_
     )
     assert history.read(("group", ("main", "g-24")), UNIX, UNIX + 10) is None
     assert most(history, ("group", ("main", "h-0")))["lag"] == [500.0]
+
+
+def test_partitions_at_the_limit_keep_their_history_when_a_process_comes_or_goes() -> None:
+    history = FleetHistory()
+    rows = [row("a", number, 100, 110) for number in range(1225)]
+    for second, processes in enumerate((12, 13, 12)):
+        each = tuple(replace(worker(1, 1), name=f"worker-{number}") for number in range(processes))
+        history.add(taken(rows, 5 * second, each))
+
+    assert most(history, ("partition", ("a", 7)))["lag"] == [10, 10, 10]

@@ -131,6 +131,9 @@ async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progre
 
     over = await ended(log, operation.id)
     assert (over.state, over.text) == ("done", "both stopped")
+    rows, _ = await log.listed(1.0, is_local=True)
+    assert [each["text"] for each in rows] == ["both stopped"]
+    assert "result" not in rows[0]
     assert seen == [("1", "running"), ("1", "done")]
 
 

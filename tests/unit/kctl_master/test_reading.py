@@ -59,3 +59,14 @@ def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:
         pauses.remove(None, None, None)
     with pytest.raises(OperationRefused, match=r"^demo-3 is not paused"):
         pauses.remove(None, "demo", 3)
+
+
+def test_pauses_that_cannot_be_read_pause_everything_until_it_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "pauses.json"
+    path.write_text("")
+    pauses = Pauses(path)
+
+    [pause] = pauses.all()
+    assert (pause.what, pause.by) == ("everything", f"kctl, for {path} cannot be read")
+    pauses.remove(None, None, None)
+    assert Pauses(path).all() == []

@@ -4,6 +4,7 @@ connection that is given. What changes something is one transaction each, but fo
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
@@ -184,7 +185,7 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
         rows = db.execute(
             "delete from queue where state in ('pending', 'delayed') and since<=?"  # noqa: S608
             f" and id in (select id from block where {where}) returning count",
-            (wall if age is None else wall - age, *values),
+            (math.inf if age is None else wall - age, *values),
         ).fetchall()
         db.execute("delete from block where id not in (select id from queue)")
     return sum(count for (count,) in rows)

@@ -76,8 +76,9 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
     if password_file is not None:
         try:
             options["password"] = read_private(password_file).strip()
-        except OSError as error:
-            raise StorageUnusable(f"cannot read storage.password_file {password_file}: {error.strerror}") from error
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise StorageUnusable(f"cannot read storage.password_file {password_file}: {reason}") from error
     try:
         return redis.Redis.from_url(url, **options)
     except ValueError as error:

@@ -233,7 +233,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
 
     def _clear(self, name: str, selection: Selection) -> int:
         after: Any = 0
-        removed, age = 0, int((selection.older_than_seconds or 0) * 1000)
+        removed, age = 0, "" if selection.older_than_seconds is None else int(selection.older_than_seconds * 1000)
         while after != b"":
             count, after = self._session.run_once("clear", name, after, PAGE, *_words(selection)[2:], age)
             removed += count

@@ -54,7 +54,8 @@ def predicate(group: str, selection: Selection) -> Condition:
         ("failed_at", ">=", None if selection.died_from is None else _moment(selection.died_from)),
         ("failed_at", "<=", None if selection.died_to is None else _moment(selection.died_to)),
     ]
-    if offsets := [int(id_.rpartition(":")[2]) for id_ in selection.ids or () if id_.rpartition(":")[2].isdecimal()]:
+    numbers = [id_.rpartition(":")[2] for id_ in selection.ids or ()]
+    if offsets := [int(each) for each in numbers if each.isdecimal() and len(each) < 19]:
         wanted += [("offset", ">=", min(offsets)), ("offset", "<=", max(offsets))]
     condition = than("group", "=", group)
     for column, is_, value in wanted:

@@ -1,4 +1,4 @@
--- ARGV: token, tp, id to go on after, blocks to read, offset_from, offset_to ('': any), age in milliseconds.
+-- ARGV: token, tp, id to go on after, blocks to read, offset_from, offset_to ('': any), age in milliseconds ('': any).
 -- Removes what waits in a partition. {messages removed, the last id read}; the id is '' at the end.
 return once(ARGV[1], function()
   local _, tp, after, most, offset_from, offset_to, age = unpack(ARGV)
@@ -7,7 +7,7 @@ return once(ARGV[1], function()
   for _, id in ipairs(ids) do
     local first, last, state, since = unpack(redis.call('HMGET', P .. 'block:' .. id, 'first', 'last', 'state', 'since'))
     if first and state ~= 'processing' and selects('', '', offset_from, offset_to, tp, first, last)
-      and tonumber(since) <= machine - age then
+      and (age == '' or tonumber(since) <= machine - age) then
       messages = messages + remove(id)
     end
   end

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kctl_agent.storage.lake.delta.files import is_exact
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
@@ -69,14 +70,16 @@ class Reader:
     def _by_duckdb(self, predicate: Predicate) -> list[int]:
         """It reads the files that statistics leave: an extension that knows the log is no package of PyPI. Bounds in a
         footer, which never count a NaN, have DuckDB 2.0 take `f = 0` for true of one in a file whose other values are
-        all 0, unless it is kept from it: a row too many, none hidden."""
+        all 0, unless it is kept from it: a row too many, none hidden. By those of pyarrow
+        it hides NaN from `x > 1`."""
         left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
         query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
         files = [str(self._path / name) for name in left]
         if not files:
             return []
+        without = "" if all(is_exact(pq.read_metadata(file)) for file in files) else ", filter_pushdown"
         with duckdb.connect() as database:
-            database.execute("set disabled_optimizers = 'statistics_propagation'")
+            database.execute(f"set disabled_optimizers = 'statistics_propagation{without}'")
             return [row[0] for row in database.execute(query, [files]).fetchall()]
 
 
