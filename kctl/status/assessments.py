@@ -38,7 +38,6 @@ class AssessmentColumns:
     lag_seconds: Reals
     growth_per_second: Reals
     catchup_seconds: Reals
-    window_complete: Reals
 
 
 class Assessments(Sequence[Assessment]):
@@ -65,7 +64,7 @@ class Assessments(Sequence[Assessment]):
         return self._at(range(self._begin, self._end)[index])
 
     def column(self, name: str) -> Reals:
-        """Returns `lag_seconds`, `growth_per_second`, `catchup_seconds` or `window_complete` of all."""
+        """Returns `lag_seconds`, `growth_per_second` or `catchup_seconds` of all."""
         found: Reals = getattr(self._columns, name)[self._begin : self._end]
         return found
 
@@ -86,7 +85,6 @@ class Assessments(Sequence[Assessment]):
             _known(columns.lag_seconds[row]),
             _known(columns.growth_per_second[row]),
             _known(columns.catchup_seconds[row]),
-            _known(columns.window_complete[row]),
         )
 
 
@@ -111,7 +109,6 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
         np.fmax.reduceat(assessments.column("lag_seconds"), starts),
         np.where(is_growth_known, np.add.reduceat(np.nan_to_num(growth), starts), np.nan),
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
-        np.fmin.reduceat(assessments.column("window_complete"), starts),
     )
     worsts, *seconds = map(_listed, columns)
     for group, idle_count, worst, values in zip(

@@ -104,6 +104,7 @@ class ColumnAssessor:
     def assess(self, reported: Reported, owners: Owners, allowed_lag: Ints, now: float, now_unix: float) -> Assessments:
         """Judges a report. `now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
         seen, rules, lag = self._history, self._rules, reported.lag
+        reported = reported._replace(at=np.floor(reported.at * 1000) / 1000)  # as they are kept, to be the same again
         self._see(reported, owners, allowed_lag)
         judged = judge(seen, owners, rules, allowed_lag, now)
         held = self._hysteresis.settle(judged.status, now, rules.hold_seconds, is_blind(seen, rules, now))
@@ -112,10 +113,9 @@ class ColumnAssessor:
         growth[(lag == ABSENT) | (judged.status == NUMBERS[Status.UNKNOWN])] = np.nan
         lag = np.where((lag != ABSENT) & (lag <= allowed_lag), 0, lag)
         waited = lag_seconds(lag, self._processed.timestamp, seen.caught_up_at(), now, now_unix)
-        complete = _rounded(seen.complete(span))
         return Assessments(
             AssessmentColumns(
-                self._hysteresis.status, held, judged, owners, _rounded(waited), growth, _catchup(lag, growth), complete
+                self._hysteresis.status, held, judged, owners, _rounded(waited), growth, _catchup(lag, growth)
             )
         )
 

@@ -73,9 +73,6 @@ class History:
     in which nothing was seen: a commit may have been made then, or may not have been possible."""
     cadence_seconds: Reals
     """For how long messages usually wait for a commit; NaN while there were too few."""
-    gap_from: Reals
-    gap_to: Reals
-    """End of the last time in which nothing was seen."""
     interval_seconds: Reals
     """Seconds from the last observation but one to the last."""
     rewind_at: Reals
@@ -174,14 +171,6 @@ class History:
         found[rows] = np.fmax(reckoned, found[rows])
         return found
 
-    def complete(self, span_seconds: Reals) -> Reals:
-        """Returns how much was seen of the span before the newest observation, from 0 to 1."""
-        ended = self.newest.at
-        began = np.maximum(self.rows.first_at, ended - span_seconds)
-        unseen = np.maximum(self.gap_to - np.maximum(self.gap_from, began), 0.0)
-        seen = (ended - began - np.where(np.isnan(unseen), 0.0, unseen)) / span_seconds
-        return np.where(self.rows.count > 0, seen, 0.0)
-
     def _forget(self, rows: Rows) -> None:
         self.newest.at[rows] = _UNKNOWN
         for name, fill in _COLUMNS.items():
@@ -201,11 +190,7 @@ class History:
         every = whole(rows, len(self.moved_at))
         interval, before = new.at - old.at, self.interval_seconds[every]
         is_gap = is_seen & (interval > np.maximum(_GAP_SECONDS, _GAP_INTERVALS * before))
-        if is_gap.any():
-            after = rows[is_gap]
-            self._hold("gap_from", "gap_to")
-            self.gap_from[after], self.gap_to[after] = old.at[is_gap], new.at[is_gap]
-            self.waiting_since[after] += interval[is_gap]
+        self.waiting_since[rows[is_gap]] += interval[is_gap]
         self.interval_seconds[every] = np.where(is_seen, interval, before)
 
     def _note_commits(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_seen: Bools, lag: Ints) -> None:
@@ -286,7 +271,7 @@ class History:
         caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
         self._caught_up_at[every] = np.where(is_waiting, caught_up_at, new.at)
         [chosen] = np.nonzero(is_waiting & (self.rows.first_end[every] <= new.committed))
-        time_of = self.rows.times.of
+        time_of = self.rows.time_of
         for table, slots, part in self.rows.tables(rows[chosen]):
             these, committed = rows[chosen[part]], new.committed[chosen[part]]
             last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
@@ -298,8 +283,6 @@ _COLUMNS: dict[str, Any] = {
     "left_over": 0,
     "waiting_since": _UNKNOWN,
     "cadence_seconds": _UNKNOWN,
-    "gap_from": _UNKNOWN,
-    "gap_to": _UNKNOWN,
     "interval_seconds": 0.0,
     "rewind_at": _UNKNOWN,
     "rewind_from": 0,
@@ -320,7 +303,7 @@ _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silenc
 """Columns of which there are several."""
 _RARE = frozenset(
     {
-        *("gap_from", "gap_to", "rewind_at", "rewind_from", "rewind_to"),
+        *("rewind_at", "rewind_from", "rewind_to"),
         *("removed_at", "removed_start", "removed_committed", "ahead_since"),
     }
 )

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.times import Bools as Bools
-from kctl.status.times import Reals as Reals
-from kctl.status.times import TimeCodes
-
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Reals = NDArray[np.float64]
 Rows = NDArray[np.intp]
 """Numbers of partitions."""
 Offsets = NDArray[np.signedinteger[Any]]
 """Offsets, of 32 bits as long as all that were seen are short enough: they take most of the memory."""
 
-_Kinds: TypeAlias = tuple[type[np.generic], type[np.signedinteger[Any]], type[np.signedinteger[Any]]]
+_Kinds: TypeAlias = tuple[type[np.uint32], type[np.signedinteger[Any]], type[np.signedinteger[Any]]]
+_MOST_MILLISECONDS = int(np.iinfo(np.uint32).max)
+_BEFORE_MILLISECONDS = 86_400_000
+"""How long before the first observation that there was a time may be."""
 
 _WIDTHS = (4, 8, 16, 32, 65)
 _WIDTHS_OF_TIERS = np.array(_WIDTHS)
@@ -48,7 +49,7 @@ class ObservationTable(NamedTuple):
     """
 
     at: NDArray[Any]
-    """Numbers of times, as in `Observations.times`."""
+    """Milliseconds, as `Observations.time_of` has them; or seconds."""
     committed: Offsets
     end: Offsets
 
@@ -79,7 +80,7 @@ class _Tier:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.kinds: _Kinds = (TimeCodes.kind, np.int32, np.int32)
+        self.kinds: _Kinds = (np.uint32, np.int32, np.int32)
         self.table = ObservationTable.empty(0, width, self.kinds)
         self.free = np.empty(0, np.intp)
 
@@ -101,34 +102,23 @@ class _Tier:
 
     def widen_offsets(self) -> None:
         """Makes room for any offset from now on."""
-        self.kinds = (self.kinds[0], np.int64, np.int64)
+        self.kinds = (np.uint32, np.int64, np.int64)
         short = self.table
         self.table = ObservationTable(short.at, *(_zeros(column.shape, np.int64) for column in short[1:]))
         for column, old in zip(self.table[1:], short[1:], strict=True):
             np.copyto(column, old, where=old != 0)  # what no partition has reached yet goes on to take no memory
 
-    def widen_times(self, times: TimeCodes) -> None:
-        """Makes room for any time from now on."""
-        self.kinds = (np.float64, *self.kinds[1:])
-        short, self.table = self.table, self.table._replace(at=_zeros(self.table.at.shape, np.float64))
-        for row, old in zip(self.table.at, short.at, strict=True):
-            np.copyto(row, times.of(old), where=old != 0)
-
-    def renumber(self, numbers: NDArray[Any]) -> None:
-        for row in self.table.at:
-            if row.any():
-                row[:] = numbers[row]
-
 
 class Observations:
-    """The observations of `size` partitions. Times and ends of a partition never fall.
+    """The observations of `size` partitions. Times, of which milliseconds are kept, and ends of a partition never fall.
 
     `count`, `first_at`, `first_end` and `end_since` (the time of the first row with the newest end) are columns, to be
     read only.
     """
 
     def __init__(self, size: int) -> None:
-        self.times = TimeCodes()
+        self._began: int | None = None
+        """The milliseconds at which times are counted from."""
         self._tiers = [_Tier(width) for width in _WIDTHS]
         self._tier = np.zeros(size, np.int8)
         self._slot = self._tiers[0].allot(size)
@@ -176,8 +166,8 @@ class Observations:
             if self._longest > _SHORT:
                 for tier in self._tiers:
                     tier.widen_offsets()
-        self._number(new.at)
-        stored = new._replace(at=self.times.at_or_before(new.at))
+        self._begin(new.at)
+        stored = new._replace(at=self._milliseconds(new.at))
         every = whole(rows, len(self.count))
         count = self.count[every]
         is_first, is_run = count == 0, is_same & self._is_run[every]
@@ -198,25 +188,29 @@ class Observations:
         self._second_at[rows[is_second]] = new.at[is_second]
         self.end_since[every] = np.where(is_end_same, self.end_since[every], new.at)
 
-    def _number(self, at: Reals) -> None:
-        """Gives these times numbers in `times`."""
-        times = self.times
-        if times.add(at):
+    def time_of(self, milliseconds: NDArray[Any]) -> Reals:
+        """Returns times in seconds."""
+        return (milliseconds.astype(np.int64) + (self._began or 0)) / 1000
+
+    def _milliseconds(self, at: Reals) -> NDArray[np.uint32]:
+        """Returns the last ones that are not after these times; 0 where one is not known."""
+        found = np.floor(np.nan_to_num(at, nan=-np.inf) * 1000 + 1e-3) - (self._began or 0)
+        milliseconds: NDArray[np.uint32] = np.clip(found, 0, _MOST_MILLISECONDS).astype(np.uint32)
+        return milliseconds
+
+    def _begin(self, at: Reals) -> None:
+        """Counts from a time that leaves room for these: from a later one after seven weeks."""
+        if not len(at):
             return
-        is_used = np.zeros(len(times), np.bool_)
-        is_used[0] = True
-        for tier in self._tiers:
-            for row in tier.table.at:
-                is_used[row] = True
-        if np.count_nonzero(is_used) * 2 < len(times):
-            numbers = times.keep(is_used)
+        latest = int(at.max() * 1000)
+        if self._began is None:
+            self._began = int(at.min() * 1000) - _BEFORE_MILLISECONDS
+        if latest - self._began > _MOST_MILLISECONDS:
+            later = latest - _MOST_MILLISECONDS // 2 - self._began
+            self._began += later
             for tier in self._tiers:
-                tier.renumber(numbers)
-            if times.add(at):
-                return
-        for tier in self._tiers:
-            tier.widen_times(times)
-        times.widen()
+                for row in filter(np.any, tier.table.at):
+                    row[:] = np.maximum(row, later) - later
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
         """Forgets older rows; the newest of those stays: it is what held then."""
@@ -241,7 +235,7 @@ class Observations:
             if not len(many):
                 break
             some = lines.taken(many)
-            is_kept = _worth_keeping(self.times.of(some.at), some.committed, count[many], share)
+            is_kept = _worth_keeping(self.time_of(some.at), some.committed, count[many], share)
             lines.put(many, some.kept(is_kept))
             count[many] = np.count_nonzero(is_kept, axis=0)
             share *= 2
@@ -259,13 +253,13 @@ class Observations:
         values = ObservationTable(np.empty(len(rows)), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64))
         for table, slots, part in self.tables(rows):
             where = numbers[part], slots
-            values.at[part] = self.times.of(table.at[where])
+            values.at[part] = self.time_of(table.at[where])
             values.committed[part], values.end[part] = table.committed[where], table.end[where]
         return values
 
     def _held_in(self, table: ObservationTable, slots: Rows, rows: Rows, since: Reals) -> Rows:
-        number = self.times.at_or_before(since)
-        return np.maximum(bisected(table.at, slots, self.count[rows] - 1, number) - 1, 0)
+        held = bisected(table.at, slots, self.count[rows] - 1, self._milliseconds(since))
+        return np.maximum(held - 1, 0)
 
     def tables(self, rows: Rows) -> Iterator[tuple[ObservationTable, Rows, Rows]]:
         """Yields the tables in which `rows` are: in which lines of it, and of which of `rows`."""
@@ -316,7 +310,7 @@ class Observations:
         """Notes what is kept of the lines as columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
-        time = self.times.of
+        time = self.time_of
         self.first_at[rows], self.first_end[rows] = np.where(count > 0, time(lines.at[0]), _NEVER), lines.end[0]
         self._second_at[rows] = np.where(count > 1, time(lines.at[1]), _NEVER)
         end = lines.end[last, number]

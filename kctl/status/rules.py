@@ -279,7 +279,7 @@ def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> t
         is_commit = np.zeros(lag.shape, np.bool_)
         is_commit[1:] = lines.committed[1:] != lines.committed[:-1]
         is_commit &= (numbers < seen.rows.count[these]) & (numbers >= first[part])
-        is_late = seen.rows.times.of(lines.at) > (began[part] + seen.newest.at[these]) / 2
+        is_late = seen.rows.time_of(lines.at) > (began[part] + seen.newest.at[these]) / 2
         late, early = is_commit & is_late, is_commit & ~is_late
         last, more = seen.left_over[these], least[part]
         least_late, least_early = (np.where(each, lag, _MOST).min(axis=0) for each in (late, early))
@@ -335,7 +335,7 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
     has_two = seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
     [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
-    first, time_of = seen.rows.held(rows, seen.newest.at[rows] - span[rows]), seen.rows.times.of
+    first, time_of = seen.rows.held(rows, seen.newest.at[rows] - span[rows]), seen.rows.time_of
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
         begin, end = _commits(table.committed, slots, first[part], seen.rows.count[these] - 1)

@@ -44,8 +44,6 @@ class Assessment:
     """Messages by which the lag grows each second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
     """Seconds until the lag is gone at that pace; 0 when it is, None while it does not fall."""
-    window_complete: float | None = None
-    """The seen share of the window, from 0 to 1; of a group, of the partition of which least was seen."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -54,7 +52,6 @@ class Assessment:
             "lag_seconds": self.lag_seconds,
             "growth_per_second": self.growth_per_second,
             "catchup_seconds": self.catchup_seconds,
-            "window_complete": self.window_complete,
         }
 
 

@@ -47,7 +47,7 @@ def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_conce
 
     assessor.adopt(StatusRules(window_seconds=30.0), lambda group: int(group == "b"))
     found = assessed(assessor, names, 101.0, 1)
-    assert [each.window_complete for each in found.values()] == [0.0, 0.0]
+    assert [each.growth_per_second for each in found.values()] == [None, None]
 
 
 def test_a_group_without_partitions_is_unknown_between_others() -> None:
