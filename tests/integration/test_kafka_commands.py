@@ -321,7 +321,7 @@ def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_reported(broker:
     topics.create_topic(broker.bootstrap_servers, "letters", 8)
     words = ("produce", "-t", "letters", "-o", "json")
 
-    [first] = kctl(*words, "-k", "17", "--header", "a=b", "--header", "c=", "y" * 2000, "--codec", "4").rows
+    [first] = kctl(*words, "-k", "17", "--header", "a=b", "--header", "c=", "y" * 2000, "--codec", "zstd").rows
     [tombstone] = kctl(*words, "-k", "17", "--null").rows
     [unasked] = kctl(*words, "--acks", "0", "-p", "5", "z").rows
     found = kctl("consume", "-t", "letters", "-p", str(first["partition"]), "--format", "json").out.splitlines()
@@ -352,10 +352,9 @@ def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kct
     for key in keys:
         assert kctl("produce", "-t", "hashed", "-k", key, "ours").code == 0
 
-    found: dict[str, set[str]] = {}
-    for line in kctl("consume", "-t", "hashed", "--format", "%k|%p|%v").out.splitlines():
-        key, partition, _ = line.split("|")
-        found.setdefault(key, set()).add(partition)
+    found: dict[str, set[int]] = {}
+    for line in map(json.loads, kctl("consume", "-t", "hashed", "--format", "json").out.splitlines()):
+        found.setdefault(line["key"], set()).add(line["partition"])
     assert found.keys() == set(keys)
     assert all(len(partitions) == 1 for partitions in found.values())
 

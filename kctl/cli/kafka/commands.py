@@ -12,10 +12,7 @@ from importlib import import_module
 
 from kctl.cli.command import CONFIG, OUTPUT, Command, CommandGroup, Option
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""In the order of Kafka's numbers, which may be given instead."""
-
-
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TOPIC = Option(("-t", "--topic"), "the topic", metavar="TOPIC", is_required=True)
 _TOPICS = Option(("-t", "--topic"), "only this topic; may be repeated", "texts", "TOPIC")
 _SOME_TOPICS = Option(
@@ -228,7 +225,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("-p", "--partition"), "into this partition", "int", "N"),
                 Option(("-k", "--key"), "the key; the partition follows from it as in the Java client", metavar="KEY"),
                 Option(("--key-separator",), "each line is KEY, this, MESSAGE", metavar="TEXT"),
-                Option(("--codec",), f"one of {', '.join(CODECS)}, or 0 to 4 (default: none)", metavar="CODEC"),
+                Option(("--codec",), "how messages are compressed", choices=_CODECS, default=_CODECS[0]),
                 Option(
                     ("--acks",),
                     "how many replicas have to acknowledge: 0, 1 or all",
@@ -266,20 +263,14 @@ COMMANDS: dict[str, Command] = {
                 Option(("-n", "--limit"), "stop after so many messages", "int", "N"),
                 Option(("--follow",), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
-                Option(
-                    ("--format",),
-                    "how each is printed: value, line, json, or a template of %t topic %p partition %o offset %T "
-                    "timestamp %k key %v value %h headers",
-                    metavar="FORMAT",
-                    default="value",
-                ),
+                Option(("--format",), "how each is printed", choices=("value", "line", "json"), default="value"),
                 *_common(output=False),
             ),
             (
                 ("kctl kafka consume -t orders -n 10", ""),
                 ("kctl kafka consume -t orders --from -3", "the last three of each partition"),
                 ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
-                ("kctl kafka consume -t orders --from latest --follow --format '%p %o %k %v'", ""),
+                ("kctl kafka consume -t orders --from latest --follow --format json", ""),
             ),
             "Joins no group. `value` writes each value as it is, and a line end. Without --follow it stops at what "
             "was the end when it began. --from -N counts offsets: where compaction or transactions left gaps, there "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.consume import Record
 
-_NAMED = ("value", "line", "json")
-
 
 def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    written = _format(options.format)
+    written = _FORMATS[options.format]
     begin_at = _place(options.from_)
     with connected(options, env) as connection:
         begin, end = _span(connection, options, begin_at)
@@ -47,7 +44,7 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     )
     try:
         for record in found:
-            write(written(record))
+            write(written(record) + b"\n")
             count += 1
             if options.follow:
                 sys.stdout.flush()
@@ -112,18 +109,6 @@ def _partition(text: str) -> int:
     return int(text)
 
 
-def _format(text: str) -> Callable[[Record], bytes]:
-    if text == "value":
-        return lambda record: (record.value or b"") + b"\n"
-    if text == "line":
-        return lambda record: f"{_line(record)}\n".encode()
-    if text == "json":
-        return lambda record: f"{as_json(_document(record), in_one_line=True)}\n".encode()
-    if "%" in text:
-        return _template(text)
-    raise UsageError(f"`{text}` is no format: there are {', '.join(_NAMED)}, and templates such as '%p %o %k %v'")
-
-
 def _line(record: Record) -> str:
     texts = [None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)]
     return "  ".join(
@@ -143,26 +128,8 @@ def _document(record: Record) -> dict[str, Any]:
     }
 
 
-def _template(text: str) -> Callable[[Record], bytes]:
-    r"""kcat's letters; `\n` and `\t` may be written out. A line end comes after each message, unless one is written."""
-    parts: dict[str, Callable[[Record], bytes]] = {
-        "t": lambda r: r.topic.encode(),
-        "p": lambda r: str(r.partition).encode(),
-        "o": lambda r: str(r.offset).encode(),
-        "T": lambda r: cell(r.timestamp).encode(),
-        "k": lambda r: b"" if r.key is None else r.key,
-        "v": lambda r: b"" if r.value is None else r.value,
-        "h": lambda r: ",".join(f"{name}={(v or b'').decode('utf-8', 'replace')}" for name, v in r.headers).encode(),
-        "%": lambda _: b"%",
-    }
-    unknown = [letter for letter in re.findall("%(.?)", text) if letter not in parts]
-    if unknown:
-        raise UsageError(f"`%{unknown[0]}` is not known in a format: there are {' '.join(f'%{p}' for p in parts)}")
-    readable = text.replace("\\n", "\n").replace("\\t", "\t")
-    end = "" if readable.endswith("\n") else "\n"
-    pieces: list[bytes | Callable[[Record], bytes]] = [
-        parts[piece[1]] if piece.startswith("%") else piece.encode()
-        for piece in re.split("(%.)", readable + end)
-        if piece
-    ]
-    return lambda record: b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
+_FORMATS: dict[str, Callable[[Record], bytes]] = {
+    "value": lambda record: record.value or b"",
+    "line": lambda record: _line(record).encode(),
+    "json": lambda record: as_json(_document(record), in_one_line=True).encode(),
+}

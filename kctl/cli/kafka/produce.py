@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from kctl.cli.kafka.cluster import connected
-from kctl.cli.kafka.commands import CODECS
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 from kctl.terminal import line_of
@@ -31,7 +30,6 @@ _LINE_ENDS = 1
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    codec = _codec(options.codec)
     headers = [_header(text) for text in options.header or ()]
     key = None if options.key is None else options.key.encode()
     check_source(options)
@@ -46,11 +44,11 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         access,
         options.topic,
         acks=options.acks,
-        codec=codec,
+        codec=options.codec,
         timeout_seconds=options.timeout,
         is_bulk=is_bulk and options.rate is None,
     ) as production:
-        (_produce_many if is_bulk else _produce_one)(options, production, key, headers, codec)
+        (_produce_many if is_bulk else _produce_one)(options, production, key, headers)
     return 0
 
 
@@ -68,7 +66,6 @@ def _produce_one(
     production: Production,
     key: bytes | None,
     headers: list[tuple[str, bytes]],
-    codec: str,
 ) -> None:
     from kctl.kafka.produce import batch_bytes
 
@@ -80,8 +77,8 @@ def _produce_one(
         "offset": None if options.acks == "0" else sent.offset,
         "timestamp": sent.timestamp,
         "bytes": batch_bytes(value, key, headers, "none"),
-        "compressed_bytes": batch_bytes(value, key, headers, codec),
-        "codec": codec,
+        "compressed_bytes": batch_bytes(value, key, headers, options.codec),
+        "codec": options.codec,
     }
     show(options, _ONE, [row])
 
@@ -91,7 +88,6 @@ def _produce_many(
     production: Production,
     key: bytes | None,
     headers: list[tuple[str, bytes]],
-    codec: str,
 ) -> None:
     """Sends what a file or stdin holds, with progress, and reports it. Raises KctlError after the report, when messages
     were not acknowledged."""
@@ -116,7 +112,7 @@ def _produce_many(
         for number, partition in production.report.partitions().items()
     ]
     count = production.report.messages
-    show(options, _MANY, rows, messages=count, bytes=size, seconds=round(seconds, 3), codec=codec)
+    show(options, _MANY, rows, messages=count, bytes=size, seconds=round(seconds, 3), codec=options.codec)
     if options.output == "table":
         sys.stderr.write(f"{count} messages, {size} bytes in {seconds:.1f} s: {count / seconds:,.0f} a second\n")
     if (problem := production.problem) is not None:
@@ -143,16 +139,6 @@ def _send_all(
         if number % _CHECK_EVERY == 0 and production.problem is not None:
             break
     return size
-
-
-def _codec(text: str | None) -> str:
-    if text is None:
-        return CODECS[0]
-    if text in CODECS:
-        return text
-    if text.isdecimal() and int(text) < len(CODECS):
-        return CODECS[int(text)]
-    raise UsageError(f"`{text}` is no codec: there are {', '.join(CODECS)}, or 0 to 4")
 
 
 def _header(text: str) -> tuple[str, bytes]:

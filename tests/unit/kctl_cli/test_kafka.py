@@ -81,13 +81,11 @@ def test_the_examples_can_be_parsed(command: object) -> None:
         ),
         (("produce", "-b", CLOSED, "-t", "x"), "give what to produce"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--null"), "give what to produce"),
-        (("produce", "-b", CLOSED, "-t", "x", "a", "--codec", "brotli"), "`brotli` is no codec"),
-        (("produce", "-b", CLOSED, "-t", "x", "a", "--codec", "5"), "`5` is no codec"),
+        (("produce", "-b", CLOSED, "-t", "x", "a", "--codec", "brotli"), "invalid choice: 'brotli'"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--header", "b"), "--header takes KEY=VALUE"),
         (("produce", "-b", CLOSED, "-t", "x", "--file", "f", "--repeat", "2"), "--repeat is for one message"),
         (("produce", "-b", CLOSED, "-t", "x", "a", "--key-separator", ":"), "--key-separator takes the keys"),
-        (("consume", "-b", CLOSED, "-t", "x", "--format", "xml"), "`xml` is no format"),
-        (("consume", "-b", CLOSED, "-t", "x", "--format", "%q"), "`%q` is not known"),
+        (("consume", "-b", CLOSED, "-t", "x", "--format", "xml"), "invalid choice: 'xml'"),
     ],
 )
 def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:
