@@ -1,58 +1,53 @@
-"""`python -m kctl_agent.user_code`: imports a handler or a transform as its process will, for `kctl config check`.
+"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or a transform as its process will, for
+`kctl config check`. KIND is `handler`, `transform` or `batch_transform`.
 
-Reads `{"kind": "handler" | "transform" | "batch_transform", "name": …, "import_dir": …}` from stdin and writes
-`{"error": …, "traceback": …}` to stdout; a transform is called with no records where there is a Java.
+Writes a line to stdout: the sentence of what is wrong, empty for nothing. All else goes to stderr, as what the code
+prints and where it hangs. A transform is called with no records where there is a Java.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.process.tracebacks import plain, traceback_of
 
 
-def main() -> None:
+def main(kind: str, name: str, folder: str, seconds: str) -> None:
     """Imports and reports. Does not return: threads that the code has started do not hold the process."""
-    faulthandler.enable()  # a caller that waits in vain sends SIGABRT, and the place where it hangs is on stderr
-    request = json.loads(sys.stdin.readline())
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)
     os.dup2(2, 1)
-    error, trace = _wrong_with(_loader(request["kind"]), request["name"], Path(request["import_dir"]))
+    sentence = ""
+    try:
+        _load(kind, name, Path(folder))
+    except BootstrapError as error:
+        sentence = plain(str(error))
+        if error.__cause__ is not None:
+            sys.stderr.write(traceback_of(error.__cause__))
     sys.stdout.flush()
-    os.write(stdout, json.dumps({"error": error, "traceback": trace}).encode())
+    sys.stderr.flush()
+    os.write(stdout, f"{sentence}\n".encode())
     os._exit(0)
 
 
-def _loader(kind: str) -> Callable[[str, Path], object]:
+def _load(kind: str, name: str, folder: Path) -> None:
     if kind == "handler":
         from kctl_agent.sinker.handler import load
 
-        return lambda name, import_dir: load(name, 1.0, import_dir)
+        load(name, 1.0, folder)
+        return
     from kctl_agent.worker.query.transform import load_transform, try_transform
 
-    def called(name: str, import_dir: Path) -> None:
-        transform = load_transform(name, import_dir)
-        if shutil.which("java") or os.environ.get("JAVA_HOME"):
-            try_transform(transform, name, is_of_batches=kind == "batch_transform")
-
-    return called
-
-
-def _wrong_with(load: Callable[[str, Path], object], name: str, import_dir: Path) -> tuple[str | None, str | None]:
-    try:
-        load(name, import_dir)
-    except BootstrapError as error:
-        cause = error.__cause__
-        return plain(str(error)), None if cause is None else traceback_of(cause)
-    return None, None
+    transform = load_transform(name, folder)
+    if shutil.which("java") or os.environ.get("JAVA_HOME"):
+        try_transform(transform, name, is_of_batches=kind == "batch_transform")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

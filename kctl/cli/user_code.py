@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +18,12 @@ from kctl.errors import RunDirUnusable
 if TYPE_CHECKING:
     from kctl.config.sections import Config
 
-_ABORT_SECONDS = 2.0
+_GRACE_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
 
 
 class Problem(NamedTuple):
-    """A problem in one sentence, and the traceback or the last words of the process, if there are any."""
+    """A problem in one sentence, and the last words of the process, such as a traceback, if there are any."""
 
     sentence: str
     details: str = ""
@@ -56,40 +56,34 @@ def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
 
 def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
     """Imports code. Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
+    words = kind, name, str(folder), str(timeout_seconds)
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
-            python_module("kctl_agent.user_code"),
+            python_module("kctl_agent.user_code", *words),
             env=child_environment(),
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=output,
             start_new_session=True,
         )
+        began = time.monotonic()
         try:
-            with suppress(BrokenPipeError):
-                request = {"kind": kind, "name": name, "import_dir": str(folder)}
-                process.communicate(json.dumps(request).encode(), timeout_seconds)
-            code = process.wait(timeout_seconds)
+            code = process.wait(timeout_seconds + _GRACE_SECONDS)
         except subprocess.TimeoutExpired:
-            with suppress(subprocess.TimeoutExpired):
-                process.send_signal(signal.SIGABRT)
-                process.wait(_ABORT_SECONDS)
-            return Problem(f"{what} is not imported within {timeout_seconds:g} s", _end_of(output))
+            code = -signal.SIGKILL
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        return _judged(what, code, answer, output)
-
-
-def _judged(what: str, code: int, answer: IO[bytes], output: IO[bytes]) -> Problem | None:
-    answer.seek(0)
-    try:
-        found = json.loads(answer.read())
-    except ValueError:
-        end = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return Problem(f"the import of {what} ends the process: {end}", _end_of(output))
-    return None if found["error"] is None else Problem(found["error"], found["traceback"] or "")
+        answer.seek(0)
+        reply = answer.read().decode()
+        sentence = reply.strip()
+        if not reply:
+            end = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            sentence = f"the import of {what} ends the process: {end}"
+        if time.monotonic() - began >= timeout_seconds:
+            sentence = f"{what} is not imported within {timeout_seconds:g} s"
+        return Problem(sentence, _end_of(output)) if sentence else None
 
 
 def _end_of(output: IO[bytes]) -> str:
