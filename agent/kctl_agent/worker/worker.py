@@ -13,7 +13,7 @@ from kctl_agent.process.stop import StopRequest
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.worker.lifecycle.events import WorkerState
+from kctl_agent.worker.lifecycle.actions import WorkerState
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Brokers

@@ -1,4 +1,4 @@
-"""The main thread's turns: what happens becomes an event of the `lifecycle`, and the actions that follow are done.
+"""The main thread's turns: what happens goes into the `lifecycle`, and the actions that follow are performed.
 
 A turn polls the group, carries out operations, checks the queries, the storage and the logs, and never waits long. A
 revocation runs in a thread of its own while the main thread waits for it inside `poll` (`consumer_group.membership`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
-from kctl_agent.worker.lifecycle import events
+from kctl_agent.worker.lifecycle import actions
+from kctl_agent.worker.lifecycle.actions import Action, LogsObserved
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.committer import Committer
@@ -84,7 +85,7 @@ class MainLoop:
         self._stored = stored
         self._progress = ReadProgress()
         self._lifecycle = Lifecycle()
-        self._actions: dict[type[events.Action], Callable[[Any], None]] = self._performers()
+        self._performers = self._made_performers()
         self._stats.enter(self._lifecycle.state)
         start_offsets = StartOffsets(settings, storage, brokers)
         progress = self._progress
@@ -99,11 +100,13 @@ class MainLoop:
         member = self._membership
         self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
         self._committer = Committer(member, progress, stats, self._describe)
-        self._query_start = QueryStart(pipeline, start_offsets, member, progress, stats, self._describe)
+        self._query_start = QueryStart(
+            self._lifecycle, pipeline, start_offsets, member, progress, stats, self._describe
+        )
         self._checks = LogChecks(pipeline, brokers, storage, progress)
         seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
         self._requests = Requests(
-            settings.name, inbox, member, self._lifecycle, seeking, self._handle, self._on_lost, self._describe
+            settings.name, inbox, member, self._lifecycle, seeking, self._perform, self._on_lost, self._describe
         )
         self._requeuing = self._made_requeuing(storage)
         stats.draw_from(Sources(member, self._watcher, pipeline, progress, settings.kafka.auto_offset_reset))
@@ -120,14 +123,14 @@ class MainLoop:
             if self._requeuing is not None:
                 self._requeuing.turn(time.monotonic())
         except MemberFenced as error:
-            self._handle(events.Fenced(str(error)))
+            self._perform(self._lifecycle.fenced(str(error)))
             raise
 
     def close(self) -> None:
         """The batch ends, its offsets are committed, the group is left; at once after a turn without time left."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
-        self._handle(events.StopRequested())
+        self._perform(self._lifecycle.stop_requested())
         self._watcher.stop()
         self._membership.close()  # calls _on_revoked, commits, leaves
         if self._requeuing is not None:
@@ -158,13 +161,14 @@ class MainLoop:
             self._stats.failing("poll", text, "brokers")
         else:
             self._stats.works("poll")
-        self._handle(events.Polled(self._membership.partitions, self._membership.is_rebalancing))
+        member = self._membership
+        self._perform(self._lifecycle.polled(member.partitions, is_rebalancing=member.is_rebalancing))
 
     def _check_queries(self) -> None:
         """Make them read what is assigned, as long as the storage has room."""
         view = self._watcher.view
         self._observe(view)
-        self._handle(events.Tick())
+        self._perform(self._lifecycle.tick(time.monotonic()))
         self._stats.leaves_out(self._lifecycle.left_out(GRACE_SECONDS, time.monotonic()))
         self._stats.isolates(self._lifecycle.isolated())
         running = self._pipeline.sources
@@ -174,7 +178,7 @@ class MainLoop:
                 self._stats.works("query")
             self._checks.check(running, view)
         if deadline.allows(JVM_SECONDS) and self._is_connected():
-            self._handle(events.StartDue())
+            self._perform(self._lifecycle.start_due(time.monotonic()))
 
     def _is_connected(self) -> bool:
         """Whether queries have a driver to run in. That of the engine may be starting, while the group is joined."""
@@ -186,20 +190,22 @@ class MainLoop:
         return False
 
     def _observe(self, view: BrokerView) -> None:
-        assigned, scopes = self._membership.partitions, self._inbox.paused
-        self._handle(events.Paused(frozenset(tp for tp in assigned if is_paused(scopes, tp.topic, tp.partition))))
+        lifecycle, scopes = self._lifecycle, self._inbox.paused
+        lifecycle.paused(
+            frozenset(tp for tp in self._membership.partitions if is_paused(scopes, tp.topic, tp.partition))
+        )
         while self._stored:
-            self._handle(events.BatchStored(self._stored.popleft()))
-        self._handle(events.Draining(self._pipeline.draining))
+            lifecycle.batch_stored(self._stored.popleft())
+        lifecycle.draining(self._pipeline.draining)
         try:
             for group, failure in self._pipeline.failures().items():
-                self._handle(events.QueryFailed(group, *self._explained(failure)))
+                lifecycle.query_failed(group, *self._explained(failure))
         except DriverLost as error:
-            self._handle(events.DriverEnded(str(error)))
-        self._handle(events.StorageCounted(self._stats.why_full(1.0), self._stats.why_full(RESUME_FRACTION)))
-        reading, running = self._progress.reading, self._lifecycle.reading
-        self._handle(
-            events.LogsObserved(
+            self._perform(lifecycle.driver_ended(str(error)))
+        lifecycle.storage_counted(self._stats.why_full(1.0), self._stats.why_full(RESUME_FRACTION))
+        reading, running = self._progress.reading, lifecycle.reading
+        lifecycle.logs_observed(
+            LogsObserved(
                 answered=frozenset(view.ends),
                 is_recreated=reading.is_recreated(running, view),
                 is_leaderless=reading.is_without_leader(running, view, LEADERLESS_SECONDS),
@@ -207,43 +213,43 @@ class MainLoop:
             )
         )
 
-    def _handle(self, event: events.LifecycleEvent) -> None:
-        for action in self._lifecycle.on(event, time.monotonic()):
-            self._actions[type(action)](action)
+    def _perform(self, found: Iterable[Action]) -> None:
+        for action in found:
+            self._performers[type(action)](action)
 
-    def _performers(self) -> dict[type[events.Action], Callable[[Any], None]]:
+    def _made_performers(self) -> dict[type[Action], Callable[[Any], None]]:
         return {
-            events.Enter: lambda action: self._stats.enter(action.state),
-            events.Commit: self._commit,
-            events.StartQuery: self._start_query,
-            events.Drain: self._drain,
-            events.StopQuery: self._stop_query,
-            events.Throttle: lambda action: self._stats.is_throttled_by(action.why),
-            events.ReportEvent: lambda action: self._stats.happened(action.kind, action.text),
-            events.ReportRetry: self._report_retry,
-            events.ReportQueryFailed: lambda action: self._stats.query_failed(action.why, is_first=action.is_first),
+            actions.Enter: lambda action: self._stats.enter(action.state),
+            actions.Commit: self._commit,
+            actions.StartQuery: self._start_query,
+            actions.Drain: self._drain,
+            actions.StopQuery: self._stop_query,
+            actions.Throttle: lambda action: self._stats.is_throttled_by(action.why),
+            actions.ReportEvent: lambda action: self._stats.happened(action.kind, action.text),
+            actions.ReportRetry: self._report_retry,
+            actions.ReportQueryFailed: lambda action: self._stats.query_failed(action.why, is_first=action.is_first),
         }
 
-    def _commit(self, action: events.Commit) -> None:
+    def _commit(self, action: actions.Commit) -> None:
         positions = {tp: at for tp, at in self._pipeline.positions.items() if tp in action.partitions}
         try:
             self._committer.commit(positions, time.monotonic())
         except MemberLost:
             self._on_lost()
 
-    def _start_query(self, action: events.StartQuery) -> None:
+    def _start_query(self, action: actions.StartQuery) -> None:
         try:
-            answer = self._query_start.start(action.group)
+            follows = self._query_start.start(action.group)
         except MemberLost:
             self._on_lost()
         else:
-            self._handle(answer)
+            self._perform(follows)
 
-    def _drain(self, action: events.Drain) -> None:
+    def _drain(self, action: actions.Drain) -> None:
         if self._pipeline.drain(action.group):
-            self._handle(events.Drained(action.group))
+            self._perform(self._lifecycle.drained(action.group))
 
-    def _stop_query(self, action: events.StopQuery) -> None:
+    def _stop_query(self, action: actions.StopQuery) -> None:
         wait_seconds = self._settings.pipeline.revoke_timeout_seconds if action.is_waited_for else 0.0
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
@@ -257,7 +263,7 @@ class MainLoop:
         full = disk_error(self._settings.scratch_dir)
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
-    def _report_retry(self, action: events.ReportRetry) -> None:
+    def _report_retry(self, action: actions.ReportRetry) -> None:
         """The first failure may be one that the next try heals, and is only logged."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
@@ -280,13 +286,13 @@ class MainLoop:
         self._progress.epochs.give_up(partitions)
         log.info("revoked: %s", partition_names(partitions))
         read = self._lifecycle.reading
-        self._handle(events.Revoked(frozenset(partitions)))
+        self._perform(self._lifecycle.revoked(frozenset(partitions)))
         return self._progress.commits.due(self._progress.ends(read))
 
     def _on_lost(self) -> None:
         deadline.go_on(self._begun)
         self._progress.epochs.give_up(self._progress.epochs.known)
-        self._handle(events.Lost())
+        self._perform(self._lifecycle.lost())
 
     def _describe(self, error: KafkaError, what: str) -> str:
         return describe(error, what, self._settings.kafka.bootstrap_servers)

@@ -20,7 +20,8 @@ from kctl_agent.spark.session import lost_jvm
 from kctl_agent.worker.consumer_group.commit_errors import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
-from kctl_agent.worker.lifecycle.events import DriverEnded, QueryStarted, StartFailed
+from kctl_agent.worker.lifecycle.actions import Action
+from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.committer import topics_of
 from kctl_agent.worker.offsets.positions import Moved
 from kctl_agent.worker.offsets.progress import ReadProgress
@@ -39,6 +40,7 @@ JVM_SECONDS = 15.0
 class QueryStart:
     """For the main thread; it blocks. `describe(error, what)` is an error of Kafka's in one sentence."""
 
+    _lifecycle: Lifecycle
     _pipeline: Pipeline
     _start_offsets: StartOffsets
     _membership: Membership
@@ -48,9 +50,9 @@ class QueryStart:
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
     """By starts that failed since the last one that did not: the next try finds the same once more."""
 
-    def start(self, wanted: frozenset[TopicPartition]) -> QueryStarted | StartFailed | DriverEnded:
-        """Begin to read these with a query of their own, or those of them that can be read. Raises Lost, Fenced,
-        BootstrapError; what Py4J raises where the JVM of this process has ended."""
+    def start(self, wanted: frozenset[TopicPartition]) -> list[Action]:
+        """Begin to read these with a query of their own, or those of them that can be read. Returns what follows from
+        it. Raises Lost, Fenced, BootstrapError; what Py4J raises where the JVM of this process has ended."""
         try:
             return self._start(wanted)
         except Exception as error:
@@ -59,12 +61,12 @@ class QueryStart:
             self._progress.epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed
             what = f"cannot begin to read {topics_of(wanted)}"
             if isinstance(error, DriverLost):
-                return DriverEnded(f"{what}: {error}")
+                return self._lifecycle.driver_ended(f"{what}: {error}")
             is_of_kafka = isinstance(error, KafkaError)
             why = self._describe(error, what) if is_of_kafka else f"{what}: {first_line(error)}"
-            return StartFailed(wanted, why, outage(error))
+            return self._lifecycle.start_failed(wanted, why, outage(error), time.monotonic())
 
-    def _start(self, wanted: frozenset[TopicPartition]) -> QueryStarted:
+    def _start(self, wanted: frozenset[TopicPartition]) -> list[Action]:
         decided = self._start_offsets.decide(wanted, self._progress.epochs.known)
         readable = wanted.intersection(decided.found)
         self._start_offsets.place(decided)
@@ -85,7 +87,7 @@ class QueryStart:
         self._pipeline.start(sources)
         self._reported.clear()
         log.info("reads %s", partition_names(readable, {tp: source.start for tp, source in sources.items()}))
-        return QueryStarted(readable, unanswered)
+        return self._lifecycle.query_started(readable, unanswered, time.monotonic())
 
     def _report(self, decided: Decided) -> None:
         """What has moved, once."""

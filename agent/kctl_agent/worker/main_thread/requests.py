@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from kafka import TopicPartition
@@ -14,7 +14,7 @@ from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, outcome_of
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.consumer_group.partition_names import partition_names
-from kctl_agent.worker.lifecycle.events import LifecycleEvent, SeekBegun, SeekEnded, SeekRequested
+from kctl_agent.worker.lifecycle.actions import Action
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 
@@ -28,16 +28,15 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 @dataclass(eq=False)
 class Requests:
-    """For the main thread. `handle` gives the lifecycle an event and carries out what follows; `on_lost` does what
-    follows when the group goes on without this member; `describe(error, what)` is an error of Kafka's in one sentence.
-    """
+    """For the main thread. `perform` carries out the lifecycle's actions; `on_lost` does what follows when the group
+    goes on without this member; `describe(error, what)` is an error of Kafka's in one sentence."""
 
     _name: str
     _inbox: Inbox
     _membership: Membership
     _lifecycle: Lifecycle
     _seeking: Seeking
-    _handle: Callable[[LifecycleEvent], None]
+    _perform: Callable[[Iterable[Action]], None]
     _on_lost: Callable[[], None]
     _describe: Callable[[KafkaError, str], str]
     _waiting: list[AcceptedOperation] = field(default_factory=list)
@@ -53,7 +52,7 @@ class Requests:
             if outcome.state == "waiting":
                 return
             if self._lifecycle.is_seeking:
-                self._handle(SeekEnded())
+                self._lifecycle.seek_ended()
             log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
             del self._waiting[0]
 
@@ -87,12 +86,12 @@ class Requests:
         found, planned = self._seeking.plan(tp, seek.to)
         if seek.dry_run:
             return Outcome("done", planned.sentence, planned.to_json())
-        self._handle(SeekRequested())
+        self._perform(self._lifecycle.seek_requested())
         if not self._lifecycle.is_drained:
             return _WAITS
         if dropped := self._inbox.begin(operation):
             return dropped
         planned = replace(planned, position=self._seeking.position(tp, found))  # where reading has ended
-        self._handle(SeekBegun())
+        self._perform(self._lifecycle.seek_begun())
         self._seeking.move(tp, found, planned)
         return Outcome("done", planned.sentence, planned.to_json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,41 +12,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafka import TopicPartition
 
 from kctl_agent.replies.workers import Outside
-from kctl_agent.worker.lifecycle.events import (
+from kctl_agent.worker.lifecycle.actions import (
     Action,
-    BatchStored,
     Commit,
     Drain,
-    Drained,
-    Draining,
-    DriverEnded,
     Enter,
-    Fenced,
-    LifecycleEvent,
     LogsObserved,
-    Lost,
-    Paused,
     Phase,
-    Polled,
-    QueryFailed,
-    QueryStarted,
     ReportEvent,
     ReportQueryFailed,
     ReportRetry,
-    Revoked,
-    SeekBegun,
-    SeekEnded,
-    SeekRequested,
-    StartDue,
-    StartFailed,
     StartQuery,
     StopQuery,
-    StopRequested,
-    StorageCounted,
     Throttle,
-    Tick,
 )
-from kctl_agent.worker.lifecycle.events import WorkerState as S
+from kctl_agent.worker.lifecycle.actions import WorkerState as S
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.lifecycle.query_groups import MOST_QUERIES, SPLIT_AFTER
 
@@ -56,19 +36,49 @@ AB = frozenset({A, B})
 NONE: frozenset[TopicPartition] = frozenset()
 LOST = ReportEvent("lost", "the group went on without this worker; it joins again")
 
-JOINED: list[LifecycleEvent] = [Polled(AB), Tick(), StartDue()]
-READS: list[LifecycleEvent] = [*JOINED, QueryStarted(AB, {})]
-FULL, ROOM = StorageCounted("800 of 800 messages", "800 of 800 messages"), StorageCounted()
+Event = Callable[[Lifecycle, float], list[Action]]
+
+
+def event(method: Callable[..., list[Action] | None], *, is_timed: bool = False) -> Callable[..., Event]:
+    """An event, to be put into a list: a call of one of the methods of the lifecycle."""
+    return lambda *arguments: lambda lifecycle, now: method(lifecycle, *arguments, *([now] if is_timed else [])) or []
+
+
+def start_failed(lifecycle: Lifecycle, group: frozenset[TopicPartition], why: str, *more: Any) -> list[Action]:
+    *outside, now = more
+    return lifecycle.start_failed(group, why, outside[0] if outside else None, now)
+
+
+Polled = event(Lifecycle.polled)
+Rebalancing = event(lambda lifecycle: lifecycle.polled(NONE, is_rebalancing=True))
+Paused, Revoked = event(Lifecycle.paused), event(Lifecycle.revoked)
+Lost, Fenced = event(Lifecycle.lost), event(Lifecycle.fenced)
+StorageCounted, BatchStored = event(Lifecycle.storage_counted), event(Lifecycle.batch_stored)
+QueryStarted, StartFailed = event(Lifecycle.query_started, is_timed=True), event(start_failed, is_timed=True)
+QueryFailed, DriverEnded = event(Lifecycle.query_failed), event(Lifecycle.driver_ended)
+Draining, Drained = event(Lifecycle.draining), event(Lifecycle.drained)
+SeekRequested, SeekBegun = event(Lifecycle.seek_requested), event(Lifecycle.seek_begun)
+SeekEnded, StopRequested = event(Lifecycle.seek_ended), event(Lifecycle.stop_requested)
+Tick, StartDue = event(Lifecycle.tick, is_timed=True), event(Lifecycle.start_due, is_timed=True)
+
+
+def observed(**found: Any) -> Event:
+    return event(Lifecycle.logs_observed)(LogsObserved(**found))
+
+
+JOINED: list[Event] = [Polled(AB), Tick(), StartDue()]
+READS: list[Event] = [*JOINED, QueryStarted(AB, {})]
+FULL, ROOM = StorageCounted("800 of 800 messages", "800 of 800 messages"), StorageCounted(None, None)
 HALF_FULL = StorageCounted(None, "700 of 800 messages")
 
 
 def run(
-    events: Sequence[LifecycleEvent], lifecycle: Lifecycle | None = None, now: float = 100.0
+    events: Sequence[Event], lifecycle: Lifecycle | None = None, now: float = 100.0
 ) -> tuple[Lifecycle, list[Action]]:
     """The actions of the last event."""
     lifecycle, actions = lifecycle or Lifecycle(), list[Action]()
     for event in events:
-        actions = lifecycle.on(event, now)
+        actions = event(lifecycle, now)
     return lifecycle, actions
 
 
@@ -90,10 +100,10 @@ def run(
          [ReportRetry("no broker", 1, 1.0, "brokers")]),
         ([*JOINED, StartFailed(AB, "no broker"), Tick(), StartDue()], S.ASSIGNED, []),
         # the group
-        ([Polled(NONE, is_rebalancing=True)], S.REBALANCING, [Enter(S.REBALANCING)]),
+        ([Rebalancing()], S.REBALANCING, [Enter(S.REBALANCING)]),
         ([*READS, Revoked(AB)], S.REBALANCING, [Enter(S.REBALANCING), StopQuery(is_waited_for=True)]),
         ([*READS, Revoked(NONE)], S.RUNNING, []),
-        ([*READS, Polled(NONE, is_rebalancing=True), Polled(AB), Tick(), StartDue()], S.RUNNING,
+        ([*READS, Rebalancing(), Polled(AB), Tick(), StartDue()], S.RUNNING,
          [Enter(S.RUNNING)]),
         ([*READS, Revoked(AB), Polled(AB)], S.REBALANCING, [Commit(NONE)]),
         ([*READS, Lost()], S.RUNNING, [LOST, StopQuery()]),
@@ -123,16 +133,16 @@ def run(
         ([*READS, FULL, Tick(), Drained(AB), ROOM, Tick(), StartDue()], S.ASSIGNED,
          [Throttle(None), Enter(S.ASSIGNED), StartQuery(AB)]),
         # what the brokers report
-        ([*READS, LogsObserved(is_recreated=True), Tick()], S.RUNNING, [Drain(AB)]),
-        ([*READS, LogsObserved(is_leaderless=True), Tick()], S.RUNNING, [Drain(AB)]),
-        ([*READS, LogsObserved(is_leaderless=True, is_hopeless=True), Tick()], S.RUNNING, [StopQuery(AB)]),
+        ([*READS, observed(is_recreated=True), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, observed(is_leaderless=True), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, observed(is_leaderless=True, is_hopeless=True), Tick()], S.RUNNING, [StopQuery(AB)]),
         # a query that closed its own gate, or that failed
         ([*READS, Draining(frozenset({AB})), Tick()], S.RUNNING, [Drain(AB)]),
-        ([*READS, QueryFailed(AB, "no number"), Tick()], S.ASSIGNED,
+        ([*READS, QueryFailed(AB, "no number", None), Tick()], S.ASSIGNED,
          [StopQuery(AB), Enter(S.ASSIGNED), ReportRetry("no number", 1, 1.0),
           ReportQueryFailed("no number", is_first=True)]),
-        ([*READS, QueryFailed(AB, "no number"), Tick(), StartDue()], S.ASSIGNED, []),
-        ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number"), Tick()], S.RUNNING, [Drain(AB)]),
+        ([*READS, QueryFailed(AB, "no number", None), Tick(), StartDue()], S.ASSIGNED, []),
+        ([*READS, Draining(frozenset({AB})), QueryFailed(AB, "no number", None), Tick()], S.RUNNING, [Drain(AB)]),
         # a driver that ended with all queries
         ([*READS, DriverEnded("no engine")], S.ASSIGNED,
          [ReportEvent("engine_lost", "no engine"), StopQuery(), Enter(S.ASSIGNED)]),
@@ -156,14 +166,14 @@ def run(
         ([*READS, StopRequested(), StopRequested()], S.STOPPING, []),
     ],
 )  # fmt: skip
-def test_each_event_leads_where_the_table_shows(events: list[LifecycleEvent], state: S, actions: list[Action]) -> None:
+def test_each_event_leads_where_the_table_shows(events: list[Event], state: S, actions: list[Action]) -> None:
     lifecycle, last = run(events)
 
     assert (lifecycle.state, last) == (state, actions)
 
 
 def test_a_query_that_fails_is_started_again_when_its_time_has_come_and_not_before() -> None:
-    failed, _ = run([*READS, QueryFailed(AB, "no number"), Tick()])
+    failed, _ = run([*READS, QueryFailed(AB, "no number", None), Tick()])
 
     assert run([Tick(), StartDue()], failed, now=100.9)[1] == []
     assert run([Tick(), StartDue()], failed, now=101.0)[1] == [StartQuery(AB)]
@@ -180,12 +190,12 @@ def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
     """Whatever keeps a query from starting: each has a back-off of its own."""
     lifecycle, started = run([Polled(AB)])[0], set[frozenset[TopicPartition]]()
     for now in range(60):
-        lifecycle.on(Tick(), float(now))
-        for action in lifecycle.on(StartDue(), float(now)):
+        lifecycle.tick(float(now))
+        for action in lifecycle.start_due(float(now)):
             if isinstance(action, StartQuery):
                 fails = A in action.group
                 answer = StartFailed(action.group, "moved") if fails else QueryStarted(action.group, {})
-                lifecycle.on(answer, float(now))
+                answer(lifecycle, float(now))
                 started |= set() if fails else {action.group}
 
     assert started == {frozenset({B})}
@@ -193,7 +203,7 @@ def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
 
 
 @pytest.mark.parametrize("gone", [Lost(), Revoked(AB), Fenced("by worker-1")])
-def test_no_query_begins_on_partitions_that_were_lost_in_the_same_turn(gone: LifecycleEvent) -> None:
+def test_no_query_begins_on_partitions_that_were_lost_in_the_same_turn(gone: Event) -> None:
     assert run([Polled(AB), Tick(), gone, StartDue()])[1] == []
 
 
@@ -209,7 +219,7 @@ def test_the_storages_failure_isolates_nobody() -> None:
     for _ in range(5 * SPLIT_AFTER):
         now += 31.0
         run(
-            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", outside="storage"), Tick()],
+            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", "storage"), Tick()],
             lifecycle,
             now,
         )
@@ -237,8 +247,8 @@ class World(RuleBasedStateMachine):
         self.may_abandon = False
         self.handle(Polled(NONE))
 
-    def handle(self, event: LifecycleEvent) -> None:
-        for action in self.lifecycle.on(event, self.now):
+    def handle(self, event: Event) -> None:
+        for action in event(self.lifecycle, self.now):
             self.carry_out(action)
 
     def carry_out(self, action: Action) -> None:
@@ -268,7 +278,7 @@ class World(RuleBasedStateMachine):
             case _:
                 pass
 
-    def start(self, answer: LifecycleEvent, read: frozenset[TopicPartition] = NONE) -> None:
+    def start(self, answer: Event, read: frozenset[TopicPartition] = NONE) -> None:
         self.starting = None
         if read:
             self.queries[read] = False
@@ -318,7 +328,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.starting is None and not self.is_stopping)
     @rule(more=partitions)
     def partitions_are_assigned(self, more: frozenset[TopicPartition]) -> None:
-        self.handle(Polled(NONE, is_rebalancing=True))
+        self.handle(Rebalancing())
         self.assigned |= more
         self.paused = NONE
         self.handle(Polled(self.assigned))
@@ -356,14 +366,15 @@ class World(RuleBasedStateMachine):
 
     @precondition(lambda self: self.starting is None)
     @rule(room=st.sampled_from([FULL, HALF_FULL, ROOM]))
-    def the_storage_is_counted(self, room: StorageCounted) -> None:
-        self.has_room = room.full is None
+    def the_storage_is_counted(self, room: Event) -> None:
+        self.has_room = room is not FULL
         self.handle(room)
 
     @rule(answered=partitions, is_recreated=st.booleans(), leaderless=st.integers(0, 2))
     def the_brokers_report(self, answered: frozenset[TopicPartition], is_recreated: bool, leaderless: int) -> None:
         self.is_hopeless = leaderless == 2
-        self.handle(LogsObserved(answered, is_recreated, leaderless > 0, self.is_hopeless))
+        seen = LogsObserved(answered, is_recreated, leaderless > 0, self.is_hopeless)
+        self.lifecycle.logs_observed(seen)
 
     @rule()
     def an_offset_is_to_be_moved(self) -> None:
@@ -408,7 +419,7 @@ class World(RuleBasedStateMachine):
         self.has_room, self.is_hopeless, self.paused = True, False, NONE
         self.handle(SeekEnded())
         self.handle(ROOM)
-        self.handle(LogsObserved(frozenset(PARTITIONS)))
+        self.handle(observed(answered=frozenset(PARTITIONS)))
         self.handle(Paused(NONE))
         for _ in range(40):
             self.now += 31.0
@@ -434,10 +445,10 @@ def test_whatever_happens_no_partition_is_read_twice_and_nothing_revoked_is_comm
         st.sampled_from([Polled(AB), Tick(), StartDue(), ROOM, FULL, SeekRequested(), SeekEnded(), BatchStored(AB)])
     )
 )
-def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[LifecycleEvent]) -> None:
+def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[Event]) -> None:
     stopping, _ = run([*READS, StopRequested(), Revoked(AB)])
 
     for event in events:
-        actions = stopping.on(event, 200.0)
+        actions = event(stopping, 200.0)
         assert not any(isinstance(action, StartQuery | Enter) for action in actions)
     assert stopping.state is S.STOPPING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from py4j.protocol import Py4JError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import MemberLost
-from kctl_agent.worker.lifecycle.events import QueryStarted, StartFailed
+from kctl_agent.worker.lifecycle.actions import ReportRetry
+from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.query_start import QueryStart
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.progress import ReadProgress
@@ -48,6 +50,16 @@ class Started:
     fewer: str | None = None
     stored_at_start: list[int] = field(default_factory=list)
 
+    @property
+    def lifecycle(self) -> Lifecycle:
+        return self.start._lifecycle
+
+    def failure(self) -> ReportRetry:
+        """What follows from a start that fails."""
+        (report,) = self.start.start(ORDERS)
+        assert isinstance(report, ReportRetry)
+        return report
+
 
 @pytest.fixture
 def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
@@ -72,7 +84,9 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
             pipeline: Any = SimpleNamespace(start=start, limit_kept_consumers=lambda topics: begun.fewer)
             stats: Any = SimpleNamespace(happened=lambda kind, *_: begun.events.append(kind))
             offsets = start_offsets(storage, played, **settings)
-            query_start = QueryStart(pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}")
+            query_start = QueryStart(
+                Lifecycle(), pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}"
+            )
             begun = Started(query_start, progress, storage)
             return begun
 
@@ -82,8 +96,9 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Callable[..., Started]) -> None:
     begun = starting()
 
-    assert begun.start.start(ORDERS) == QueryStarted(ORDERS, {})
+    begun.start.start(ORDERS)
 
+    assert begun.lifecycle.reading == ORDERS
     assert [set(sources) for sources in begun.queries] == [ORDERS]
     assert begun.stored_at_start == [2]
     assert begun.asked == ["OffsetCommit"]
@@ -93,7 +108,10 @@ def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Call
 def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
     begun = starting(Answers(unanswered={ORDERS_1: "no leader"}))
 
-    assert begun.start.start(ORDERS) == QueryStarted(frozenset({ORDERS_0}), {ORDERS_1: "no leader"})
+    begun.start.start(ORDERS)
+
+    assert begun.lifecycle.reading == {ORDERS_0}
+    assert begun.lifecycle.left_out(0.0, time.monotonic()) == {ORDERS_1: "no leader"}
     assert [set(sources) for sources in begun.queries] == [{ORDERS_0}]
 
 
@@ -109,22 +127,17 @@ def test_consumers_that_the_heap_cannot_keep_are_an_event(starting: Callable[...
 def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
     begun = starting(commits=committed({"payments": TopicAuthorizationFailedError.errno}))
 
-    started = begun.start.start(EVERYTHING)
+    begun.start.start(EVERYTHING)
 
-    assert isinstance(started, QueryStarted)
-    assert started.partitions == ORDERS
-    assert started.unanswered.keys() == {PAYMENTS_0}
-    assert "TopicAuthorizationFailedError" in started.unanswered[PAYMENTS_0]
+    assert begun.lifecycle.reading == ORDERS
+    assert "TopicAuthorizationFailedError" in begun.lifecycle.left_out(0.0, time.monotonic())[PAYMENTS_0]
 
 
 def test_a_query_of_which_nothing_may_be_committed_fails(starting: Callable[..., Started]) -> None:
     refused = committed(dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno))
     begun = starting(commits=refused)
 
-    started = begun.start.start(ORDERS)
-
-    assert isinstance(started, StartFailed)
-    assert started.why.startswith("cannot begin to read orders: ")
+    assert begun.failure().why.startswith("cannot begin to read orders: ")
     assert begun.queries == []
 
 
@@ -137,7 +150,7 @@ def test_a_storage_that_cannot_be_used_is_a_failed_start(
     begun = starting()
     monkeypatch.setattr(begun.storage, "stored_offsets", unusable)
 
-    assert begun.start.start(ORDERS) == StartFailed(ORDERS, "cannot begin to read orders: read-only", "storage")
+    assert begun.failure() == ReportRetry("cannot begin to read orders: read-only", 1, 1.0, "storage")
     assert begun.queries == []
 
 
@@ -152,9 +165,9 @@ def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_n
 
     monkeypatch.setattr(begun.start._pipeline, "start", start)
 
-    full = StartFailed(ORDERS, "cannot begin to read orders: [Errno 28] No space left on device", "disk")
-    assert begun.start.start(ORDERS) == full
-    assert begun.start.start(ORDERS) == StartFailed(ORDERS, "cannot begin to read orders: cluster")
+    full = "cannot begin to read orders: [Errno 28] No space left on device"
+    assert begun.failure() == ReportRetry(full, 1, 1.0, "disk")
+    assert begun.failure() == ReportRetry("cannot begin to read orders: cluster", 2, 2.0)
     with pytest.raises(KeyError):
         begun.start.start(ORDERS)
 
@@ -175,8 +188,9 @@ def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(st
         Answers(committed=dict.fromkeys(EVERYTHING, (40, theirs))), committed(codes), on_other_storage="take_over"
     )
 
-    assert isinstance(begun.start.start(ORDERS), StartFailed)
+    begun.failure()
     codes.clear()
-    assert isinstance(begun.start.start(ORDERS), QueryStarted)
+    begun.start.start(ORDERS)
+    assert begun.lifecycle.reading == ORDERS
 
     assert begun.events == ["other_storage", "other_storage"], "one for each partition"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,22 +15,7 @@ from kafka.errors import KafkaError
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
-from kctl_agent.worker.lifecycle.events import (
-    Action,
-    Commit,
-    Drain,
-    Drained,
-    Enter,
-    LifecycleEvent,
-    Lost,
-    Paused,
-    Polled,
-    QueryStarted,
-    StartDue,
-    StartQuery,
-    StopQuery,
-    Tick,
-)
+from kctl_agent.worker.lifecycle.actions import Action, Commit, Drain, Enter, StartQuery, StopQuery
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.requests import Requests
 from kctl_agent.worker.main_thread.seeking import HalfMoved
@@ -60,15 +45,17 @@ class Worker:
             membership,
             self.lifecycle,
             seeking,
-            self.handle,
-            lambda: self.handle(Lost()),
+            self.perform,
+            lambda: self.perform(self.lifecycle.lost()),
             lambda error, what: f"{what}: {type(error).__name__}",
         )
-        for event in (Polled(AB), Tick(), StartDue(), QueryStarted(AB, {})):
-            self.handle(event)
+        self.lifecycle.polled(AB)
+        self.lifecycle.tick(0.0)
+        self.lifecycle.start_due(0.0)
+        self.lifecycle.query_started(AB, {}, 0.0)
 
-    def handle(self, event: LifecycleEvent) -> None:
-        self.actions = self.lifecycle.on(event, 0.0)
+    def perform(self, actions: Iterable[Action]) -> None:
+        self.actions += actions
 
     def turn(self) -> None:
         self.actions = []
@@ -102,7 +89,7 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
     worker.turn()
     assert (worker.outcome()[0], worker.actions) == ("waiting", [Drain(AB)])
 
-    worker.handle(Drained(AB))
+    worker.lifecycle.drained(AB)
     worker.position = 55
     worker.turn()
 
@@ -114,13 +101,10 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
 def test_all_queries_are_stopped_and_committed_before_the_offset_is_moved(worker: Worker) -> None:
     worker.inbox.accept(SEEK)
     worker.turn()
-    worker.handle(Drained(AB))
-    seen: list[Action] = []
-    real = worker.lifecycle.on
-    worker.lifecycle.on = lambda event, now: [each for each in real(event, now) if not seen.append(each)]  # type: ignore[method-assign,func-returns-value]
+    worker.lifecycle.drained(AB)
     worker.turn()
 
-    assert seen == [Drain(AB), Commit(AB), StopQuery()]
+    assert worker.actions == [Drain(AB), Commit(AB), StopQuery()]
     assert worker.lifecycle.queries == {}
 
 
@@ -152,14 +136,13 @@ def test_a_seek_that_fails_lets_the_queries_begin_again(worker: Worker) -> None:
     worker.error = KafkaError("gone")
     worker.inbox.accept(SEEK)
     worker.turn()
-    worker.handle(Drained(AB))
+    worker.lifecycle.drained(AB)
     worker.turn()
 
     assert worker.outcome() == ("failed", "seek failed: KafkaError")
     assert (worker.lifecycle.is_seeking, worker.lifecycle.queries) == (False, {})
-    worker.handle(Tick())
-    worker.handle(StartDue())
-    assert worker.actions, "a query is started"
+    worker.lifecycle.tick(0.0)
+    assert worker.lifecycle.start_due(0.0), "a query is started"
 
 
 def expire(worker: Worker) -> None:
@@ -178,11 +161,10 @@ def test_a_seek_that_is_dropped_while_it_waits_moves_nothing_later_and_its_queri
     worker.turn()
     assert (worker.outcome(), worker.lifecycle.is_seeking) == (("failed", why), False)
 
-    seen: list[Action] = []
-    for event in (Tick(), Drained(AB), Tick(), StartDue()):
-        worker.handle(event)
+    lifecycle, seen = worker.lifecycle, list[Action]()
+    for actions in (lifecycle.tick(0.0), lifecycle.drained(AB), lifecycle.tick(0.0), lifecycle.start_due(0.0)):
+        seen += actions
         worker.requests.carry_out()
-        seen += worker.actions
 
     kinds = [type(each) for each in seen if not isinstance(each, Enter)]
     assert kinds == [Drain, Commit, StopQuery, StartQuery]
@@ -192,7 +174,7 @@ def test_a_seek_that_is_dropped_while_it_waits_moves_nothing_later_and_its_queri
 def test_what_has_begun_cannot_be_cancelled_and_what_never_came_will_not_be_taken(worker: Worker) -> None:
     worker.inbox.accept(SEEK)
     worker.turn()
-    worker.handle(Drained(AB))
+    worker.lifecycle.drained(AB)
     answered = []
     worker.before_move = lambda: answered.append(worker.inbox.cancel("1").state)
     worker.turn()
@@ -213,7 +195,7 @@ def test_a_seek_that_has_moved_the_group_and_not_the_storage_is_not_reported_as_
     worker.error = HalfMoved("the group is reset to 0")
     worker.inbox.accept(SEEK)
     worker.turn()
-    worker.handle(Drained(AB))
+    worker.lifecycle.drained(AB)
     worker.turn()
 
     assert worker.outcome() == ("unknown", "the group is reset to 0")
@@ -226,8 +208,9 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
     assert worker.outcome()[0] == "waiting"
     assert not worker.lifecycle.is_seeking, "queries are started and stopped meanwhile"
 
-    for event in (Polled(AB), Paused(frozenset({B})), Tick(), Drained(AB)):
-        worker.handle(event)
+    worker.lifecycle.paused(frozenset({B}))
+    worker.lifecycle.tick(0.0)
+    worker.lifecycle.drained(AB)
     worker.turn()
 
     assert worker.outcome() == ("done", "paused t-1")
@@ -241,7 +224,7 @@ def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:
     assert waiting is not None
     assert waiting.state == "waiting"
 
-    worker.handle(Drained(AB))
+    worker.lifecycle.drained(AB)
     worker.turn()
     done = worker.inbox.outcome("2")
     assert done is not None

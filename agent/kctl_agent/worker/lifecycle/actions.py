@@ -1,0 +1,126 @@
+"""The actions of `Lifecycle`, and the states of a worker and its queries: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kctl_agent.replies.workers import Outside
+from kctl_agent.worker.lifecycle.query_groups import Group
+
+NONE: Group = frozenset()
+
+
+class WorkerState(StrEnum):
+    """States of a worker that `Lifecycle` decides on; `starting` before, and `failed`, are the process's."""
+
+    JOINING = "joining"
+    ASSIGNED = "assigned"
+    """The worker has partitions, and no query yet."""
+    RUNNING = "running"
+    THROTTLED = "throttled"
+    """The storage has no room: no query, or one that ends."""
+    PAUSED = "paused"
+    """All its partitions are paused by an operation."""
+    REBALANCING = "rebalancing"
+    STOPPING = "stopping"
+
+
+class Phase(StrEnum):
+    """Phases of a query."""
+
+    READING = "reading"
+    DRAINING = "draining"
+    """No further batch begins; one may still run."""
+    DRAINED = "drained"
+    """No batch runs, and none will."""
+
+
+class Action:
+    """What is to be done."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogsObserved:
+    """The brokers' last report of the partitions that queries read."""
+
+    answered: Group = NONE
+    """Partitions whose leader answers."""
+    is_recreated: bool = False
+    """Whether a topic that is read has another id."""
+    is_leaderless: bool = False
+    """Whether a partition that is read has had no leader for longer than an election takes."""
+    is_hopeless: bool = False
+    """Whether the leader is gone for so long that a running batch waits for it in vain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter(Action):
+    """Publish this state."""
+
+    state: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Action):
+    """Commit the stored offsets of these partitions."""
+
+    partitions: Group
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery(Action):
+    """Start a query for these partitions. Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Action):
+    """Let this query begin no further batch. Answered by `drained`, now or after a later `Drain`."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery(Action):
+    """End this query, or (None) all."""
+
+    group: Group | None = None
+    is_waited_for: bool = False
+    """Whether a running batch has time to end (`workers.revoke_timeout_seconds`); else it is abandoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(Action):
+    """Publish why no new batch is begun; None: batches are begun again."""
+
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvent(Action):
+    """Report an event to the operator."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRetry(Action):
+    """Report `failures` of a query in a row, and that it is started again in `seconds`."""
+
+    why: str
+    failures: int
+    seconds: float
+    outside: Outside | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQueryFailed(Action):
+    """Count a query that has failed."""
+
+    why: str
+    is_first: bool
