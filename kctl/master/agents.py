@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 from kctl.errors import AgentRefused, OperationUnknown
-from kctl.master.health import Heartbeat
 from kctl.rpc.fan_out import AgentPool, fan_out, typed
 from kctl_agent.errors import AgentTimeout
 from kctl_agent.paths import socket_path
@@ -21,12 +20,12 @@ class Agents:
         self._run_dir = run_dir
         self._pool = pool
 
-    async def ping(self, name: str, timeout_seconds: float) -> Heartbeat | None:
+    async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
         """Returns what one agent answers to a ping, None if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
         pings = typed(outcome, PingReply).answers
-        return heartbeat(pings[0].result) if pings else None
+        return pings[0].result if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
         """Returns what one agent answers to an operation. Raises AgentRefused: it answered with an error, or is not
@@ -39,16 +38,3 @@ class Agents:
             error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused
             raise error(f"{name}: {failed.message}")
         return parse_object(bytes(outcome.answers[0].result))
-
-
-def heartbeat(ping: PingReply) -> Heartbeat:
-    """Returns a ping as the heartbeat that a supervisor judges an agent by."""
-    return Heartbeat(
-        ping.pid,
-        ping.state,
-        ping.batches_total,
-        ping.lag,
-        ping.progress,
-        ping.main_thread_age_seconds,
-        is_waiting=ping.waiting_for is not None,
-    )

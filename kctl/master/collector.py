@@ -20,7 +20,6 @@ from msgspec import Raw
 from kctl.config.sections import Config
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.master.agents import heartbeat
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -169,7 +168,7 @@ class Collector:
         answered, is_held_up = asyncio.get_running_loop().time(), not brokers.done()
         replies = await self._aside(_decoded, *outcomes)
         # As of the question, for one that is silent holds up what we know of the others.
-        self._supervisor.on_heartbeats({each.sender: heartbeat(each.result) for each in replies.ping.answers}, started)
+        self._supervisor.on_heartbeats({each.sender: each.result for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, started + timeout)
         await brokers
         if not replies.ping.failed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause
+from kctl_agent.replies.ping import PingReply
 
 BOOT_MARGIN = 1.1
 """Factor of the size after the start below which a memory limit is not applied: it would restart a worker that has done
@@ -33,23 +34,6 @@ class HealthRules:
     """The longest turn of its main thread, in seconds."""
     section: str = "workers"
     """The section of the configuration with its memory limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """An agent's answer to a ping; what an agent does not report is None."""
-
-    pid: int
-    state: str | None = None
-    batches_total: int | None = None
-    lag: int | None = None
-    """Messages that wait; None while what the brokers reported is too old to rely on."""
-    progress: int | None = None
-    """A number that changes with each batch and while a long one stores messages."""
-    main_thread_age_seconds: float | None = None
-    """Seconds since the last turn of its main thread."""
-    is_waiting: bool = False
-    """Whether it waits for the end of an outage of something outside: nothing is expected of it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +66,15 @@ class Unhealthy:
     why: str
 
 
-def on_heartbeat(health: Health, beat: Heartbeat, now: float) -> Health:
-    """Returns the health after a heartbeat."""
+def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
+    """Returns the health after an answer to a ping. Nothing is expected of one that waits for the end of an outage."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
         or (beat.progress is not None and beat.progress != health.progress)
     )
     is_excused = not beat.lag or beat.state in _AT_REST
-    is_well = beat.is_waiting or ((is_moving or is_excused) and not _is_unbegun(beat))
+    is_well = beat.waiting_for is not None or ((is_moving or is_excused) and not _is_unbegun(beat))
     return replace(
         health,
         heartbeat_at=now,
@@ -144,7 +128,7 @@ def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
     return None
 
 
-def _is_unbegun(beat: Heartbeat | Health) -> bool:
+def _is_unbegun(beat: PingReply | Health) -> bool:
     """Whether its agent answers, but its main thread has not come to its first turn."""
     return beat.state == "starting" and beat.main_thread_age_seconds is None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kctl.master.exit_reasons import cause, why
-from kctl.master.health import Health, HealthRules, Heartbeat, judge, on_heartbeat, on_memory_sample, refusals
+from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.process import Child, remove_socket
 from kctl.master.process_log import ProcessLog
 from kctl.master.restart import (
@@ -35,10 +35,11 @@ from kctl.master.restart import (
     step,
 )
 from kctl.rows.workers import WorkerStatus
+from kctl_agent.replies.ping import PingReply
 
 log = logging.getLogger(__name__)
 
-Probe = Callable[[str, float], Awaitable[Heartbeat | None]]
+Probe = Callable[[str, float], Awaitable[PingReply | None]]
 """From worker name and seconds to what its agent answers to a ping, None if it does not answer in that time."""
 
 _PROBE_INTERVAL_SECONDS = 0.1
@@ -182,8 +183,8 @@ class ProcessSupervisor:
         self._warning = warning
         self._judge()
 
-    def on_heartbeat(self, beat: Heartbeat, at: float) -> None:
-        """Takes in a heartbeat: its agent has answered a question that was asked `at` that time."""
+    def on_heartbeat(self, beat: PingReply, at: float) -> None:
+        """Takes in what its agent has answered to a ping that was sent `at` that time."""
         if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
             self._health = on_heartbeat(self._health, beat, at)
 

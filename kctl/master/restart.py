@@ -7,7 +7,7 @@ the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -126,106 +126,69 @@ def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
     """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
-    rule = _RULES.get((status.state, type(event)))
-    return status if rule is None else rule(_Step(policy, status, event, now, jitter))
+    at = _Step(policy, status, now, jitter)
+    match status.state, event:
+        case SupervisionState.STOPPED | SupervisionState.FATAL, Start():
+            return at.launched(failures=0, cause=None)
+        case SupervisionState.FATAL | SupervisionState.BACKOFF, Stop():
+            return at.stopped()
+        case SupervisionState.BACKOFF, Start():
+            return at.launched()
+        case SupervisionState.BACKOFF, Due():
+            return status if status.next_try_at is not None and now < status.next_try_at else at.launched()
+        case SupervisionState.STARTING, Ready():
+            return at.entered(SupervisionState.RUNNING)
+        case SupervisionState.STARTING | SupervisionState.RUNNING, Exited(code):
+            return at.failed(code, 0 if at.is_stable else status.failures)
+        case SupervisionState.STARTING | SupervisionState.RUNNING, Stop():
+            return at.entered(SupervisionState.STOPPING, desired=SupervisionState.STOPPED, cause=None)
+        case SupervisionState.STARTING | SupervisionState.RUNNING, Replace(cause):
+            failures = 0 if at.is_stable else status.failures
+            return at.entered(
+                SupervisionState.STOPPING, desired=SupervisionState.RUNNING, cause=cause, failures=failures
+            )
+        case SupervisionState.STOPPING, Start():
+            return replace(status, desired=SupervisionState.RUNNING, cause=status.cause or Cause.REQUESTED)
+        case SupervisionState.STOPPING, Stop():
+            return replace(status, desired=SupervisionState.STOPPED, cause=None)
+        case SupervisionState.STOPPING, Exited() if status.desired is SupervisionState.STOPPED:
+            return at.stopped()
+        case SupervisionState.STOPPING, Exited(code):
+            return at.launched() if status.cause is Cause.REQUESTED else at.failed(code, status.failures)
+    return status
 
 
 class _Step(NamedTuple):
-    """What a rule decides by."""
+    """What a transition is made from."""
 
     policy: RestartPolicy
     status: SupervisionStatus
-    event: Event
     now: float
     jitter: float
 
-    def enter(self, state: SupervisionState, **changes: Any) -> SupervisionStatus:
-        return replace(self.status, state=state, since=self.now, next_try_at=None, **changes)
-
-    def having(self, **changes: Any) -> _Step:
-        return self._replace(status=replace(self.status, **changes))
+    def entered(self, state: SupervisionState, **changes: Any) -> SupervisionStatus:
+        return replace(self.status, **{"state": state, "since": self.now, "next_try_at": None, **changes})
 
     @property
     def is_stable(self) -> bool:
         status = self.status
         return status.state is SupervisionState.RUNNING and self.now - status.since >= self.policy.stable_seconds
 
+    def launched(self, **changes: Any) -> SupervisionStatus:
+        status = replace(self.status, **changes)
+        restarts, cause = status.restarts, status.cause
+        if cause is not None:
+            restarts = MappingProxyType({**restarts, cause: restarts.get(cause, 0) + 1})
+        changes |= {"desired": SupervisionState.RUNNING, "cause": None, "restarts": restarts}
+        return self.entered(SupervisionState.STARTING, **changes)
 
-def _launch(at: _Step) -> SupervisionStatus:
-    restarts, cause = at.status.restarts, at.status.cause
-    if cause is not None:
-        restarts = MappingProxyType({**restarts, cause: restarts.get(cause, 0) + 1})
-    return at.enter(SupervisionState.STARTING, desired=SupervisionState.RUNNING, cause=None, restarts=restarts)
+    def stopped(self) -> SupervisionStatus:
+        return self.entered(SupervisionState.STOPPED, desired=SupervisionState.STOPPED, failures=0, cause=None)
 
-
-def _launch_afresh(at: _Step) -> SupervisionStatus:
-    return _launch(at.having(failures=0, cause=None))
-
-
-def _retry_when_due(at: _Step) -> SupervisionStatus:
-    due = at.status.next_try_at
-    return at.status if due is not None and at.now < due else _launch(at)
-
-
-def _is_up(at: _Step) -> SupervisionStatus:
-    return at.enter(SupervisionState.RUNNING)
-
-
-def _ask_to_leave(at: _Step) -> SupervisionStatus:
-    if isinstance(at.event, Replace):
-        failures = 0 if at.is_stable else at.status.failures
-        cause = at.event.cause
-        return at.enter(SupervisionState.STOPPING, desired=SupervisionState.RUNNING, cause=cause, failures=failures)
-    return at.enter(SupervisionState.STOPPING, desired=SupervisionState.STOPPED, cause=None)
-
-
-def _no_longer_wanted(at: _Step) -> SupervisionStatus:
-    return replace(at.status, desired=SupervisionState.STOPPED, cause=None)
-
-
-def _wanted_again(at: _Step) -> SupervisionStatus:
-    return replace(at.status, desired=SupervisionState.RUNNING, cause=at.status.cause or Cause.REQUESTED)
-
-
-def _stopped(at: _Step) -> SupervisionStatus:
-    return at.enter(SupervisionState.STOPPED, desired=SupervisionState.STOPPED, failures=0, cause=None)
-
-
-def _left(at: _Step) -> SupervisionStatus:
-    if at.status.desired is SupervisionState.STOPPED:
-        return _stopped(at)
-    return _launch(at) if at.status.cause is Cause.REQUESTED else _failed(at)
-
-
-def _died(at: _Step) -> SupervisionStatus:
-    return _failed(at.having(failures=0) if at.is_stable else at)
-
-
-def _failed(at: _Step) -> SupervisionStatus:
-    code = at.event.code if isinstance(at.event, Exited) else 1
-    cause = at.status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
-    at = at.having(failures=at.status.failures + 1, cause=cause)
-    if code == EXIT_CONFIG:
-        return at.enter(SupervisionState.FATAL)
-    pause = backoff_seconds(at.policy, at.status.failures, at.jitter)
-    return replace(at.enter(SupervisionState.BACKOFF), next_try_at=at.now + pause)
-
-
-_RULES: dict[tuple[SupervisionState, type[Event]], Callable[[_Step], SupervisionStatus]] = {
-    (SupervisionState.STOPPED, Start): _launch_afresh,
-    (SupervisionState.FATAL, Start): _launch_afresh,
-    (SupervisionState.FATAL, Stop): _stopped,
-    (SupervisionState.BACKOFF, Start): _launch,
-    (SupervisionState.BACKOFF, Stop): _stopped,
-    (SupervisionState.BACKOFF, Due): _retry_when_due,
-    (SupervisionState.STARTING, Ready): _is_up,
-    (SupervisionState.STARTING, Exited): _died,
-    (SupervisionState.STARTING, Stop): _ask_to_leave,
-    (SupervisionState.STARTING, Replace): _ask_to_leave,
-    (SupervisionState.RUNNING, Exited): _died,
-    (SupervisionState.RUNNING, Stop): _ask_to_leave,
-    (SupervisionState.RUNNING, Replace): _ask_to_leave,
-    (SupervisionState.STOPPING, Start): _wanted_again,
-    (SupervisionState.STOPPING, Stop): _no_longer_wanted,
-    (SupervisionState.STOPPING, Exited): _left,
-}
+    def failed(self, code: int, failures: int) -> SupervisionStatus:
+        cause = self.status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
+        known: dict[str, Any] = {"failures": failures + 1, "cause": cause}
+        if code == EXIT_CONFIG:
+            return self.entered(SupervisionState.FATAL, **known)
+        due = self.now + backoff_seconds(self.policy, failures + 1, self.jitter)
+        return self.entered(SupervisionState.BACKOFF, next_try_at=due, **known)

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from kctl.master.health import Heartbeat
 from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause
 from kctl.rows.workers import WorkerStatus
 from kctl_agent.errors import BadParams
+from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import printable_name
 
@@ -55,7 +55,7 @@ class Supervisor:
         """Returns every name with its kind: `worker`, `sinker` or `engine`."""
         return {name: process.launch.kind for name, process in self._processes.items()}
 
-    def on_heartbeats(self, beats: Mapping[str, Heartbeat], at: float) -> None:
+    def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
         """Takes in answers to a question to all agents `at` that time, of the monotonic clock: they need not be asked
         again at once."""
         for name, beat in beats.items():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kctl.master.health import (
     Health,
     HealthRules,
-    Heartbeat,
     Unhealthy,
     judge,
     on_heartbeat,
@@ -19,6 +18,8 @@ from kctl.master.health import (
     refusals,
 )
 from kctl.master.restart import Cause
+from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import WaitingFor
 
 MB = 1 << 20
 RULES = HealthRules(
@@ -32,8 +33,8 @@ RULES = HealthRules(
 WELL = Health(heartbeat_at=100.0, progress_at=100.0, state="running", batches_total=5, boot_bytes=500 * MB)
 
 
-def beat(state: str | None = "running", batches: int | None = 5, lag: int | None = 9) -> Heartbeat:
-    return Heartbeat(1, state, batches, lag)
+def beat(state: str | None = "running", batches: int | None = 5, lag: int | None = 9) -> PingReply:
+    return PingReply(1, state=state, batches_total=batches, lag=lag)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +71,11 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
         (beat(state="rebalancing"), False),
         *((beat(state=state), True) for state in ("joining", "throttled", "paused", "stopping")),
         (replace(beat(state="starting"), main_thread_age_seconds=0.1), True),
-        (replace(beat(), is_waiting=True), True),
-        (replace(beat(state="starting"), is_waiting=True), True),
+        (replace(beat(), waiting_for=WaitingFor("brokers")), True),
+        (replace(beat(state="starting"), waiting_for=WaitingFor("brokers")), True),
     ],
 )
-def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(reported: Heartbeat, is_progress: bool) -> None:
+def test_no_batch_is_a_stall_only_where_one_was_to_be_expected(reported: PingReply, is_progress: bool) -> None:
     health = on_heartbeat(WELL, reported, 150.0)
 
     assert health.heartbeat_at == 150.0
@@ -106,13 +107,15 @@ def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(ba
     """An engine whose JVM hangs at its start, a handler that cannot be opened: the agent answers all the time."""
     health = Health(heartbeat_at=100.0, progress_at=100.0)
     for now in (101.0, 130.0, 160.0):
-        health = on_heartbeat(health, Heartbeat(1, "starting", batches, lag=None), now)
+        health = on_heartbeat(health, PingReply(1, state="starting", batches_total=batches), now)
 
     assert judge(RULES, health, 159.9) is None
     assert judge(RULES, health, 160.0) == Unhealthy(
         Cause.STALLED, True, "its agent answers, but it has not begun its work for 60.0 s"
     )
-    begun = on_heartbeat(health, Heartbeat(1, "starting", batches, main_thread_age_seconds=0.0), 160.5)
+    begun = on_heartbeat(
+        health, PingReply(1, state="starting", batches_total=batches, main_thread_age_seconds=0.0), 160.5
+    )
     assert judge(RULES, begun, 161.0) is None
 
 
@@ -121,7 +124,7 @@ def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(ba
 def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_has_its_time_again(state: str) -> None:
     health = Health(heartbeat_at=0.0, progress_at=0.0)
     for now in range(1800):
-        health = on_heartbeat(health, replace(beat(state), is_waiting=True), float(now))
+        health = on_heartbeat(health, replace(beat(state), waiting_for=WaitingFor("brokers")), float(now))
         assert judge(RULES, health, float(now)) is None
 
     for now in range(1800, 1859):
@@ -177,13 +180,13 @@ beats = st.builds(
 
 @given(rules, st.lists(st.tuples(st.floats(0, 5), st.one_of(beats, sizes)), max_size=50))
 def test_a_worker_is_never_judged_by_a_limit_that_it_was_born_above(
-    of_fleet: HealthRules, history: list[tuple[float, Heartbeat | int]]
+    of_fleet: HealthRules, history: list[tuple[float, PingReply | int]]
 ) -> None:
     health, now = Health(0.0, 0.0), 0.0
     for pause, what in history:
         now += pause
         health = (
-            on_heartbeat(health, what, now) if isinstance(what, Heartbeat) else on_memory_sample(health, of_fleet, what)
+            on_heartbeat(health, what, now) if isinstance(what, PingReply) else on_memory_sample(health, of_fleet, what)
         )
         unhealthy = judge(of_fleet, health, now)
         if unhealthy is not None and unhealthy.cause is Cause.MEMORY:

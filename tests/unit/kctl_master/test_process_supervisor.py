@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 import kctl.master.process_supervisor
-from kctl.master.health import HealthRules, Heartbeat
+from kctl.master.health import HealthRules
 from kctl.master.process import session_members
 from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
 from kctl.master.supervisor import Supervisor
+from kctl_agent.replies.ping import PingReply
 
 pytestmark = pytest.mark.anyio
 
@@ -86,9 +87,9 @@ class Supervised:
             self.answer,
         )
 
-    async def answer(self, _name: str, _timeout_seconds: float) -> Heartbeat | None:
+    async def answer(self, _name: str, _timeout_seconds: float) -> PingReply | None:
         self.asked += 1
-        return None if self.is_mute or self.pid is None else Heartbeat(self.pid, **self.reported)
+        return None if self.is_mute or self.pid is None else PingReply(self.pid, **self.reported)
 
     @property
     def process(self) -> ProcessSupervisor:
@@ -175,7 +176,7 @@ async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the
     pid = fleet.pid
     assert pid is not None
 
-    async def broken(_name: str, _timeout_seconds: float) -> Heartbeat | None:
+    async def broken(_name: str, _timeout_seconds: float) -> PingReply | None:
         raise ZeroDivisionError
 
     fleet.process._probe = broken
@@ -194,7 +195,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         await fleet.reaches("running")
         fleet.is_mute = True
         fleet.supervisor.on_heartbeats(
-            {"worker-0": Heartbeat(fleet.pid or 0), "guest": Heartbeat(1)}, time.monotonic() + 60
+            {"worker-0": PingReply(fleet.pid or 0), "guest": PingReply(1)}, time.monotonic() + 60
         )
         asked, before = fleet.asked, judged()
 
@@ -206,7 +207,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         assert health is not None
         fleet.process._health = replace(health, heartbeat_at=time.monotonic())
         fleet.supervisor.on_heartbeats(
-            {"worker-0": Heartbeat(1)}, time.monotonic() + 60
+            {"worker-0": PingReply(1)}, time.monotonic() + 60
         )  # another process of that name
         await until(lambda: fleet.process.status().restarts_by_cause["unresponsive"] == 1)
 
@@ -223,11 +224,11 @@ async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_a
     other = replace(fleet.process.launch, name="worker-1", log_path=tmp_path / "log-1")
     stored = itertools.count(1)
 
-    async def answer(name: str, _timeout_seconds: float) -> Heartbeat | None:
+    async def answer(name: str, _timeout_seconds: float) -> PingReply | None:
         pid = fleet.supervisor.process(name).pid
         if pid is None or name == "engine":
-            return None if pid is None else Heartbeat(pid)
-        return Heartbeat(pid, **(fleet.reported if name == "worker-0" else {"batches_total": next(stored)}))
+            return None if pid is None else PingReply(pid)
+        return PingReply(pid, **(fleet.reported if name == "worker-0" else {"batches_total": next(stored)}))
 
     def restarts(name: str) -> int:
         [status] = [each for each in fleet.supervisor.status() if each.name == name]

@@ -28,10 +28,6 @@ class StorageId:
         return not self.id or not other.id or self.id == other.id
 
 
-ANY_STORAGE = StorageId("", "")
-"""The storage of commits that were written before their metadata named one."""
-
-
 @dataclass(frozen=True, slots=True)
 class CommitNote:
     """A commit's metadata: the storage that holds what lies below the offset, the topic's id, and the log as seen."""
@@ -63,11 +59,9 @@ def parse(metadata: str | None) -> CommitNote | None:
         document = json.loads(metadata or "null")
     except ValueError:
         return None
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or not isinstance(document.get("kctl"), int):
         return None
     epoch, end = document.get("leader_epoch"), document.get("log_end")
     seen = LogSeen(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else None
-    if not isinstance(document.get("kctl"), int):
-        return CommitNote(ANY_STORAGE, None, seen) if seen else None
     storage = StorageId(str(document.get("storage", "")), str(document.get("at", "")))
     return CommitNote(storage, document.get("topic"), seen)

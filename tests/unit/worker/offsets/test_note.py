@@ -24,17 +24,9 @@ def test_a_note_stays_far_below_what_brokers_keep() -> None:
     assert len(note.format()) < 512
 
 
-@pytest.mark.parametrize("text", [None, "", "by hand", "[1]", "7", '{"kctl":"1"}', '{"leader_epoch":1}'])
+@pytest.mark.parametrize("text", [None, "", "by hand", "[1]", "7", '{"kctl":"1"}', '{"leader_epoch":3,"log_end":40}'])
 def test_what_another_client_has_committed_has_no_note(text: str | None) -> None:
     assert parse(text) is None
-
-
-def test_a_commit_from_before_notes_named_the_storage_is_of_any_storage() -> None:
-    note = parse('{"leader_epoch":3,"log_end":40}')
-
-    assert note is not None
-    assert note.seen == LogSeen(3, 40)
-    assert note.storage.is_of(STORAGE)
 
 
 def test_of_what_another_client_has_committed_its_leader_epoch_counts() -> None:

@@ -47,7 +47,7 @@ CASES = [
     ("a crash before the first commit", found(None), stored_offset(200), 200, []),
     ("committed offsets that have expired", found(None), stored_offset(200), 200, []),
     ("Kafka has lost its last commits", found(ours(0)), stored_offset(200), 200, []),
-    ("a commit from before notes named storages", found(ours(150, StorageId("", ""))), stored_offset(200), 200, []),
+    ("a commit with a storage that keeps nothing", found(ours(150, StorageId("", ""))), stored_offset(200), 200, []),
     ("the storage moved to another machine", found(ours(150, MOVED_HERE)), stored_offset(200), 200, []),
     ("reset to earliest", found(0), stored_offset(200), 0, ["rewound"]),
     ("reset to between", found(120), stored_offset(200), 120, ["rewound"]),
