@@ -57,6 +57,17 @@ class DeadLetters(Dead[Storage]):
         assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
 
+    def test_what_is_compressed_is_found_by_its_text_too(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for codec in ("none", "zstd"):
+            monkeypatch.setattr(storage, "codec", codec)
+            storage.dead_letter([Message("t", 0, 0, b"key", b"a needle in" + b" hay" * 99, 10)], ERROR)
+
+            assert self.offsets(storage, Selection(text="needle in hay")) == [0]
+            assert self.offsets(storage, Selection(key="key", tries_from=0, offset_to=0, traceback="Error")) == [0]
+            assert self.offsets(storage, Selection(key="ke")) == self.offsets(storage, Selection(text="hey")) == []
+
     def test_what_dies_once_more_takes_the_place_of_its_dead_letter(self, storage: Storage) -> None:
         self.kill(storage, 3)
         before = storage.stored_offsets([("t", 0)])

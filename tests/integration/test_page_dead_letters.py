@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,8 +14,11 @@ from selenium.webdriver.common.by import By
 
 from kctl.dead_letters.workbench import Workbench
 from kctl.http.access import AccessRights
+from kctl.http.api import dead_letters as api
 from kctl_agent.message import Message
-from kctl_agent.storage.claim import DeadLetter
+from kctl_agent.storage import numbered_dead_letters
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
+from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN, TOKENS
 from tests.integration.test_page import Site, logged, rows, text
@@ -170,6 +174,38 @@ def test_some_are_sent_to_a_topic(
     eventually(lambda: status(page) == "1 dead letters match")
     press(page, "[data-verb=delete][data-which=all]")
     assert not page.find_element(By.ID, "to").is_displayed(), "nor for anything else"
+
+
+@pytest.mark.shows("the page: what no index finds is looked for until a page is full, counted beside, and stopped")
+def test_what_no_index_finds_is_looked_for_page_by_page_and_may_be_stopped(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_: object, __: int, progress: Progress) -> list[DeadLetterGroup]:
+        while not stopped.wait(0.01):
+            progress(0)
+        raise AssertionError
+
+    stopped = threading.Event()
+    monkeypatch.setattr(numbered_dead_letters, "SCANNED", 2)
+    monkeypatch.setattr(api, "PAGE_SECONDS", 0.0)
+    sign_in(page)
+    eventually(lambda: status(page) == "7 dead letters match")
+    find(page, text='"v": 4')
+    eventually(lambda: status(page) == "1 dead letters match")
+    assert [row[7] for row in rows(page, "dead-list")] == ["k4"]
+
+    monkeypatch.setattr(storage, "dead_groups", never)
+    find(page, text='"v": 3')
+    eventually(lambda: [row[7] for row in rows(page, "dead-list")] == ["k3"])
+    assert status(page) == "counting what matches …"
+    press(page, "#dead-list tbody input")
+    assert page.find_element(By.CSS_SELECTOR, "[data-verb=requeue][data-which=chosen]").is_enabled()
+    assert not page.find_element(By.CSS_SELECTOR, "[data-verb=requeue][data-which=all]").is_enabled()
+    press(page, "#dead-stop")
+    eventually(lambda: (status(page), rows(page, "dead-groups")) == ("stopped", []))
+    monkeypatch.undo()
+    press(page, "#dead-filter button")
+    eventually(lambda: status(page) == "1 dead letters match")
 
 
 def test_numbers_are_shown_as_they_were_sent(

@@ -21,8 +21,8 @@ from kctl_agent.storage.selection import EVERYTHING, Selection
 
 LATEST = 1e12
 """No time is later."""
-SCANNED = 200
-"""That are read at a time where an index does not know which are selected."""
+SCANNED = 1000
+"""That are looked through at a time where an index does not know which are selected."""
 
 
 class Place(NamedTuple):
@@ -65,6 +65,11 @@ class NumberedDeadLetters(DeadLetterStore):
         """The next ones behind a place, of those that an index gives for the selection."""
 
     @abstractmethod
+    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
+        """Those of them that may be selected by what no index knows, in this order: without reading more of the others
+        than that needs."""
+
+    @abstractmethod
     def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
         """Those of them that are still there, in this order, read as they are iterated."""
 
@@ -97,7 +102,9 @@ class NumberedDeadLetters(DeadLetterStore):
     def _step(self, selection: Selection, after: Place | None, limit: int) -> Step[Place]:
         wanted = limit if selection.is_indexed else SCANNED
         places = self._places(selection, after, wanted)
-        rows = ((Place.of(each), each) for each in self._read_dead([each.number for each in places]))
+        numbers = [each.number for each in places]
+        likely = numbers if selection.is_indexed else self._sift_dead(selection, numbers)
+        rows = ((Place.of(each), each) for each in self._read_dead(likely))
         return Step(rows, places[-1] if len(places) == wanted else None)
 
     def _places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:

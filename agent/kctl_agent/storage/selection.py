@@ -90,7 +90,7 @@ class Selection:
             and _is_between(dead_letter.at, self.died_from, self.died_to)
             and _is_between(dead_letter.tries, self.tries_from, self.tries_to)
             and (self.traceback is None or self.traceback in dead_letter.error)
-            and self.takes_cause(dead_letter.cause)
+            and (self.error_class is self.line is None or self.takes_cause(dead_letter.cause))
             and ((self.key is None and self.text is None) or any(map(self._takes_message, _messages(dead_letter))))
         )
 

@@ -3,7 +3,7 @@ import {body, button, el, head, line, numbers, set, visible, whole} from "./dom.
 import {asked, call, guarded, onSign, read} from "./session.js";
 
 const PAGE_ROWS = 100, MOST_CHARACTERS = 100000, ROOT = "/api/v1/dead-letters";
-const dead = {filter: {}, search: null, count: 0, rows: [], next: null, chosen: new Set(), stop: null};
+const dead = {filter: {}, search: null, count: 0, groups: [], rows: [], next: null, looking: false, chosen: new Set(), stop: null};
 const status = value => set("dead-status", value);
 const tried = work => guarded(work, "dead-status");
 const box = row => {
@@ -35,38 +35,53 @@ const LIST = [
 ];
 
 const query = (filter, more) => "?" + new URLSearchParams({...filter, ...more});
-// What is changed is what is shown: filter, count and rows are taken over together, and of two searches the later.
-async function find(filter = dead.filter) {
-  const search = dead.search = Symbol();
-  const groups = await read(ROOT + "/groups" + query(filter, {hours: 24}));
-  const page = await read(ROOT + query(filter, {limit: PAGE_ROWS}));
-  if (search !== dead.search) return;
-  dead.filter = filter;
-  dead.count = groups.count;
-  dead.chosen.clear();
-  body(el("dead-groups"), GROUPS, groups.rows.slice(0, PAGE_ROWS), row => row.error_class + " " + row.line);
-  dead.rows = [];
-  list(page);
-  status(whole(dead.count) + " dead letters match");
+// What is changed is what is shown: filter, count and rows are taken over together, and of two searches the later. What no
+// index finds is looked for page by page and counted meanwhile, until there is a page of rows; a new search or Stop ends it.
+async function look(work) {
+  dead.search?.abort();
+  const search = dead.search = new AbortController();
+  dead.looking = true;
+  try { await work(search.signal); } catch (error) {
+    search.abort();
+    if (search === dead.search) throw error;
+  } finally {
+    if (search === dead.search) { dead.looking = false; showGroups(dead.groups); showButtons(); }
+  }
 }
-async function more() {
-  const search = dead.search, page = await read(ROOT + query(dead.filter, {limit: PAGE_ROWS, after: dead.next}));
-  if (search === dead.search) list(page);
+const find = (filter = dead.filter) => look(async signal => {
+  const page = await read(ROOT + query(filter, {limit: PAGE_ROWS}), signal);
+  Object.assign(dead, {filter, count: null, groups: [], rows: []});
+  dead.chosen.clear();
+  list(page);
+  status("counting what matches …");
+  await Promise.all([count(signal), fill(PAGE_ROWS, signal)]);
+  status(whole(dead.count) + " dead letters match");
+});
+async function count(signal) {
+  const groups = await read(ROOT + "/groups" + query(dead.filter, {hours: 24}), signal);
+  [dead.count, dead.groups] = [groups.count, groups.rows];
+  showGroups(dead.groups);
+  showButtons();
+}
+async function fill(rows, signal) {
+  while (dead.next !== null && dead.rows.length < Math.min(rows, dead.count ?? Infinity))
+    list(await read(ROOT + query(dead.filter, {limit: rows - dead.rows.length, after: dead.next}), signal));
 }
 function list(page) {
   dead.rows.push(...page.rows);
   dead.next = page.next;
-  el("dead-more").hidden = page.next === null || dead.rows.length >= dead.count;
   body(el("dead-list"), LIST, dead.rows, row => row.id);
   showButtons();
 }
+const showGroups = groups => body(el("dead-groups"), GROUPS, groups.slice(0, PAGE_ROWS), row => row.error_class + " " + row.line);
 function showButtons() {
   for (const each of document.querySelectorAll("button[data-verb]")) {
     const isAll = each.dataset.which === "all", count = isAll ? dead.count : dead.chosen.size;
-    each.textContent = VERBS[each.dataset.verb].label + (isAll ? "all " : "chosen ") + whole(count);
-    each.disabled = count === 0 || dead.stop !== null;
+    each.textContent = VERBS[each.dataset.verb].label + (isAll ? "all " : "chosen ") + (count === null ? "" : whole(count));
+    each.disabled = !count || dead.stop !== null;
   }
-  el("dead-stop").hidden = dead.stop === null;
+  el("dead-stop").hidden = dead.stop === null && !dead.looking;
+  el("dead-more").hidden = dead.looking || dead.next === null || dead.rows.length >= (dead.count ?? Infinity);
 }
 const filled = () => Object.fromEntries([...new FormData(el("dead-filter"))].filter(([, value]) => value !== ""));
 function chooseGroup(row) {
@@ -143,9 +158,11 @@ async function save() {
   URL.revokeObjectURL(link.href);
 }
 
+// What was begun last: a change before a search beside it.
+function stop() { (dead.stop || dead.search)?.abort(); }
 function forget() {
-  dead.stop?.abort();
-  Object.assign(dead, {filter: {}, search: null, count: 0, rows: [], next: null});
+  stop();
+  Object.assign(dead, {filter: {}, search: null, count: 0, groups: [], rows: [], next: null, looking: false});
   dead.chosen.clear();
   for (const field of el("dead-filter").querySelectorAll("input")) field.value = "";
   el("dead-one").hidden = true;
@@ -166,10 +183,10 @@ export function start() {
     tried(() => find(filled()));
   });
   el("dead-filter").addEventListener("reset", () => tried(() => find({})));
-  el("dead-more").addEventListener("click", () => tried(more));
+  el("dead-more").addEventListener("click", () => tried(() => look(signal => fill(dead.rows.length + PAGE_ROWS, signal))));
   el("dead-as").addEventListener("change", () => tried(() => showOne(el("dead-one").dataset.id)));
   el("dead-close").addEventListener("click", () => { el("dead-one").hidden = true; });
-  el("dead-stop").addEventListener("click", () => dead.stop?.abort());
+  el("dead-stop").addEventListener("click", stop);
   el("dead-export").addEventListener("click", () => tried(save));
   for (const each of document.querySelectorAll("button[data-verb]"))
     each.addEventListener("click", () => tried(() => change(each.dataset.verb, each.dataset.which)));

@@ -18,9 +18,10 @@ export async function call(path, body, signal) {
 // A number that JavaScript would change is kept as its text; JSON.stringify writes it as it came.
 const asSent = (name, value, {source} = {}) =>
   typeof value === "number" && source && String(value) !== source && JSON.rawJSON ? JSON.rawJSON(source) : value;
-export async function read(path) {
-  const mine = token, answer = JSON.parse(await (await call(path)).text(), asSent);
+export async function read(path, signal) {
+  const mine = token, answer = JSON.parse(await (await call(path, null, signal)).text(), asSent);
   if (mine !== token) throw new Error("signed out");
+  signal?.throwIfAborted();
   return answer;
 }
 // Reading that needs no more than what the page itself needed.

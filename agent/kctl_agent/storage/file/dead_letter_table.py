@@ -25,6 +25,8 @@ _NEVER = 1e300
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 OF_RUNS = {"topic", "partition", "error_class", "line"}
 BEHIND = "(at, id)>(?, ?) and at>=? and at<=? order by at, id limit ?"
+HOLDS = "(substr(body, 4, 1)<>x'00' or instr(body, ?))"
+"""What is compressed may hold any bytes; the fourth byte of a block is its codec (`kctl_agent.storage.block`)."""
 OF_NUMBERS = "id in (select value from json_each(?))"
 
 
@@ -73,6 +75,24 @@ def last(db: sqlite3.Connection) -> int:
     """The number of the newest that there ever was."""
     found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
     return int(found[0]) if found else 0
+
+
+def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
+    """Those of them that may be selected, in this order."""
+    key, text, traceback = (each and each.encode() for each in (selection.key, selection.text, selection.traceback))
+    conditions, values = where(
+        ("tries>=?", selection.tries_from),
+        ("tries<=?", selection.tries_to),
+        ("last>=?", selection.offset_from),
+        ("first<=?", selection.offset_to),
+        ("instr(cast(error as blob), ?)", traceback),
+        (HOLDS, key),
+        (HOLDS, text),
+        ("1=?", 1),
+    )
+    of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
+    rows = db.execute(f"{of_numbers} where {conditions}", (json.dumps(numbers), *values))
+    return [id_ for (id_,) in rows]
 
 
 def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]:

@@ -201,6 +201,10 @@ class FileStorage(NumberedDeadLetters, Storage):
         with self._session() as db:
             return dead_letter_table.places(db, selection, after, limit)
 
+    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
+        with self._session() as db:
+            return dead_letter_table.sift(db, selection, numbers)
+
     def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
         with self._session() as db:
             yield from dead_letter_table.read(db, numbers)

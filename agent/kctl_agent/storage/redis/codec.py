@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.chunk import StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, PartitionStats
+
+DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "last", "count", "body")
+"""The fields of a dead letter's hash that are read."""
 
 
 def name_of(tp: TopicPartition) -> str:
@@ -35,10 +38,10 @@ def block_of(row: Sequence[bytes]) -> Block:
     return Block(topic, topic_id.decode() or None, partition, int(first), int(last), int(count), body)
 
 
-def dead_letter_of(id_: str, row: Mapping[bytes, bytes]) -> DeadLetter:
-    block = block_of([row[name] for name in (b"tp", b"topic_id", b"first", b"last", b"count", b"body")])
-    error = row[b"error"].decode(errors="replace")
-    return DeadLetter(id_, block, int(row[b"tries"]), error, int(row[b"at"]) / 1000, row[b"damaged"] == b"1")
+def dead_letter_of(id_: str, row: Sequence[bytes]) -> DeadLetter:
+    """Of `DEAD_LETTER`."""
+    tries, error, at, damaged, *block = row
+    return DeadLetter(id_, block_of(block), int(tries), error.decode(errors="replace"), int(at) / 1000, damaged == b"1")
 
 
 def cause_in(text: str) -> DeathCause:

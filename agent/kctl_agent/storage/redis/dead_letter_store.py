@@ -15,7 +15,7 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.redis.client import as_unusable
-from kctl_agent.storage.redis.codec import dead_letter_of, name_of, run_of
+from kctl_agent.storage.redis.codec import DEAD_LETTER, dead_letter_of, name_of, run_of
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.selection import Selection
 
@@ -32,15 +32,22 @@ def last(session: RedisSession) -> int:
         return int(session.client.get(session.prefix + "seq") or 0)
 
 
+def sift(session: RedisSession, selection: Selection, numbers: list[int]) -> list[int]:
+    """Those of them that may be selected, in this order."""
+    bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
+    words = ["" if each is None else each for each in (*bounds, selection.traceback, selection.key, selection.text)]
+    return [int(id_) for id_ in session.run("sift_dead", *words, *(f"{number:016}" for number in numbers))]
+
+
 def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
     """In this order, a page at a time."""
     for begin in range(0, len(numbers), PAGE):
         for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
             with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
                 for id_ in page:
-                    pipeline.hgetall(session.key("dead", id_))
+                    pipeline.hmget(session.key("dead", id_), *DEAD_LETTER)
                 rows = pipeline.execute()
-            yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row)
+            yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row[0])
 
 
 def places(session: RedisSession, selection: Selection, after: Place | None, limit: int) -> list[Place]:
@@ -53,22 +60,35 @@ def places(session: RedisSession, selection: Selection, after: Place | None, lim
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Of each sorted set so many at the most. Of those that died in the millisecond of `after` all are asked for."""
+    """Of each sorted set so many at the most. Where `after` is not in it, those that died in its millisecond are passed
+    over here."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
+    ranks = {} if after is None else _ranks(session, keys, after)
     wanted = limit
     while keys:
         with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
             for key in keys:
-                pipeline.zrangebyscore(key, begin, most, 0, wanted, withscores=True)
+                if key in ranks:
+                    pipeline.zrange(key, ranks[key] + 1, ranks[key] + wanted, withscores=True)
+                else:
+                    pipeline.zrangebyscore(key, begin, most, 0, wanted, withscores=True)
             replies = pipeline.execute()
-        read = [[Place(score / 1000, int(id_)) for id_, score in reply] for reply in replies]
+        read = [[Place(score / 1000, int(id_)) for id_, score in reply if score <= most] for reply in replies]
         left = [[place for place in each if after is None or place > after] for each in read]
         is_short = [len(new) < limit and len(all_) == wanted for new, all_ in zip(left, read, strict=True)]
         found += [each for each, again in zip(left, is_short, strict=True) if not again]
         keys, wanted = [key for key, again in zip(keys, is_short, strict=True) if again], wanted * 4
     return found
+
+
+def _ranks(session: RedisSession, keys: list[str], after: Place) -> dict[str, int]:
+    """Of this dead letter in the sorted sets that have it."""
+    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.zrank(key, f"{after.number:016}")
+        return {key: rank for key, rank in zip(keys, pipeline.execute(), strict=True) if rank is not None}
 
 
 def _scores(selection: Selection) -> tuple[float, float]:

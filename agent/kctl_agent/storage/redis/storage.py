@@ -207,6 +207,9 @@ class RedisStorage(NumberedDeadLetters, Storage):
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
         return dead_letter_store.places(self._session, selection, after, limit)
 
+    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
+        return dead_letter_store.sift(self._session, selection, numbers)
+
     def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
         return dead_letter_store.read(self._session, numbers)
 
