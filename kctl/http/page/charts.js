@@ -69,7 +69,8 @@ function drawMarks(plot) {
   }
   ctx.restore();
 }
-// The caption of every chart is of the moment under the cursor, while there is one.
+// The caption of every chart is of the step under the cursor, while there is one; else of the last, whose most may be above
+// what the fleet's numbers are by now.
 function showCursor(plot) {
   const place = plot.cursor.left >= 0 ? plot.cursor.idx : null;
   for (const each of charts.values()) caption(each, place);
@@ -86,11 +87,12 @@ function words(chart, place) {
   return definition.lines.map(([name, label]) => {
     if (!series[name]) return "";
     const {least, most} = series[name], all = known(most);
-    const prefix = definition.lines.length > 1 ? label + " " : "";
+    const prefix = definition.lines.length > 1 ? label + " " : "", step = state.step < 10 ? state.step + " s" : seconds(state.step);
     if (place !== null && place !== undefined) return prefix + definition.show(most[place]);
     if (!all.length) return view().worker ? "" : prefix + "-";
     const [low, high] = [Math.min(...known(least)), Math.max(...all)];
-    return prefix + definition.show(all.at(-1)) + ", from " + definition.show(low) + " to " + definition.show(high);
+    const last = most.findLastIndex(value => value !== null), isMost = definition.show(least[last]) !== definition.show(most[last]);
+    return prefix + definition.show(most[last]) + (isMost ? " (most of " + step + ")" : "") + ", from " + definition.show(low) + " to " + definition.show(high);
   });
 }
 function caption(chart, place) {
