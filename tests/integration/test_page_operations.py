@@ -14,6 +14,7 @@ from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.test_page import rows, text
 from tests.integration.test_page_dead_letters import press, sign_in
+from tests.integration.test_page_trust import second_tab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -89,6 +90,30 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriv
     assert fleet.ask("operations", of_master=True).result["rows"][0]["params"] == {"topic": TOPIC, "to": SHOWN}
 
 
+@pytest.mark.shows("the page in two tabs: a seek whose preview is no longer so is shown anew; nothing of it was done")
+def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriver.Chrome, fleet: Master) -> None:
+    sign_in(page)
+    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    choose(page, "seek", topic=TOPIC, to="7")
+    press(page, "#operation-submit")
+    eventually(page.find_element(By.ID, "ask").is_displayed)
+    with second_tab(page, fleet.about["http_url"]) as (first, second):
+        sign_in(page)
+        eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+        choose(page, "seek", topic=TOPIC, to="3")
+        submit(page)
+        eventually(lambda: outcome(page).startswith("seek: done: "))
+
+        page.switch_to.window(first)
+        press(page, "#ask-yes")
+        eventually(lambda: text(page, "ask-text").startswith(f"Meanwhile it has changed. seek (topic {TOPIC}, to 7)"))
+        eventually(lambda: [row[3] for row in rows(page, "operations")] == [f"topic={TOPIC} to=0=3,1=3"])
+        press(page, "#ask-yes")
+        eventually(lambda: outcome(page).startswith("seek: done: "))
+        assert newest(page, 3) == f"topic={TOPIC} to={SHOWN}"
+        page.switch_to.window(second)
+
+
 @pytest.mark.shows("the page: a rolling restart is watched, and cancelled")
 def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrome, fleet: Master) -> None:
     before = {name: row["pid"] for name, row in fleet.status().items()}
@@ -136,6 +161,8 @@ def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chro
         log.write(f"2026 a line that was added {evil}\n")
     eventually(lambda: f"a line that was added {evil}" in text(page, "process-log"))
     assert page.find_elements(By.TAG_NAME, "img") == []
+    choose(page, "restart")
+    assert page.find_element(By.CSS_SELECTOR, "#operation-params [name=name]").get_attribute("value") == "worker-0"
     press(page, "#stack")
     eventually(lambda: "MainThread" in text(page, "process-stack"))
     press(page, "#process-settings summary")

@@ -1,6 +1,7 @@
 // Operations: each is previewed or described, asked about, submitted and followed; the last ones in a list.
 import {badge, body, button, clock, el, head, make, set, visible} from "./dom.js";
 import {asked, call, guarded, isSignedIn, onSign, read} from "./session.js";
+import {view} from "./view.js";
 
 const OPERATIONS = "/api/v1/operations", SHOWN_OPERATIONS = 50, OPERATIONS_MS = 2000, PREVIEW_SECONDS = 30;
 const acting = {types: [], cancels: new Map(), followed: null, timer: null};
@@ -32,8 +33,8 @@ async function showOperations() {
   clearTimeout(acting.timer);
   acting.timer = setTimeout(() => isSignedIn() && tried(showOperations), OPERATIONS_MS);
   const table = el("operations"), {rows} = await read(OPERATIONS), stays = table.matches(":hover, :focus-within");
-  const known = new Set([...table.tBodies[0].rows].map(row => row.dataset.key));
-  const shown = rows.slice(0, SHOWN_OPERATIONS).filter(row => !stays || known.has(keyOfOperation(row)));
+  const known = new Set([...table.tBodies[0].rows].map(row => row.dataset.key)), begun = rows.filter(row => !row.params.dry_run);
+  const shown = begun.slice(0, SHOWN_OPERATIONS).filter(row => !stays || known.has(keyOfOperation(row)));
   body(table, OPERATION_ROWS, shown, keyOfOperation);
   const followed = acting.followed && rows.find(same(acting.followed));
   if (!followed) return;
@@ -55,6 +56,15 @@ function showType() {
   el("operation-params").replaceChildren(...type.params.filter(each => each.name !== "dry_run").map(fieldOf));
   el("operation-preview").hidden = !hasPreview(type);
   set("operation-summary", type.summary);
+  route();
+}
+// What the view is of stands in the form, but where somebody has written something else.
+export function route() {
+  const {topic, partition, worker} = view(), here = {topic, partition, worker, name: worker};
+  for (const field of el("operation-params").querySelectorAll("input:not([type=checkbox])")) {
+    const {filled = ""} = field.dataset;
+    if (field.value === filled) field.value = field.dataset.filled = here[field.name] || "";
+  }
 }
 const hasPreview = type => type.params.some(each => each.name === "dry_run");
 function filledParams() {
@@ -82,13 +92,32 @@ const asShown = (params, rows) => {
   const {partition, ...others} = params;
   return {...others, to: rows.map(row => row.partition + "=" + row.to).join(",")};
 };
+// Whether a Yes to the one is a Yes to the other: a worker that has gone on, on its side of where it is sent, is as before.
+function isStill(before, now) {
+  if (before.operation !== "seek") return before.text === now.text;
+  const shown = new Map(before.result.rows.map(row => [row.partition, row]));
+  return shown.size === now.result.rows.length && now.result.rows.every(({partition, from, to}) => {
+    const then = shown.get(partition);
+    return then?.to === to && from >= then.from && Math.sign(from - to) === Math.sign(then.from - to);
+  });
+}
 async function submitOperation() {
-  const type = chosenType(), params = filledParams();
+  const type = chosenType();
+  let params = filledParams();
   const words = Object.entries(params).map(([name, value]) => name + " " + value).join(", ");
-  const previewed = hasPreview(type) ? await preview(params) : null;
-  if (!await asked(type.rpc + (words ? " (" + visible(words) + ")" : "") + ": " + (previewed ? visible(previewed.text) : type.summary))) return;
-  const given = type.rpc === "seek" ? asShown(params, previewed.result.rows) : params;
-  acting.followed = await (await call(OPERATIONS, {operation: type.rpc, params: given, wait_seconds: 0})).json();
+  const question = type.rpc + (words ? " (" + visible(words) + ")" : "") + ": ";
+  if (!hasPreview(type)) {
+    if (!await asked(question + type.summary)) return;
+  } else {
+    let previewed = await preview(params), hasChanged = "";
+    for (let now = null; now === null || !isStill(previewed, now);) {
+      if (now) [previewed, hasChanged] = [now, "Meanwhile it has changed. "];
+      if (!await asked(hasChanged + question + visible(previewed.text))) return;
+      if (type.rpc === "seek") params = asShown(params, previewed.result.rows);
+      now = await preview(params);
+    }
+  }
+  acting.followed = await (await call(OPERATIONS, {operation: type.rpc, params, wait_seconds: 0})).json();
   await showOperations();
 }
 async function busy(work) {
