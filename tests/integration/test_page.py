@@ -178,7 +178,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
     assert (
         text(page, "also") == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is backoff"
     )
-    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "partitions")] == [
+    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "worst partition")] == [
         "18",
         "2.5 s",
         "2",
@@ -252,6 +252,13 @@ def test_the_page_is_used_with_the_keyboard_alone(opened: Opened) -> None:
     _, page = opened
     body = page.find_element(By.TAG_NAME, "body")
 
+    assert [each.text for each in page.find_elements(By.CSS_SELECTOR, "#sections button")][1:3] == [
+        "Workers",
+        "Lag per partition",
+    ]
+    page.find_element(By.CSS_SELECTOR, "#sections button:nth-child(3)").send_keys(Keys.ENTER)
+    assert focused(page).text == "Lag per partition"
+
     body.send_keys("/")
     page.switch_to.active_element.send_keys("orders-3")
     assert [row[1] for row in rows(page, "partitions")] == ["3"]
@@ -304,12 +311,16 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
     site, page = opened
     evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
     bad = Assessment(Status.WARN, evil)
+    partitions = Partitions(tuple(partition(n, worker=evil)._replace(topic=evil) for n in range(4)))
+    latest = replace(site.latest, group=evil, group_assessment=bad, offset_checker=Reduced(partitions))
 
-    site.collect(judged(replace(site.latest, group=evil, group_assessment=bad)), Event(UNIX, evil, evil))
+    site.collect(judged(latest), Event(UNIX, evil, evil))
 
     eventually(lambda: shown in text(page, "also"))
     assert text(page, "title") == f"main / {shown}"
     eventually(lambda: shown in text(page, "events"))
+    eventually(lambda: [row[0] for row in rows(page, "partitions")] == [shown] * 4)
+    assert {row[9] for row in rows(page, "partitions")} == {shown}
     assert page.find_elements(By.CSS_SELECTOR, "img") == []
     assert "broken" not in page.title.replace(shown, "")
 

@@ -127,6 +127,8 @@ def test_a_group_is_chosen_read_and_put_back(
     assert text(page, "dead-trace").startswith("the handler shop:handle raised KeyError")
     page.find_element(By.ID, "dead-as").send_keys("hex")
     eventually(lambda: text(page, "dead-value") == b'{"v": 0}'.hex())
+    press(page, "#dead-close")
+    assert page.switch_to.active_element.text == "Show", "where it was opened"
 
     press(page, "[data-verb=requeue][data-which=all]")
     assert text(page, "ask-text").startswith("5 dead letters (error_class KeyError, line shop.py:7) will be put back")

@@ -185,7 +185,10 @@ export function start() {
   el("dead-filter").addEventListener("reset", () => tried(() => find({})));
   el("dead-more").addEventListener("click", () => tried(() => look(signal => fill(dead.rows.length + PAGE_ROWS, signal))));
   el("dead-as").addEventListener("change", () => tried(() => showOne(el("dead-one").dataset.id)));
-  el("dead-close").addEventListener("click", () => { el("dead-one").hidden = true; });
+  el("dead-close").addEventListener("click", () => {
+    el("dead-one").hidden = true;
+    [...el("dead-list").tBodies[0].rows].find(row => row.dataset.key === el("dead-one").dataset.id)?.querySelector("button").focus();
+  });
   el("dead-stop").addEventListener("click", stop);
   el("dead-export").addEventListener("click", () => tried(save));
   for (const each of document.querySelectorAll("button[data-verb]"))

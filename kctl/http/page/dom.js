@@ -70,11 +70,17 @@ function fill(cell, column, of) {
     if (column.isCut) cell.title = value;
   }
 }
+// Its name is shown where a row is too narrow for a line of its own (page.css).
+function cellOf(row, {name, number}) {
+  const cell = row.insertCell();
+  cell.dataset.name = name;
+  if (number) cell.className = "number";
+  return cell;
+}
 function write(row, columns, of) {
   waiting.delete(row);
   columns.forEach((column, place) => {
-    const cell = row.cells[place] || row.insertCell();
-    if (column.number && cell.className !== "number") cell.className = "number";
+    const cell = row.cells[place] || cellOf(row, column);
     fill(cell, column, of);
   });
 }

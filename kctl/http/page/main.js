@@ -1,7 +1,7 @@
 // The page: what it shows is the last snapshot, again and again, in the view that the address names.
 import * as charts from "./charts.js";
 import * as dead from "./dead_letters.js";
-import {badge, body, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, visible, whole} from "./dom.js";
+import {badge, body, button, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, visible, whole} from "./dom.js";
 import * as groups from "./groups.js";
 import * as hosts from "./hosts.js";
 import * as operations from "./operations.js";
@@ -16,7 +16,7 @@ const LOAD_MS = 2000, HIDDEN_MS = 10000, MOST_CREDIT = 3;
 const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
 const SERVES = document.body.dataset.serves.split(" ");
 const histories = new Map(), drawn = new Map();
-const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: false, credit: MOST_CREDIT, creditAt: 0, later: null};
+const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: null, credit: MOST_CREDIT, creditAt: 0, later: null};
 
 // Drawn once for each history that was loaded: 500 of them a second would keep a browser busy.
 function sparkline(key) {
@@ -28,7 +28,7 @@ function sparkline(key) {
 }
 const keyOf = row => row.topic + "/" + row.partition + (row.attached ? "/" + row.worker : "");
 const PARTITIONS = [
-  {name: "topic", show: row => row.topic, by: row => row.topic, href: row => subject({topic: row.topic})},
+  {name: "topic", show: row => visible(row.topic), by: row => row.topic, href: row => subject({topic: row.topic})},
   {name: "partition", number: true, show: row => String(row.partition), by: row => row.partition,
     href: row => subject({topic: row.topic, partition: row.partition})},
   {name: "status", show: row => badge(row.status), by: row => row.status},
@@ -43,7 +43,7 @@ const PARTITIONS = [
 ];
 const supervised = row => row.supervisor || {};
 const WORKERS = [
-  {name: "name", show: row => row.name, href: row => subject({worker: row.name})},
+  {name: "name", show: row => visible(row.name), href: row => subject({worker: row.name})},
   {name: "kind", show: row => text(row.kind)},
   {name: "state", show: row => badge(row.state || supervised(row).state)},
   {name: "memory", number: true, show: row => bytes(supervised(row).resident_bytes ?? row.rss_bytes)},
@@ -84,7 +84,7 @@ function showStatus(status) {
   numbers("summary", [
     ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
     ["caught up in", seconds(status.catchup_seconds)], ["members", whole(status.group_members)],
-    ["group", text(status.group_state)], ["generation", text(status.generation)], ["partitions", status.status],
+    ["group", text(status.group_state)], ["generation", text(status.generation)], ["worst partition", status.status],
   ]);
   const stored = status.storage || {};
   numbers("storage", [
@@ -124,7 +124,8 @@ async function load() {
   body(el("workers"), WORKERS, workers.rows, row => row.name);
   process.show(workers.rows);
   set("missing", lacks(lag));
-  link(state.linked, "");
+  if (state.linked !== null) link(state.linked, "");
+  showSections();
 }
 const showGroups = isNew => SERVES.includes("groups") ? groups.refresh(isNew) : null;
 async function refresh() {
@@ -189,6 +190,17 @@ function listen() {
   });
 }
 
+// By keyboard, and past hundreds of rows, to each section that is shown.
+function showSections() {
+  const shown = [...document.querySelectorAll("main h2")].filter(each => each.checkVisibility()), nav = el("sections");
+  const titles = shown.length > 1 ? shown : [];
+  if (titles.map(each => each.textContent).join() === [...nav.children].map(each => each.textContent).join()) return;
+  nav.replaceChildren(...titles.map(title => button(title.textContent, () => {
+    title.tabIndex = -1;
+    title.focus();
+    title.scrollIntoView();
+  })));
+}
 // Each section names the views in which it is shown.
 function route() {
   const {topic, partition, worker, group} = view(), kind = worker ? "worker" : topic ? "topic" : group ? "group" : "fleet";
@@ -200,6 +212,8 @@ function route() {
   el("back").href = subject({});
   charts.showRange();
   process.route();
+  operations.route();
+  showSections();
   if (!SERVES.includes("fleet")) { showGroups(true); return; }
   showPartitions();
   process.show(state.workers);
@@ -215,11 +229,11 @@ function start() {
   el("filter").addEventListener("input", showPartitions);
   el("trouble").addEventListener("change", showPartitions);
   el("choice").addEventListener("submit", event => event.preventDefault());
-  document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); el("partitions").focus(); });
+  session.onSign(showSections);
   document.addEventListener("keydown", event => {
     if (event.key === "/" && !event.ctrlKey && !event.metaKey && document.activeElement.tagName !== "INPUT") {
       event.preventDefault();
-      el("filter").focus();
+      [el("filter"), el("groups-find")].find(each => each.checkVisibility())?.focus();
     } else if (event.key === "Escape" && document.activeElement === el("filter")) {
       el("filter").value = "";
       showPartitions();
@@ -232,7 +246,7 @@ function start() {
     setInterval(showAge, 500);
     listen();
   } else {
-    set("title", "Groups of all clusters");
+    set("title", "kctl exporter");
     set("back", "All groups");
     document.title = "kctl exporter";
     setInterval(showGroups, 2000);
