@@ -14,10 +14,12 @@ from msgspec import Raw
 
 from kctl.config.load import load
 from kctl.config.sections import Config
+from kctl.hosts.hosts import Hosts
 from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
+from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
@@ -30,7 +32,7 @@ from kctl.rpc.fan_out import FanOut
 from kctl_agent.rpc.wire import JsonObject, json_text
 from tests.fleet_snapshot import source_of
 
-__all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over", "served"]
+__all__ = ["GROUP", "SERIES_PER_PARTITION", "TOPIC_NAMES", "collector_over", "served", "service_over"]
 
 SERIES_PER_PARTITION = 8
 GROUP = "g"
@@ -42,8 +44,8 @@ WORKERS = 4
 class _Fleet:
     """Stands in for the three sources of the collector."""
 
-    def __init__(self, partitions: int) -> None:
-        self.names = [(TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(partitions)]
+    def __init__(self, partitions: int, first: int = 0) -> None:
+        self.names = [(TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(first, first + partitions)]
         self.round = 0
         self.error: str | None = None
         self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
@@ -147,6 +149,13 @@ def collector_over(
     collector = Collector(config, members, brokers, supervisor, feed, dict)
     collector.prepare.append(prepare)
     return collector, feed
+
+
+def service_over(collector: Collector, feed: EventFeed, partitions: int, first: int, hosts: Hosts) -> MasterService:
+    """What answers for a host of a fleet of several, which has so many partitions of all, from `first` on."""
+    fleet = _Fleet(partitions, first)
+    members, brokers = cast(Members, fleet), cast(BrokerCache, fleet)
+    return MasterService(members, brokers, lambda: (), Verdicts(collector.latest, STALE_SECONDS), feed, hosts)
 
 
 @asynccontextmanager

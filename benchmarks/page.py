@@ -1,12 +1,13 @@
 """Pages that are open: what they cost the master, what one costs its browser, and how soon it is there.
 
-    python -m benchmarks.page [--partitions 1000] [--pages 10] [--seconds 20] [--no-browser]
+    python -m benchmarks.page [--partitions 1000] [--pages 10] [--hosts 1] [--seconds 20] [--no-browser]
 
 The server and the real collector over made-up answers run here; ten clients in a process of their own ask what the page
-asks, as often as it does. Prints JSON lines. `page_master`: processor time of this process as a share of a core without
-and with the pages, in turns, and their difference. `page_browser`, by Chromium's own counts of a page whose 500 rows
-change with each snapshot: milliseconds of its main thread a second, the first byte, and when the first rows are there.
-Targets: 1 % of a core for all pages together, first byte 5 ms, usable in 1 s.
+asks, as often as it does. Of a fleet of several hosts the others run in processes of their own, each with its part of
+the partitions. Prints JSON lines. `page_master`: processor time of this process as a share of a core without and with
+the pages, in turns, and their difference; the same of each other host. `page_browser`, by Chromium's own counts of a
+page whose 500 rows change with each snapshot: milliseconds of its main thread a second, the first byte, and when the
+first rows are there. Targets: 1 % of a core for all pages together, first byte 5 ms, usable in 1 s.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import perf_counter, process_time
+from time import monotonic, perf_counter, process_time
 from typing import Any
 
-from benchmarks._collected import collector_over, served
+import psutil
+
+from benchmarks._collected import GROUP, collector_over, served, service_over
+from kctl.hosts.hosts import Hosts
+from kctl.hosts.membership import Seen
+from kctl.hosts.peers import Peers, PeersAccess
+from kctl.hosts.roster import Host, Roster
 from kctl.http.server import HttpServer
 from kctl.master.history import FleetHistory
 from kctl.start.signals import tune_interpreter
@@ -88,6 +95,7 @@ ASKED = {
     "history?seconds=900": 5.0,
     "lag?limit=2000&history=1": 15.0,
 }
+ASKED_OF_HOSTS = {"hosts": 5.0}
 """What a page of a fleet asks, and the seconds between; the browser part checks that it asks nothing else."""
 
 
@@ -95,54 +103,133 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what open pages cost")
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--pages", type=int, default=10)
+    parser.add_argument("--hosts", type=int, default=1, help="of the fleet; the pages are open on one")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each turn")
     parser.add_argument("--no-browser", action="store_true")
+    parser.add_argument("--other", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    asyncio.run(_measure(given))
+    asyncio.run(_measure(given) if given.other is None else _other(given))
 
 
 async def _measure(given: argparse.Namespace) -> None:
     tune_interpreter()
     with tempfile.TemporaryDirectory() as folder:
-        async with _served(given.partitions, Path(folder)) as server:
-            await _master(given, server)
+        async with _others(given) as others, _served(given, Path(folder), others) as server:
+            await _master(given, server, others)
             if not given.no_browser:
                 line = await asyncio.to_thread(_browser, server.url, given.seconds)
                 print(json.dumps({"benchmark": "page_browser", "partitions": given.partitions, **line}), flush=True)
 
 
+class _Other:
+    """Another host, in a process of its own."""
+
+    def __init__(self, number: int, process: asyncio.subprocess.Process) -> None:
+        self._number, self._process = number, process
+        self._process_time = psutil.Process(process.pid).cpu_times
+
+    async def host(self) -> Host:
+        assert self._process.stdout is not None
+        return Host(f"host-{self._number}", (await self._process.stdout.readline()).decode().strip(), 1)
+
+    def used(self) -> float:
+        """Seconds of a processor."""
+        times = self._process_time()
+        return float(times.user + times.system)
+
+    async def end(self) -> None:
+        await self._process.communicate(b"")
+
+
 @asynccontextmanager
-async def _served(partitions: int, folder: Path) -> AsyncIterator[HttpServer]:
-    collector, feed = collector_over(partitions, folder)
+async def _others(given: argparse.Namespace) -> AsyncIterator[list[_Other]]:
+    words = [sys.executable, "-m", "benchmarks.page", "--partitions", str(given.partitions)]
+    words += ["--hosts", str(given.hosts)]
+    others = []
+    for number in range(1, given.hosts):
+        process = await asyncio.create_subprocess_exec(
+            *words, "--other", str(number), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        others.append(_Other(number, process))
+    try:
+        yield others
+    finally:
+        for each in others:
+            await each.end()
+
+
+async def _other(given: argparse.Namespace) -> None:
+    """Serves as a host until its input ends."""
+    tune_interpreter()
+    with tempfile.TemporaryDirectory() as folder:
+        async with _served(given, Path(folder), []) as server:
+            print(server.url, flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+
+
+class _Member:
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self._roster, monotonic())
+
+
+@asynccontextmanager
+async def _served(given: argparse.Namespace, folder: Path, others: list[_Other]) -> AsyncIterator[HttpServer]:
+    number, each = given.other or 0, given.partitions // given.hosts
+    collector, feed = collector_over(given.partitions if number == 0 else each, folder)
     history = FleetHistory()
     collector.prepare.append(history.add)
-    async with served(collector, feed, history=history) as server:
+    parts: dict[str, Any] = {"history": history}
+    if given.hosts > 1:
+        me = Host(f"host-{number}", "http://127.0.0.1:1", 1)
+        member: Any = _Member(Roster(me.name, 1, (me, *[await other.host() for other in others])))
+        hosts = Hosts(member, Peers(PeersAccess(allow_plain=True)), me, ("default", GROUP))
+        service = service_over(collector, feed, each, number * each, hosts)
+        asked = {"ask": service.ask, "answer": service.answer, "for_other_host": service.for_other_host}
+        parts |= {"hosts": hosts, **asked}
+    async with served(collector, feed, **parts) as server:
         yield server
 
 
-async def _master(given: argparse.Namespace, server: HttpServer) -> None:
+async def _master(given: argparse.Namespace, server: HttpServer, others: list[_Other]) -> None:
     alone, beside, reported = [], [], {}
     for _ in range(TURNS):
-        alone.append(await _percent(given.seconds))
+        alone.append(await _percent(given.seconds, others))
         host, port = server.url.removeprefix("http://").split(":")
         script = _CLIENTS.replace("REST", str(REST_SECONDS), 1)
         clients = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", script, host, port, str(given.pages), json.dumps(ASKED)),
+            *(
+                sys.executable,
+                "-c",
+                script,
+                host,
+                port,
+                str(given.pages),
+                json.dumps(ASKED | (ASKED_OF_HOSTS if others else {})),
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        await _percent(2.0)  # they connect
-        beside.append(await _percent(given.seconds))
+        await _percent(2.0, others)  # they connect
+        beside.append(await _percent(given.seconds, others))
         output, _ = await clients.communicate(b"")
         reported = json.loads(output)
-    cost = statistics.median(with_ - without for with_, without in zip(beside, alone, strict=True))
+    cost, of_others = (
+        statistics.median(with_[of] - without[of] for with_, without in zip(beside, alone, strict=True))
+        for of in range(2)
+    )
     line = {
         "benchmark": "page_master",
         "partitions": given.partitions,
         "pages": given.pages,
-        "percent_without": round(statistics.median(alone), 2),
-        "percent_with": round(statistics.median(beside), 2),
+        "hosts": given.hosts,
+        "percent_without": round(statistics.median(each for each, _ in alone), 2),
+        "percent_with": round(statistics.median(each for each, _ in beside), 2),
         "percent_of_pages": round(cost, 2),
+        "percent_of_each_other_host": round(of_others, 2),
         **{name: round(value / (given.seconds + 2), 1) for name, value in reported.items()},
         "target": PERCENT,
         "met": cost < PERCENT and not reported["failed"],
@@ -150,11 +237,12 @@ async def _master(given: argparse.Namespace, server: HttpServer) -> None:
     print(json.dumps(line), flush=True)
 
 
-async def _percent(seconds: float) -> float:
-    """Processor time of this process in the next so many seconds, in percent of a core."""
-    began, used = perf_counter(), process_time()
+async def _percent(seconds: float, others: list[_Other]) -> tuple[float, float]:
+    """Processor time of this process in the next so many seconds, in percent of a core; and of each other host."""
+    began, used, used_there = perf_counter(), process_time(), sum(each.used() for each in others)
     await asyncio.sleep(seconds)
-    return 100 * (process_time() - used) / (perf_counter() - began)
+    took, there = perf_counter() - began, sum(each.used() for each in others) - used_there
+    return 100 * (process_time() - used) / took, 100 * there / took / max(len(others), 1)
 
 
 def _browser(url: str, seconds: float) -> dict[str, Any]:
@@ -174,7 +262,7 @@ def _browser(url: str, seconds: float) -> dict[str, Any]:
         seen = _busy(chromium, seconds)
         paths = "return performance.getEntriesByType('resource').map(each => each.name)"
         asked = {name.partition("/api/v1/")[2] for name in chromium.execute_script(paths) if "/api/" in name}
-    unknown = asked - set(ASKED) - {"events?recent=50"}
+    unknown = asked - set(ASKED | ASKED_OF_HOSTS) - {"events?recent=50"}
     line = {
         "first_byte_ms": round(statistics.median(first_bytes), 1),
         "usable_ms": round(statistics.median(usable)),
