@@ -7,6 +7,7 @@ Each message is acknowledged on its own. True: it is done, for good. A reason, o
 from __future__ import annotations
 
 import json
+import math
 
 from kctl_agent.message import Message
 
@@ -18,12 +19,19 @@ def handle(messages: list[Message]) -> list[bool | Exception]:
 
 def _handle_one(message: Message) -> bool | Exception:
     try:
-        order = json.loads(message.value or b"")
-        amount = float(order["amount"])
+        amount = amount_of(message)
     except (ValueError, KeyError, TypeError) as error:
         return error
     print(f"{message.topic}-{message.partition} offset {message.offset}: {amount:.2f}", flush=True)  # noqa: T201
     return True
+
+
+def amount_of(message: Message) -> float:
+    """The amount of an order. Raises ValueError, KeyError, TypeError: it is none."""
+    amount = json.loads(message.value or b"")["amount"]
+    if isinstance(amount, bool) or not math.isfinite(amount):
+        raise ValueError(f"{amount!r} is no amount")
+    return float(amount)
 
 
 class Ledger:
@@ -38,11 +46,7 @@ class Ledger:
 
     def handle(self, messages: list[Message]) -> list[bool | Exception]:
         acks = [_handle_one(message) for message in messages]
-        self._total += sum(
-            json.loads(message.value or b"")["amount"]
-            for message, ack in zip(messages, acks, strict=True)
-            if ack is True
-        )
+        self._total += sum(amount_of(message) for message, ack in zip(messages, acks, strict=True) if ack is True)
         return acks
 
     def close(self) -> None:

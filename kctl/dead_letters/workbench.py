@@ -216,7 +216,9 @@ class Workbench:
             raise OperationRefused(str(error)) from error
 
     def _changed(self, change: _Change, progress: Progress, store: DeadLetterStore) -> int:
-        with audit.operation(self._audit_log(), change.name, change.params, via="http", by=change.by) as running:
+        with audit.operation(
+            self._audit_log(), change.name, change.params, via="http", by=f"http token {change.by}".rstrip()
+        ) as running:
 
             def report(done: int) -> None:
                 running.text = change.text(done)

@@ -11,6 +11,7 @@ from kctl.hosts.hosts import HostsOutcome, qualified
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded
+from kctl_agent.replies.block_size import StorageReply
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
@@ -43,7 +44,14 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
         verdict=_verdict(heard, missing, now),
         workers=tuple(_aged(name, row, age) for name, (answer, age) in in_order for row in answer.workers),
         lag=own.lag if own is not None else next((answer.lag for answer in heard.values()), None),
+        storage=_shared([answer.storage for answer in heard.values()]),
     )
+
+
+def _shared(storages: list[StorageReply | None]) -> StorageReply | None:
+    """Returns the one storage of all hosts; None where some have one of their own."""
+    known = {each.storage: each for each in storages if each is not None}
+    return next(iter(known.values())) if len(known) == 1 else None
 
 
 def _aged(host: str, row: WorkerRow, seconds: float) -> WorkerRow:

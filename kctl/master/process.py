@@ -89,6 +89,8 @@ class Child:
     async def abort(self) -> int:
         """Lets a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
         processes), then kills its session; returns its exit code."""
+        with contextlib.suppress(OSError), self.log.open() as file:
+            file.write(b"kctl ends this process, which does not answer. Where its threads stand:\n")
         for number in (signal.SIGABRT, signal.SIGCONT):  # one that is stopped takes no signal but SIGKILL
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)

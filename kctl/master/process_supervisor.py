@@ -293,8 +293,10 @@ class ProcessSupervisor:
         lines = await child.last_lines()
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
         await self._kill_rest(child)
-        self._ending = _ending(code)
-        if self._status.state is not SupervisionState.STOPPING:
+        if self._status.state is SupervisionState.STOPPING:
+            self._ending = "was ended"
+        else:
+            self._ending = _ending(code)
             self._last_error = why(code, lines[-1] if lines else None)
         self._post(Exited(code))
 

@@ -43,6 +43,8 @@ _OF_STATUS = {
 }
 """Levels by the status of partitions; the other statuses are no trouble."""
 _NAMED = 3
+_FAILING_SECONDS = 30.0
+"""For so long a handler may fail, as where what it needs is away for a moment."""
 
 
 class _Found(NamedTuple):
@@ -89,6 +91,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_waiting(snapshot, {each.about for each in outside}),
         *_processes(snapshot, "worker"),
         *_processes(snapshot, "sinker"),
+        *_handling(snapshot),
         *_partitions(snapshot),
         *_attached(snapshot),
         *_beside(snapshot),
@@ -185,6 +188,18 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
         if all(_is_first_start(*each) for each, _ in troubled):
             level = Level.UNKNOWN
     yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]))
+
+
+def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
+    """Yields what is known of a handler that fails, as long as messages wait or are dead letters."""
+    storage = snapshot.block_size.result
+    rows = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
+    seconds = [(row.sinker and row.sinker.failing_seconds) or 0.0 for row in rows]
+    failing = [each for each in zip(seconds, rows, strict=True) if each[0] > _FAILING_SECONDS]
+    if failing and (storage.pending or storage.dead):
+        share = f"{_share(len(failing), len(rows), 'sinker')} handled no message"
+        what = "no message was handled" if len(failing) == len(rows) else share
+        yield _Found(Level.DEGRADED, "handler", what, failing[0][1].last_error, min(each for each, _ in failing))
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kctl.rows.lag import LagGlance
 from kctl.rows.verdict import Verdict
+from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import fields_of
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Scope, WorkerReply
@@ -104,6 +105,8 @@ class StatusAnswer(Statuses, frozen=True):
     """Reports of processes on themselves; none before the first collection."""
     lag: LagGlance | None = None
     """The lag at a glance; None before the first collection."""
+    storage: StorageReply | None = None
+    """What waits for sinkers, and dead letters; None before the first collection, and where hosts have one each."""
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:

@@ -86,6 +86,8 @@ class SinkerStats:
         "kctl_sinker_handler_errors_total",
         "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
     )
+    failing_seconds: float | None = age()
+    """For how long no message was handled though ten tries or more have failed; None otherwise."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
         "How long the sinker's latest calls of the handler took: `p50`, `p99`.",

@@ -10,6 +10,7 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,8 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
         raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
     if not _takes_messages(getattr(target, "handle", target)):
         raise BootstrapError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
+    if any(check(getattr(target, "handle", target)) for check in (isgeneratorfunction, isasyncgenfunction)):
+        raise BootstrapError(f"sinkers.handler {name!r} has a `yield`: it must return a list")
     return Handler(name, target, timeout_seconds)
 
 
@@ -167,6 +170,8 @@ def _named(error: BaseException) -> str:
 
 
 def _shown(value: object) -> str:
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return "a generator"
     with suppress(Exception):
         return _short(repr(value))
     return f"a {type(value).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from dataclasses import replace
@@ -14,6 +15,8 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
 
 KEPT_CALLS = 1000
+FAILING_TRIES = 10
+"""More than a single message has by default."""
 
 
 class SinkerProcessStats(StoringStats):
@@ -25,6 +28,8 @@ class SinkerProcessStats(StoringStats):
         super().__init__(name, server, storage, inbox)
         self._settled = Counter[str]()
         self._in_flight = self._handler_errors = 0
+        self._failed, self._failing_since = 0, math.inf
+        """Tries that have failed since a message was handled, and when the first of them did."""
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
@@ -57,6 +62,11 @@ class SinkerProcessStats(StoringStats):
             self._recent.append((time.monotonic(), handled))
             self._rows_total += handled
             self._settled.update(handled=handled, retried=again, dead=dead, lost=lost)
+            if handled:
+                self._failed, self._failing_since = 0, math.inf
+            elif again or dead:
+                self._failed += again + dead
+                self._failing_since = min(self._failing_since, time.monotonic())
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -65,6 +75,7 @@ class SinkerProcessStats(StoringStats):
                 **{outcome: self._settled[outcome] for outcome in ("handled", "retried", "dead", "lost")},
                 in_flight=self._in_flight,
                 handler_errors=self._handler_errors,
+                failing_seconds=None if self._failed < FAILING_TRIES else time.monotonic() - self._failing_since,
                 handler_p50_seconds=_percentile(seconds, 0.5),
                 handler_p99_seconds=_percentile(seconds, 0.99),
             )

@@ -26,7 +26,8 @@ _FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 """How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+"""Numbers, and addresses of objects."""
 
 
 class DeathCause(NamedTuple):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.reply import Reply
+    from kctl_agent.replies.block_size import StorageReply
 
 _EVENTS = 3
 
@@ -59,6 +60,7 @@ def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer)
     rows = with_statuses(status.workers, status.rows)
     return [
         *_head(status.verdict, status.lag),
+        *_storage(status.storage),
         f"fleet {cell(fleet.name)}  " + "  ".join(f"{key} {cell(value)}" for key, value in master.items()),
         *worker_table(rows, STATUS),
         *_remarks(status.rows),
@@ -77,6 +79,15 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
     for row in lag.worst:
         waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}"
         yield f"  {clean(row.topic)}-{row.partition}  {clean(row.status)}  {waiting}  {clean(row.reason)}"
+
+
+def _storage(storage: StorageReply | None) -> Iterator[str]:
+    """What waits for sinkers, and what was given up."""
+    counts = {} if storage is None else {state: getattr(storage, state) for state in ("pending", "processing", "dead")}
+    if any(counts.values()):
+        delayed = f" ({cell(storage.delayed)} of them delayed)" if storage is not None and storage.delayed else ""
+        known = [f"{cell(count)} {state}" for state, count in counts.items() if count is not None]
+        yield f"storage  {'  '.join(known)}{delayed}"
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:

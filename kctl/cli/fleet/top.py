@@ -209,6 +209,7 @@ def summary(glance: FleetTopView) -> str:
         f"lag {_whole(glance.lag)}",
         f"{_whole(glance.rows_per_second)} rows/s",
         f"{_whole(glance.storage.pending)} wait in the storage",
+        *([f"{_whole(glance.storage.dead)} dead letters"] if glance.storage.dead else []),
     ]
     return " · ".join(parts)
 

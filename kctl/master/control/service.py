@@ -150,7 +150,8 @@ class MasterService:
             return StatusAnswer(tuple(self._statuses()), verdict), 0.0, None
         workers = snapshot.workers
         age = self._verdicts.clock() - snapshot.taken_at
-        return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag), age, workers
+        storage = snapshot.block_size.result
+        return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
         """Returns the last collection; the next one, where the supervisor has seen a process change since."""

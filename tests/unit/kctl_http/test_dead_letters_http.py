@@ -291,7 +291,7 @@ async def test_what_matches_is_put_back_and_nothing_else(
     assert (begun["operation"], begun["state"], begun["by"], begun["via"]) == (
         "dead letters requeue",
         "running",
-        "ann",
+        "http token ann",
         "http",
     )
     assert (ended["text"], ended["params"]) == (

@@ -23,7 +23,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import WaitingFor
+from kctl_agent.replies.workers import SinkerStats, WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
 from tests.replies import raw
 
@@ -79,6 +79,11 @@ def waiting(what: str, *names: str, seconds: float = 6.0) -> FleetSnapshot:
     return replace(fleet(rows=rows), since={(name, what): TAKEN_AT - seconds for name in names})
 
 
+def not_handled(seconds: float, dead: int = 7) -> FleetSnapshot:
+    sinker = row("sinker-0", last_error="the handler raised KeyError", sinker=SinkerStats(failing_seconds=seconds))
+    return replace(fleet(rows={"sinker-0": sinker}), block_size=Reduced(StorageReply(pending=0, dead=dead)))
+
+
 def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapshot:
     pings = Pings((PingReply(1, "worker-1", main_thread_age_seconds=seconds),))
     return replace(fleet(rows={"worker-1": row("worker-1", state=state, batches_total=7)}), ping=Reduced(pings))
@@ -98,6 +103,13 @@ FULL = "1000 of 1000 messages"
     [
         (fleet(), "ok", "all runs; 3 ok"),
         (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", "all runs; 3 ok"),
+        (not_handled(20.0), "ok", "all runs; 3 ok"),
+        (not_handled(40.0, dead=0), "ok", "all runs; 3 ok"),
+        (
+            not_handled(40.0),
+            "degraded",
+            "no message was handled since 2023-11-14T22:12:38Z: the handler raised KeyError",
+        ),
         (of_group(Status.PAUSED), "ok", "all runs; 1 of 3 partitions worse: t-0; a reason"),
         (of_group(Status.REBALANCING), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.WARN), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),

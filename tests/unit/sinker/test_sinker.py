@@ -236,3 +236,23 @@ def test_a_storage_that_cannot_be_used_is_tried_again(
         own.run()
 
     assert own.calls == [[0, 1, 2]]
+
+
+def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tmp_path: Path) -> None:
+    failing: list[bool] = []
+
+    def is_failing() -> bool:
+        stats = own.snapshot().worker.sinker
+        return stats is not None and stats.failing_seconds is not None
+
+    def handle(messages: list[Message]) -> list[bool]:
+        failing.append(is_failing())
+        return [len(failing) > 20] * len(messages)
+
+    own = Bench(tmp_path, handle, stop_after=21, max_tries=100)
+    fill(own.storage, 3)
+    own.run()
+
+    assert not failing[0]
+    assert failing[-1]
+    assert not is_failing()

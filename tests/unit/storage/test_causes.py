@@ -38,6 +38,7 @@ shop.NoCustomer: 17"""
             ("the handler shop:handle returned N values for N messages", ""),
         ),
         ("no customer 17", ("no customer N", "")),
+        ("no <Row object at 0x7f3ab00e5d20>", ("no <Row object at N>", "")),
         (f'no\nFile "x", line {"1" * 5000}', ("no", "x:111111111")),
         ("the column id is null", ("the column id is null", "")),
         ("", ("", "")),
