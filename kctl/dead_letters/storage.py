@@ -67,7 +67,9 @@ def _open(config: Config, reply_seconds: float | None = None) -> Storage:
     from kctl_agent.storage.kinds import open_storage  # numpy and pyarrow: 200 ms
 
     if config.storage.kind.is_file and not config.storage.path.exists():
-        raise StorageUnusable(f"{config.storage.path} does not exist: no worker has put anything yet")
+        raise StorageUnusable(
+            f"{config.storage.path} does not exist: nothing has been put there yet, or it was removed"
+        )
     return open_storage(storage_settings(config), reply_seconds=reply_seconds)
 
 

@@ -32,7 +32,11 @@ class Selection:
     offset_to: int | None = _by("Only up to this offset.", metavar="N")
     older_than_seconds: float | None = _by("Only what is so old at least.", metavar="SECONDS")
     error_class: str | None = _by("Only what died of errors of this class.", metavar="NAME")
-    line: str | None = _by("Only what died at this line of the handler, such as shop.py:7.", metavar="FILE:LINE")
+    line: str | None = _by(
+        "Only what died at this line of the handler, such as shop.py:7; an empty one: at no known line.",
+        metavar="FILE:LINE",
+        may_be_empty=True,
+    )
     died_from: float | None = _by("Only what died at this time or later.", metavar="TIME")
     died_to: float | None = _by("Only what died up to this time.", metavar="TIME")
     tries_from: int | None = _by("Only what was tried so often at least.", metavar="N")

@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 MOST_IDS = 500
 _WHOLE = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _TEXT = Annotated[str, Field(max_length=1000)]
+_SOME_TEXT = Annotated[str, Field(min_length=1, max_length=1000)]
 _TYPES = MappingProxyType(
     {
         "int | None": _WHOLE | None,
         "float | None": Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None,
-        "str | None": _TEXT | None,
-        "tuple[str, ...] | None": Annotated[list[_TEXT], Field(max_length=MOST_IDS)] | None,
+        "str | None": _SOME_TEXT | None,
+        "tuple[str, ...] | None": Annotated[list[_SOME_TEXT], Field(max_length=MOST_IDS)] | None,
     }
 )
 """The type of a field of `Selection` to that of a parameter."""
@@ -66,6 +67,8 @@ T = TypeVar("T")
 def _parameter(declared: DeclaredField[Any]) -> Any:
     is_time = declared.metadata["metavar"] == "TIME"
     type_ = datetime | None if is_time else _TYPES[str(get_type_hints(Selection)[declared.name])]
+    if "may_be_empty" in declared.metadata:
+        type_ = _TEXT | None
     return type_, Field(None, description=declared.metadata["help"])
 
 

@@ -69,7 +69,7 @@ def test_a_storage_that_nothing_was_put_into_is_named_and_not_made(kctl: Kctl, c
     ran = kctl("storage", "status")
 
     assert (ran.code, ran.out) == (1, "")
-    assert "does not exist: no worker has put anything yet" in ran.err
+    assert "does not exist: nothing has been put there yet, or it was removed" in ran.err
     assert not (config.parent / "data").exists()
 
 
@@ -149,6 +149,10 @@ def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorag
     assert found("--id", ids[0], "--id", ids[1]) == [5, 7]
     wrong = kctl("storage", "dead", "list", "--died-from", "yesterday")
     assert (wrong.code, "'yesterday' is no time" in wrong.err) == (2, True)
+    assert found("--line", "") == [1, 5]
+    for flag in ("--text", "--traceback", "--key", "--error-class", "--topic", "--id"):
+        empty = kctl("storage", "dead", "delete", "--yes", flag, "")
+        assert (empty.code, f"{flag} takes a text, not an empty one" in empty.err) == (2, True)
     waiting = kctl("storage", "clear", "--yes", "--text", "x")
     assert "what waits cannot be chosen by text" in waiting.err
 

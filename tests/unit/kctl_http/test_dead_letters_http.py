@@ -156,6 +156,7 @@ async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.
         ("died_from=1700000000", 7),
         ("older_than_seconds=3600", 0),
         ("ids=1&ids=3&ids=x", 2),
+        ("line=", 2),
     ],
 )
 async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncClient, query: str, found: int) -> None:
@@ -177,6 +178,10 @@ async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncCli
         "after=1/99999999999999999999",
         "hours=3",
         "topic=%ff&x=1",
+        "topic=",
+        "text=",
+        "traceback=",
+        "error_class=",
     ],
 )
 async def test_a_filter_that_is_not_understood_is_refused_not_left_out(client: httpx.AsyncClient, query: str) -> None:
@@ -319,6 +324,7 @@ async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage:
         {"filter": {"ids": ["1"] * 501}, "count": 0},
         {"filter": [], "count": 7},
         {"filter": {"partition": None}, "count": 7},
+        {"filter": {"text": ""}, "count": 7},
     ],
 )
 async def test_a_change_that_is_not_understood_is_refused(
