@@ -128,8 +128,8 @@ def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl,
     gone = kctl("delete-topic", "doomed", "--execute")
 
     assert (shown.document["rows"][0]["messages"], shown.document["executed"]) == (3, False)
-    assert "nothing was changed: add --execute to do it" in shown.err
-    assert "nothing was changed: --dry-run" in dry.err
+    assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (2, True)
+    assert (dry.code, "nothing was changed: --dry-run" in dry.err) == (0, True)
     assert (declined.code, "nothing was changed" in declined.err) == (1, True)
     assert (deleted.code, "Delete topic doomed and all it holds? [y/N]" in deleted.err) == (0, True)
     assert (gone.code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.err) == (11, True)
@@ -230,7 +230,7 @@ def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: 
     done = at_terminal(*words, answer="yes\n")
     both = kctl(*words, "--execute", "--dry-run")
 
-    assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (0, True)
+    assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (2, True)
     assert declined.code == 1
     assert "Set these offsets of group moved? [y/N]" in declined.err
     assert done.code == 0

@@ -1,7 +1,8 @@
 """Changes of a cluster by `kctl kafka`: what would be done is shown, somebody confirms it, and it is audited.
 
 As with Kafka's own tools nothing is changed without `--execute`, unless somebody at a terminal answers yes. For
-programs (`-o json`, or no terminal) there is no question: the plan is printed, and that nothing was changed.
+programs (`-o json`, or no terminal) there is no question: the plan is printed, and that nothing was changed (exit
+code 2, unless `--dry-run` asked for that).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
     if options.dry_run or options.output != "table" or not sys.stdin.isatty():
         sys.stderr.write(f"nothing was changed: {'--dry-run' if options.dry_run else 'add --execute to do it'}\n")
         show_plan()
-        return 0
+        return 0 if options.dry_run else UsageError.exit_code
     show_plan()
     if confirmed(question):
         return None

@@ -35,6 +35,11 @@ def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> K
         return failure(problem, f"the broker at {at} does not let {access.security.username or 'this token'} in")
     if isinstance(problem, KctlError) and not isinstance(problem, BrokerUnreachable):
         return problem
+    if isinstance(problem, errors.RequestTimedOutError):
+        return BrokerUnreachable(
+            f"no Kafka broker answers at {at} ({_reason(text)}): something accepts connections there and does not "
+            "answer; is the broker frozen or overloaded?"
+        )
     if any(sign in text for sign in _UNREACHABLE):
         return BrokerUnreachable(
             f"no Kafka broker answers at {at} ({_reason(text)}): start it, or correct {access.setting}"

@@ -42,6 +42,11 @@ class Deadline:
         self._retry_share = 0.5 if has_retries else 0.0
         self.renew()
 
+    @property
+    def advice(self) -> str:
+        """Returns what to do when it has passed. Who polls anyway has no option for it."""
+        return f"{'give it longer with --timeout, or ' if self._retry_share else ''}look at the broker"
+
     def renew(self) -> None:
         """Begins the whole time again."""
         self._at = self._clock() + self.timeout_seconds
@@ -164,10 +169,10 @@ class Transport:
             if isinstance(future, BaseException):
                 raise future
             return await self._manager.wait_for(future, self._deadline.left_milliseconds)
-        except errors.KafkaTimeoutError:
+        except (errors.KafkaTimeoutError, errors.RequestTimedOutError):
             return BrokerUnreachable(
-                f"{name} did not answer {request.name} within {self._deadline.timeout_seconds:g} s: give it longer "
-                "with --timeout, or look at the broker"
+                f"{name} did not answer {request.name} within {self._deadline.timeout_seconds:g} s: "
+                f"{self._deadline.advice}"
             )
         except (errors.KafkaError, OSError) as error:
             return failure(error, f"{name}, {request.name}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from kctl.cli.kafka.changes import change
 from kctl.cli.kafka.commands import COMMANDS
 from kctl.cli.kafka.produce import line
 from kctl.cli.parsing import parsed
@@ -42,6 +46,20 @@ def test_the_examples_can_be_parsed(command: object) -> None:
     for words, _ in COMMANDS[name].examples:
         line = shlex.split(words.rpartition("| ")[2])
         parsed(COMMANDS[name], line[3:])
+
+
+@pytest.mark.parametrize(("dry_run", "code"), [(True, 0), (False, 2)])
+def test_a_change_that_nobody_can_confirm_is_shown_and_fails_unless_only_that_was_asked_for(
+    dry_run: bool, code: int
+) -> None:
+    options = argparse.Namespace(execute=False, dry_run=dry_run, output="json")
+    shown: list[bool] = []
+
+    def show(*, executed: bool) -> None:
+        shown.append(executed)
+
+    nothing = cast("Any", None)
+    assert (change(options, {}, nothing, "delete-topic", "Do it?", show, nothing), shown) == (code, [False])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +135,9 @@ def test_a_context_is_read_from_the_named_file_and_its_mistakes_are_named(
 
 
 def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        ran = kctl("kafka", "groups", "-b", f"127.0.0.1:{mute.getsockname()[1]}", "--timeout", "0.3")
+    assert (ran.code, "something accepts connections there and does not answer" in ran.err) == (10, True)
     ran = kctl("kafka", "groups", "-b", CLOSED)
 
     assert (ran.code, ran.out) == (10, "")
