@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kctl.config.effects import SettingChange, changes
 from kctl.config.forms import Effect
+from kctl.config.values import as_json
 from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState
-from kctl.operations.restart import ENGINE_RESTARTS, restarted_by_all
+from kctl.operations.restart import ENGINE_RESTARTS, outdated, restarted_by_all
 from kctl.operations.scale import scaled
 from kctl_agent.rpc.wire import JsonObject
 
@@ -67,10 +70,11 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
     for effect, changed in by_effect.items():
         if changed:
             yield f"{effect.value}: {_named(changed)}"
-    if by_effect[Effect.NEXT_START]:
-        engine = any(process.launch.kind == "engine" for process in restarted_by_all(context))
-        beside = f"; {ENGINE_RESTARTS}" if engine else ""
-        yield f"`kctl restart --all --rolling` starts all processes anew{beside}"
+    if by_effect[Effect.NEXT_START] and (processes := outdated(context)):
+        is_all = len(processes) == len(restarted_by_all(context))
+        which = "--all" if is_all else " ".join(process.name for process in processes)
+        beside = f"; {ENGINE_RESTARTS}" if any(process.launch.kind == "engine" for process in processes) else ""
+        yield f"`kctl restart {which} --rolling` applies that{beside}"
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
@@ -96,8 +100,13 @@ async def _set_log_level(context: Context) -> None:
 
 
 def _named(changed: list[SettingChange]) -> str:
-    return ", ".join(f"{change.name} {change.before!s} -> {change.after!s}" for change in changed)
+    return ", ".join(f"{change.name} {_text(change.before)} -> {_text(change.after)}" for change in changed)
 
 
 def _as_json(change: SettingChange) -> JsonObject:
-    return {"setting": change.name, "before": str(change.before), "after": str(change.after)}
+    return {"setting": change.name, "before": _text(change.before), "after": _text(change.after)}
+
+
+def _text(value: object) -> str:
+    """A text or path as it is, anything else as in the file; an empty text can be seen."""
+    return str(value) or '""' if isinstance(value, str | Path) else json.dumps(as_json(value))

@@ -85,6 +85,15 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
     return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not SupervisionState.FATAL))
 
 
+def outdated(context: Context) -> list[ProcessSupervisor]:
+    """Those of them that would get other settings than they were started with; levels of logs are set without that."""
+    return [
+        each
+        for each in restarted_by_all(context)
+        if any(value != each.started_with.get(key) for key, value in each.launch.settings.items() if key != "log_level")
+    ]
+
+
 def _plan(processes: list[ProcessSupervisor], has_engine: bool) -> Done:
     names = [each.name for each in processes]
     text = ", ".join(names) or "none, for none is running"
