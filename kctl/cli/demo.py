@@ -36,6 +36,9 @@ def _demo(
     broker: Annotated[
         bool, option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
     ] = False,
+    port: Annotated[
+        int | None, option("--port", least=1, metavar="N", help="Of --broker-only. Default: any free one.")
+    ] = None,
     output: OutputOption = "table",
     directory: Annotated[
         Path | None,
@@ -61,7 +64,9 @@ def _demo(
     from kctl.demo.summary import DemoOptions
 
     if broker:
-        return broker_only(directory)
+        return broker_only(directory, port)
+    if port is not None:
+        raise UsageError("--port is for --broker-only")
     return main(DemoOptions(workers, partitions, rate, seconds, storage, sinkers), output, directory)
 
 

@@ -90,12 +90,13 @@ class KafkaBroker:
     java_options: tuple[str, ...] = ()
     start_timeout_seconds = 60.0
 
-    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
-        """`properties` win over ours."""
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, port: int | None = None) -> None:
+        """`properties` win over ours; without a `port` it is any that is free."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self.cluster_id = new_cluster_id()
         self._ports: tuple[int, int] | None = None
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -120,7 +121,8 @@ class KafkaBroker:
 
         Raises StartError with the last lines of its log, JarsMissing, JavaMissing.
         """
-        self.launch(self._ports or two_free_ports())()
+        broker, controller = self._ports or two_free_ports()
+        self.launch((self._port or broker, controller))()
 
     def ended(self) -> int | None:
         """The exit code of a broker that has ended by itself, minus the signal that ended it; None while it runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -28,7 +29,7 @@ from kctl.demo.ledger import handled
 from kctl.demo.producer import Producer
 from kctl.demo.screen import Screen
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
-from kctl.errors import KctlError, StartError
+from kctl.errors import KctlError, PortTaken, StartError
 from kctl.jars.fetcher import fetch, shown_on
 from kctl.jars.java import java_command
 from kctl.kafka.admin import create_topic
@@ -136,14 +137,16 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     return 0 if passed else 1
 
 
-def broker_only(directory: Path | None) -> int:
+def broker_only(directory: Path | None, port: int | None = None) -> int:
     """Runs a broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
+    if port is not None:
+        _check_free(port)
     bring_parts("file")
     os.umask(PRIVATE)
     with ExitStack() as stack:
         place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-demo-")))
         interrupts = stack.enter_context(Interrupts().taken())
-        broker = stack.enter_context(KafkaBroker(place / "broker"))
+        broker = stack.enter_context(KafkaBroker(place / "broker", port=port))
         interrupts.is_something_to_end = True
         parts = DemoParts(broker=broker, master=DemoFleet(place))
         sys.stdout.write(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it\n")
@@ -153,6 +156,16 @@ def broker_only(directory: Path | None) -> int:
                 raise KctlError(ended)
             interrupts.pause(REFRESH_SECONDS)
     return 0
+
+
+def _check_free(port: int) -> None:
+    """Refuses a port by one sentence, where the broker would log many lines. Raises PortTaken: it cannot be used."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        raise PortTaken(f"--port {port} cannot be used ({getattr(error, 'strerror', error)}): choose another") from None
 
 
 def _demo(

@@ -127,10 +127,13 @@ def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: 
 
 @pytest.mark.shows("`kctl demo --broker-only` is a broker for trying, whose topics `--dir` keeps")
 def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo, short_dir: Path) -> None:
+    port: list[str] = []
     for command in ("create-topic", "topic"):
-        process = demo("--broker-only")
+        process = demo("--broker-only", *port)
         assert process.stdout is not None
         [servers] = re.findall(r"answers on (\S+);", process.stdout.readline())
+        assert not port or servers.endswith(f":{port[1]}")
+        port = ["--port", servers.rpartition(":")[2]]
 
         made = kctl("kafka", command, "mine", "-b", servers)
 

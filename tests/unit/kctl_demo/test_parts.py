@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: st
         assert found
         (programs / name).symlink_to(found)
     monkeypatch.setenv("PATH", str(programs))
+
+
+def test_a_port_that_is_taken_is_refused(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code = run(["demo", "--broker-only", "--port", port])
+
+    assert (code, list(temporary.iterdir())) == (13, [])
+    assert f"--port {port} cannot be used (Address already in use): choose another" in capsys.readouterr().err
 
 
 def test_without_java_the_demo_reports_that_first(
