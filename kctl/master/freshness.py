@@ -24,7 +24,7 @@ _MOST_NAMES = 5
 def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tuple[Failed, ...]:
     """The gaps of an answer. `rows` are those that the answer to `kafka_lag` or `offset_checker` was made of."""
     if rpc in _OF_PARTITIONS:
-        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *_unknown(rows))
+        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *_unknown(rows), *_missing(brokers))
     return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
 
 
@@ -79,6 +79,14 @@ def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
         "and no offset is known to begin at"
     )
     return (Failed(BROKERS, "unknown", text),)
+
+
+def _missing(brokers: Freshness) -> tuple[Failed, ...]:
+    """Returns a gap if there are topics without a partition, of which no row shows that their lag is not known."""
+    return tuple(
+        Failed(BROKERS, "unknown", f"the lag of {name} is not known: the topic does not exist")
+        for name in brokers.missing_topics
+    )
 
 
 def _because(text: str, brokers: Freshness) -> str:

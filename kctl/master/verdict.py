@@ -135,6 +135,8 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
     elif complete is None or complete > limit:
         what = "the Kafka brokers have not answered everything"
         yield _Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
+    for name in brokers.missing_topics:
+        yield _Found(Level.FAILING, f"topic {name}", f"topic {name} has not existed")
 
 
 def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:

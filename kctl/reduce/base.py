@@ -84,6 +84,8 @@ class Freshness:
     where collections take longer than the configured one."""
     error: str | None
     """Why the last poll failed, in whole or in part."""
+    missing_topics: tuple[str, ...] = ()
+    """Configured topics that did not exist when the brokers answered last."""
 
     def to_json(self) -> JsonObject:
         return {

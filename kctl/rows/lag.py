@@ -35,5 +35,7 @@ class LagGlance(Struct, frozen=True):
     total: int | None = None
     seconds: float | None = None
     """The time lag: the most seconds that the oldest waiting message has waited."""
+    age_seconds: float | None = None
+    """The age of the oldest offsets in it."""
     worst: tuple[WorstPartition, ...] = ()
     """The worst partitions, in which messages wait, or that are in trouble: by status, then by lag."""

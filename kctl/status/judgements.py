@@ -109,6 +109,8 @@ class _Case:
 
     @property
     def reader(self) -> str:
+        if self.owner.state == "paused":
+            return "the partition is paused"  # perhaps it alone of those that its owner has
         return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"
 
     @property
@@ -169,7 +171,7 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.AHEAD: _ahead,
     JudgementReason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
     JudgementReason.OVERTAKEN: _overtaken,
-    JudgementReason.PAUSED: lambda case: f"{case.owner.name or 'the group'} is paused; {case.waiting}",
+    JudgementReason.PAUSED: lambda case: f"{case.reader}; {case.waiting}",
     JudgementReason.CAUGHT_UP: _caught_up,
     JudgementReason.QUIET: lambda case: f"nothing has arrived for {_seconds(case.seconds)} and {_caught_up(case)}",
     JudgementReason.THROTTLED: lambda case: f"the storage is full, so {case.owner.name} takes no batch; {case.waiting}",

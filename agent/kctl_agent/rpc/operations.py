@@ -108,7 +108,7 @@ class Inbox:
             if time.monotonic() < operation.until:
                 first()
                 self._waiting.append(operation)
-            self._keep(operation.id, Outcome())
+            self._keep(operation.id, Outcome("waiting", "has not begun yet"))
             self._dropped(operation)
 
     def take(self) -> list[AcceptedOperation]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts
-from kctl.cli.fleet.tables import pause_text
+from kctl.cli.fleet.tables import OLD_SECONDS, pause_text
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import as_text, whole
 from kctl.cli.table import cell, clean, duration
@@ -75,7 +75,8 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
     if lag is None:
         return
     unknown = f" without {number_of(lag.unknown, 'partition')} of which it is not known" if lag.unknown else ""
-    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}"
+    age = f"  age {duration(lag.age_seconds)}" if (lag.age_seconds or 0.0) > OLD_SECONDS else ""
+    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}{age}"
     for row in lag.worst:
         waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}"
         yield f"  {clean(row.topic)}-{row.partition}  {clean(row.status)}  {waiting}  {clean(row.reason)}"
@@ -111,12 +112,13 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
     """What does not fit into the table: warnings, pauses with their callers, and where to read of an unhealthy
-    worker."""
+    worker. The pause of a topic is whichever worker's gets it, so that is named once and without them."""
+    statuses = list(statuses)
+    yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:
         if status.warning:
             yield f"{cell(status.name)}: {cell(status.warning)}"
-        for pause in status.paused:
-            yield f"{cell(status.name)}: {pause_text(pause)}"
+        yield from (f"{cell(status.name)}: {pause_text(pause)}" for pause in status.paused if pause.topic is None)
         if status.state in ("backoff", "fatal"):
             yield f"{cell(status.name)}: its log is {cell(status.log)}"
 

@@ -136,6 +136,7 @@ class BrokerCache:
         self._running: asyncio.Future[None] | None = None
         self._known: dict[Partition, KnownOffsets] | None = None
         self._group: GroupStats | None = None
+        self._missing_topics: tuple[str, ...] = ()
         self._failures = 0
         self._not_before = 0.0
         self.last_success: dict[str, float] = {}
@@ -206,6 +207,7 @@ class BrokerCache:
             None if complete_at is None else now - complete_at,
             max(_STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds), _SHORTEST_STALE_SECONDS),
             self.error,
+            self._missing_topics,
         )
 
     async def close(self) -> None:
@@ -230,6 +232,7 @@ class BrokerCache:
         known, group = self._known or {}, self._name
         self._known = await asyncio.get_running_loop().run_in_executor(self._thread, merge, known, reading, group, now)
         self._group = _stats(reading, group)
+        self._missing_topics = reading.missing_topics
         self._answered(now)
         errors = _errors(reading, group)
         self.last_success.update((part, unix) for part in _PARTS if part not in errors)

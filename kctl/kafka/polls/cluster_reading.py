@@ -44,6 +44,8 @@ class ClusterReading:
     """Topic ids (KIP-516); a topic that is deleted and recreated has another. Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Number of partitions of each topic that groups read."""
+    missing_topics: tuple[str, ...] = ()
+    """Topics that are wanted in any case, and do not exist."""
     unclear_topics: set[str] = field(default_factory=set)
     """Topics that brokers could not describe just now; they exist nevertheless."""
     errors: dict[str, str] = field(default_factory=dict)

@@ -143,6 +143,7 @@ class LogReader:
         topics = self._topics.values()
         reading.topic_ids = {topic.name: topic.topic_id for topic in topics if topic.topic_id is not None}
         reading.partitions = {topic.name: len(topic.partitions) for topic in topics if topic.partitions}
+        reading.missing_topics = tuple(self.missing_topics())
         reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
 
 

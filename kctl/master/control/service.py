@@ -314,7 +314,8 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
         if row.lag or assessment.status not in _WELL
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(_WORST, rated))
-    return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, worst)
+    age = max((row.age_seconds for row in snapshot.partitions), default=None)
+    return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, age, worst)
 
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:

@@ -91,6 +91,7 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
         (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
         (("demo", "--storage", "mongo"), "kctl: argument --storage: invalid choice: 'mongo'"),
+        (("demo", "--port", "9092"), "kctl: --port is for --broker-only"),
         (("demo", "--workers", "0"), "kctl: argument --workers: `0` is not a whole number, 1 or more"),
         (("start",), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
         (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
@@ -244,13 +245,13 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 ) -> None:
     attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
     waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
-    master(
-        {
-            "status": Answers(
-                {"rows": [SUPERVISED, waiting], "workers": [{**REPORTED, "events": EVENTS}, attached], **WELL}
-            )
-        }
+    one, all_ = (
+        {"topic": topic, "partition": partition, "by": by, "since": 1_700_000_000.0}
+        for topic, partition, by in (("orders", 3, "ann"), (None, None, "bob"))
     )
+    rows = [{**SUPERVISED, "paused": [one]}, {**waiting, "paused": [one, all_]}]
+    old = WELL | {"lag": {**WELL["lag"], "age_seconds": 13.0}}
+    master({"status": Answers({"rows": rows, "workers": [{**REPORTED, "events": EVENTS}, attached], **old})})
     about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
     (short_dir / "run" / "master.json").write_text(json.dumps(about))
 
@@ -259,13 +260,15 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
     assert ran.code == 0
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
         "ok: all runs; 2 ok",
-        "lag 12 without 1 partition of which it is not known time lag 3s",
+        "lag 12 without 1 partition of which it is not known time lag 3s age 13s",
         "orders-1 ok lag 12 time lag 3s commits come",
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
         "name desired state doing since pid restarts next-try rss rows/s last-error",
         "worker-0 running running rebalancing 1m15s 4711 2 signal - 1MiB - -",
         "worker-1 running backoff - 1m15s - 2 signal 3s - - -",
         "visitor - - running - 1 - - - - lost",
+        "orders-3 is paused by ann since 2023-11-14T22:13:20Z",
+        "worker-1: everything is paused by bob since 2023-11-14T22:13:20Z",
         "worker-1: its log is /logs/worker-0.log",
         "2023-11-14T22:13:21Z worker-0 rewound from 9 to 1",
         "2023-11-14T22:13:22Z worker-0 rewound from 9 to 2",

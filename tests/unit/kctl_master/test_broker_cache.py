@@ -74,6 +74,7 @@ def reading(
         topic_ids=dict(topic_ids or {}),
         partitions={"orders": partitions} if partitions else {},
         unclear_topics=set(unclear),
+        missing_topics=() if partitions or unclear else ("orders",),
         errors=dict(errors or {}),
     )
 
@@ -152,10 +153,10 @@ async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_o
     await cluster.refresh(5)
     clock.now += 1
     await cluster.refresh(5)
-    assert len(rows(cluster)) == 2
+    assert (len(rows(cluster)), cluster.freshness().missing_topics) == (2, ())
 
     await cluster.refresh(5)
-    assert rows(cluster) == []
+    assert (rows(cluster), cluster.freshness().missing_topics) == ([], ("orders",))
 
 
 async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(cluster_of: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -45,6 +46,8 @@ def test_an_unknown_lag_is_named_and_many_are_counted() -> None:
 def test_without_any_row_only_brokers_that_never_answered_are_a_gap() -> None:
     assert gaps("kafka_lag", FRESH) == ()
     assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
+    [gap] = gaps("kafka_lag", replace(FRESH, missing_topics=("orders",)))
+    assert (gap.code, gap.message) == ("unknown", "the lag of orders is not known: the topic does not exist")
 
 
 @pytest.mark.parametrize("rpc", ["member_leader", "metadata_brokers", "metadata_topics"])

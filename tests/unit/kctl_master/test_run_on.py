@@ -49,8 +49,13 @@ class Seek:
         self.agents = Agents(run_dir, pool)
         context = Context(absent, absent, self.agents, absent, absent, (), (), absent)
         self.reported = asyncio.Event()
-        report = Report(lambda _: self.reported.set(), until)
+        self.texts: list[str] = []
+        report = Report(self._on_report, until)
         self.task = asyncio.ensure_future(context.run_on("worker-0", "seek", SEEK, report))
+
+    def _on_report(self, text: str) -> None:
+        self.texts.append(text)
+        self.reported.set()
 
     async def given_up(self) -> JsonObject:
         self.task.cancel()
@@ -74,7 +79,7 @@ async def test_given_up_while_it_waits_it_is_dropped_and_never_begun(short_dir: 
         seek = Seek(short_dir, pool, until=1e9)
         await seek.reported.wait()
         [operation] = inbox.take()
-        assert operation.until == 1e9
+        assert (operation.until, seek.texts[0]) == (1e9, "worker-0: has not begun yet")
 
         with pytest.raises(asyncio.CancelledError):
             await seek.given_up()

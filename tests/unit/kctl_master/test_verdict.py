@@ -131,6 +131,11 @@ FULL = "1000 of 1000 messages"
             "the Kafka brokers have not answered everything since 2023-11-14T22:13:10Z: offsets: t-1",
         ),
         (of_brokers(None, None, None), "unknown", f"no Kafka broker has answered {AT}"),
+        (
+            replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, ("orders",))),
+            "failing",
+            f"topic orders has not existed {AT}",
+        ),
         (of_brokers(None, None, "refused"), "failing", f"no Kafka broker has answered {AT}: refused"),
         (of_storage(full=FULL), "failing", f"the storage has been full {AT}: {FULL}"),
         (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),

@@ -226,3 +226,4 @@ def test_a_topic_that_does_not_exist_is_missing_before_the_first_poll() -> None:
 
     assert (reading.start, reading.end) == ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20})
     assert (reading.partitions, reading.unclear_topics, reading.unanswered) == ({"orders": 2}, set(), {})
+    assert reading.missing_topics == ("gone",)
