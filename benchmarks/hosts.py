@@ -1,7 +1,8 @@
 """A question to one master of a fleet on 50 hosts: 1,000 workers, 100,000 partitions.
 
 The other 49 masters are canned: one process answers at 49 ports what they would. What is measured is the asking master:
-49 requests, what they bring decoded, reduced and encoded.
+49 requests, what they bring decoded, reduced together with the brokers' view of all partitions, and encoded. `cpu_ms`
+is its work, the rest of a question's time waiting for answers and for a processor.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Host, Roster
 from kctl.kafka.client.access import plain
-from kctl.master.reduction import COMMANDS, WORKERS
-from kctl.reduce.base import BrokerSnapshot
+from kctl.master.reduction import COMMANDS, WORKERS, reduced
+from kctl.reduce.base import BrokerSnapshot, Freshness
+from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl.start.signals import tune_interpreter
 from tests.servers.kafka_broker import KafkaBroker
@@ -96,13 +98,14 @@ async def _measure(others: list[Host], questions: int) -> None:
     member: Any = _Member(Roster("me", 1, (me, *others)))
     peers = Peers(PeersAccess(allow_plain=True))
     hosts = Hosts(member, peers, me, FLEET)
+    brokers = _of_brokers(len(others) * PARTITIONS_EACH)
     for name, target in TARGETS_MS.items():
         command, took, used = COMMANDS[name], [], []
         for number in range(questions + 2):  # the first connect
             began, began_cpu = time.perf_counter(), time.process_time()
             outcome = await hosts.ask(name, 5.0)
             assert outcome.failed == (), outcome.failed
-            whole = await asyncio.to_thread(_reduced, command, outcome.joined(FanOut([], []), "me"))
+            whole = await asyncio.to_thread(_reduced, command, outcome.joined(FanOut([], []), "me"), brokers)
             if number >= 2:
                 took.append((time.perf_counter() - began) * 1000)
                 used.append((time.process_time() - began_cpu) * 1000)
@@ -120,9 +123,15 @@ async def _measure(others: list[Host], questions: int) -> None:
     await peers.close()
 
 
-def _reduced(command: Any, outcome: FanOut[Raw]) -> int:
-    result = command.reduce(command.decoded(outcome).answers, BrokerSnapshot(()))
-    return len(msgspec.json.encode(command.encoded(result)))
+def _reduced(command: Any, outcome: FanOut[Raw], brokers: BrokerSnapshot) -> int:
+    whole = reduced(command, command.decoded(outcome), brokers, Freshness(0.1, 0.1, 5.0, None))
+    assert whole.complete, whole.failed
+    return len(msgspec.json.encode(command.encoded(whole.result)))
+
+
+def _of_brokers(partitions: int) -> BrokerSnapshot:
+    rows = (PartitionRow("orders", n, 0, n, None, n + 500, None, None, None, 0.5) for n in range(partitions))
+    return BrokerSnapshot(tuple(rows), kept_seconds=0.1)
 
 
 def _serve(sockets: list[socket.socket], hosts: list[Host]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kctl.reduce.base import Freshness
+from kctl.reduce.partitions import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply
@@ -19,12 +20,15 @@ _OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
 _OF_METADATA = frozenset({"member_leader", "metadata_brokers", "metadata_topics"})
 """Results that agents report as a broker answered last, without an age: as old as the brokers' last answer."""
 _MOST_NAMES = 5
+_NONE = Partitions()
 
 
-def gaps(rpc: str, brokers: Freshness, rows: Sequence[PartitionRow] = ()) -> tuple[Failed, ...]:
-    """The gaps of an answer. `rows` are those that the answer to `kafka_lag` or `offset_checker` was made of."""
+def gaps(rpc: str, brokers: Freshness, partitions: Partitions = _NONE) -> tuple[Failed, ...]:
+    """The gaps of an answer. `partitions` are what the answer to `kafka_lag` or `offset_checker` was made of."""
     if rpc in _OF_PARTITIONS:
-        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *_unknown(rows), *_missing(brokers))
+        rows = partitions.every
+        of_rows = _stale_rows(rows, brokers) if rows else _silent(brokers)
+        return (*of_rows, *_unknown(partitions.unknown), *_missing(brokers))
     return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
 
 
@@ -70,12 +74,12 @@ def _stale_rows(rows: Sequence[PartitionRow], brokers: Freshness) -> tuple[Faile
 
 
 def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
-    names = [f"{row.topic}-{row.partition}" for row in rows if row.lag is None]
-    if not names:
+    if not rows:
         return ()
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    names = ", ".join(f"{row.topic}-{row.partition}" for row in rows[:_MOST_NAMES])
+    more = f" and {len(rows) - _MOST_NAMES} more" if len(rows) > _MOST_NAMES else ""
     text = (
-        f"the lag of {', '.join(names[:_MOST_NAMES])}{more} is not known: no end was reported, or nothing is committed "
+        f"the lag of {names}{more} is not known: no end was reported, or nothing is committed "
         "and no offset is known to begin at"
     )
     return (Failed(BROKERS, "unknown", text),)

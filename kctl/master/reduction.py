@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import inf
@@ -16,10 +16,9 @@ from msgspec import Raw
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
-from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, Reducer
+from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
 from kctl.reduce.partitions import Partitions, kafka_lag, offset_checker
 from kctl.reduce.reducers import block_size, member_leader, ping, union, workers
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
@@ -34,6 +33,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 R = TypeVar("R")
 T = TypeVar("T")
+_NO_PARTITIONS = Partitions()
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
 """Freshness of a cached result, which is judged for each snapshot."""
 
@@ -56,28 +56,6 @@ class ReducedCommand(Generic[R, T]):
         return document
 
 
-def _partitions(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> Partitions:
-    return offset_checker([answer.of(_rows(answer)) for answer in answers], brokers)
-
-
-def _rows(answer: Answer[PartitionsReply]) -> tuple[PartitionRow, ...]:
-    return tuple(
-        PartitionRow(
-            row.topic,
-            row.partition,
-            row.start,
-            row.committed,
-            row.position,
-            row.end,
-            row.last_timestamp,
-            answer.sender,
-            row.generation,
-            inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds,
-        )
-        for row in answer.result.rows
-    )
-
-
 def _of_list(name: str) -> ReducedCommand[Any, Any]:
     module, _, kind = LISTS[name].reply.rpartition(".")
     reply = getattr(import_module(module), kind)
@@ -87,9 +65,9 @@ def _of_list(name: str) -> ReducedCommand[Any, Any]:
 BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size)
 DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
 _ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply), ...])  # type: ignore[misc]
-KAFKA_LAG = ReducedCommand("kafka_lag", _ROWS, _partitions, kafka_lag)
+KAFKA_LAG = ReducedCommand("kafka_lag", _ROWS, offset_checker, kafka_lag)
 MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader)
-OFFSET_CHECKER = ReducedCommand("offset_checker", _ROWS, _partitions)
+OFFSET_CHECKER = ReducedCommand("offset_checker", _ROWS, offset_checker)
 PING = ReducedCommand("ping", PingReply, ping)
 WORKERS = ReducedCommand("workers", WorkerRow, workers)
 
@@ -118,8 +96,8 @@ def reduced(
         *outcome.failed,
         *(Failed(name, "stale", f"what it published last is {age:.0f} s old") for name, age in stale.items()),
     ]
-    rows = result.every if isinstance(result, Partitions) else ()
-    ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in rows)]
+    partitions = result if isinstance(result, Partitions) else _NO_PARTITIONS
+    ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in partitions.every)]
     whole = Reduced(
         result=result,
         asked=tuple(sorted([*answered, *(failure.sender for failure in failed)])),
@@ -128,12 +106,12 @@ def reduced(
         age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )
-    return with_gaps(command.name, whole, freshness, rows)
+    return with_gaps(command.name, whole, freshness, partitions)
 
 
-def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, rows: Sequence[PartitionRow] = ()) -> Reduced[T]:
+def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, partitions: Partitions = _NO_PARTITIONS) -> Reduced[T]:
     """Returns the result with what is stale or unknown of the brokers' offsets among the failed."""
-    return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, rows)))
+    return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, partitions)))
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:

@@ -69,6 +69,8 @@ class BrokerSnapshot:
     """The group; None when the coordinator did not reply to the last poll: old news of members would be no news."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
     """The reset policy, which decides what lag is where the group has never committed."""
+    kept_seconds: float = 0.0
+    """Seconds by which ages in `partitions` are too low."""
 
 
 @dataclass(frozen=True, slots=True)

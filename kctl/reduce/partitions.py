@@ -7,115 +7,155 @@ An attached application, which is of no generation, has rows of its own beside t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from math import inf
+from operator import itemgetter
+from typing import TypeAlias
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.lag import LagTotals
 from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.rpc.wire import JsonObject
 
+_Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]
+"""An agent's row and the answer that it came with."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Partitions:
     rows: tuple[PartitionRow, ...] = ()
     """The group's partitions, sorted by topic and number, also those that no worker answers for."""
     attached: tuple[PartitionRow, ...] = ()
     """Partitions of attached applications, beside those of the group, sorted by application."""
 
-    @property
+    @cached_property
     def every(self) -> tuple[PartitionRow, ...]:
         return (*self.rows, *self.attached) if self.attached else self.rows
+
+    @cached_property
+    def lags(self) -> tuple[int | None, ...]:
+        """The lag of each of `every`."""
+        return tuple(row.lag for row in self.every)
+
+    @property
+    def unknown(self) -> list[PartitionRow]:
+        """Rows whose lag is not known."""
+        return [row for row, lag in zip(self.every, self.lags, strict=True) if lag is None]
 
     def to_json(self) -> JsonObject:
         return {"rows": self.every}
 
 
-def offset_checker(answers: Sequence[Answer[tuple[PartitionRow, ...]]], brokers: BrokerSnapshot) -> Partitions:
+def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> Partitions:
     """Merges rows; `answers` are those of `kafka_lag` or `offset_checker`."""
-    claims: dict[tuple[str, int], PartitionRow] = {}
-    of_no_group: list[PartitionRow] = []
-    ages: dict[str | None, float] = {}
+    claims: dict[tuple[str, int], _Claim] = {}
+    of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
-        ages[answer.sender] = answer.age_seconds
-        for row in answer.result:
-            key = row[:2]
+        for row in answer.result.rows:
+            key, claim = (row.topic, row.partition), (row, answer)
             if row.generation is None:
-                of_no_group.append(row)
-                continue
-            claimed = claims.get(key)
-            if claimed is None or _strength(row) > _strength(claimed):
-                claims[key] = row
-    known = {row[:2]: row for row in brokers.partitions}
-    reset = brokers.reset
-    attached = []
-    for row in sorted(of_no_group, key=lambda each: str(each.worker)):
-        key = row[:2]
-        of_brokers = known.get(key)
-        if key in claims or (of_brokers is not None and of_brokers.committed is not None):
-            attached.append(_beside(_alone(row, ages, reset), of_brokers))
-        else:
-            claims[key] = row  # nobody else reads it
-    merged = []
-    for key in sorted({**known, **claims}):  # of the views' union every key is hashed again: 17 times as long
-        claim, of_brokers = claims.get(key), known.get(key)
-        if of_brokers is None:
-            assert claim is not None
-            merged.append(_alone(claim, ages, reset))
-        else:
-            merged.append(of_brokers if claim is None else _merged(claim, of_brokers, reset))
-    return Partitions(tuple(merged), tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2]))))
+                of_no_group.append(claim)
+            elif (claimed := claims.get(key)) is None or _strength(claim) > _strength(claimed):
+                claims[key] = claim
+    attached = _attached(of_no_group, claims, brokers) if of_no_group else ()
+    merged = [_merged(claims.pop(row[:2], None), row, brokers) for row in brokers.partitions]
+    merged += [_alone(claim, brokers.reset) for claim in claims.values()]
+    return Partitions(tuple(sorted(merged)), attached)  # tuples that begin with topic and number, each there once
 
 
 def kafka_lag(partitions: Partitions) -> LagTotals:
     """Sums partitions that are reduced already; what waits for attached applications too."""
     topics: dict[str, int | None] = {}
-    unknown: list[TopicPartition] = []
-    for row in partitions.every:
-        topics.setdefault(row.topic, None)
-        lag = row.lag
-        if lag is None:
-            unknown.append(TopicPartition(row.topic, row.partition))
+    lags = iter(partitions.lags)
+    for topic, rows in groupby(partitions.every, itemgetter(0)):
+        known = [lag for _, lag in zip(rows, lags, strict=False) if lag is not None]
+        before = topics.get(topic)
+        topics[topic] = sum(known, before or 0) if known else before
+    unknown = tuple(TopicPartition(row.topic, row.partition) for row in partitions.unknown)
+    totals = [lag for lag in topics.values() if lag is not None]
+    return LagTotals(sum(totals) if totals else None, unknown, topics)
+
+
+def _strength(claim: _Claim) -> tuple[int, float]:
+    return claim[0].generation or 0, -_age(claim)
+
+
+def _age(claim: _Claim) -> float:
+    """Returns the age of an agent's offsets: infinite where it has asked no broker yet."""
+    row, answer = claim
+    return inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds
+
+
+def _attached(
+    of_no_group: Iterable[_Claim], claims: dict[tuple[str, int], _Claim], brokers: BrokerSnapshot
+) -> tuple[PartitionRow, ...]:
+    """Returns the rows of attached applications; where nobody else reads a partition, adds theirs to `claims`."""
+    known = {row[:2]: row for row in brokers.partitions}
+    attached = []
+    for claim in of_no_group:
+        key = claim[0].topic, claim[0].partition
+        of_brokers = known.get(key)
+        if key in claims or (of_brokers is not None and of_brokers.committed is not None):
+            attached.append(_beside(_alone(claim, brokers.reset), of_brokers, brokers.kept_seconds))
         else:
-            topics[row.topic] = (topics[row.topic] or 0) + lag
-    known = [lag for lag in topics.values() if lag is not None]
-    return LagTotals(sum(known) if known else None, tuple(unknown), topics)
+            claims[key] = claim
+    return tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2])))
 
 
-def _strength(row: PartitionRow) -> tuple[int, float]:
-    return row.generation or 0, -row.age_seconds
-
-
-def _beside(claim: PartitionRow, brokers: PartitionRow | None) -> PartitionRow:
+def _beside(claim: PartitionRow, brokers: PartitionRow | None, kept_seconds: float) -> PartitionRow:
     """An attached application's row: what the group has committed is not its own; the end of the log is everybody's."""
     if claim.end is not None or brokers is None or brokers.end is None:
         return claim
-    return claim._replace(end=brokers.end, start=brokers.start, age_seconds=brokers.age_seconds)
+    return claim._replace(end=brokers.end, start=brokers.start, age_seconds=brokers.age_seconds + kept_seconds)
 
 
-def _alone(claim: PartitionRow, ages: dict[str | None, float], reset: ResetPolicy) -> PartitionRow:
+def _alone(claim: _Claim, reset: ResetPolicy) -> PartitionRow:
     """A row without the brokers'. An agent that has asked none yet has offsets of no age; that it knows nothing is as
     old as its reply."""
-    age = ages[claim.worker] if claim.age_seconds == inf else claim.age_seconds
-    if age == claim.age_seconds and reset is claim.reset:
-        return claim
-    return claim._replace(age_seconds=age, reset=reset)
+    row, answer = claim
+    age = answer.age_seconds if row.age_seconds is None else _age(claim)
+    offsets = row.start, row.committed, row.position, row.end, row.last_timestamp
+    return PartitionRow(row.topic, row.partition, *offsets, answer.sender, row.generation, age, reset)
 
 
-def _merged(claim: PartitionRow, brokers: PartitionRow, reset: ResetPolicy) -> PartitionRow:
+def _merged(claim: _Claim | None, of_brokers: PartitionRow, brokers: BrokerSnapshot) -> PartitionRow:
     """Merges an agent's and the brokers' row: committed and end come from one source, the newer one, so that their
     difference was true at one moment; the other source fills in only what that one does not know."""
-    topic, partition, start, committed, position, end, timestamp, worker, generation, age, *_ = claim
-    newer, older = (brokers, claim) if brokers.age_seconds < age else (claim, brokers)
-    start, committed, end, age = newer.start, newer.committed, newer.end, newer.age_seconds
+    age = brokers_age = of_brokers.age_seconds + brokers.kept_seconds
+    if claim is None:
+        return of_brokers._replace(age_seconds=age)
+    row, answer = claim
+    own_age = inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds
+    newer: PartitionRow | PartitionReply = of_brokers
+    older: PartitionRow | PartitionReply = row
+    older_age = own_age
+    if own_age <= age:
+        newer, older, age, older_age = row, of_brokers, own_age, age
+    start, committed, end = newer.start, newer.committed, newer.end
     if start is None:
         start = older.start
     if committed is None and older.committed is not None:
-        committed, age = older.committed, older.age_seconds
+        committed, age = older.committed, older_age
     if end is None and older.end is not None:
-        end, age = max(older.end, committed or 0), older.age_seconds  # not below what is newer
-    if age == inf:
-        age = brokers.age_seconds
-    return PartitionRow(topic, partition, start, committed, position, end, timestamp, worker, generation, age, reset)
+        end, age = max(older.end, committed or 0), older_age  # not below what is newer
+    return PartitionRow._make(
+        (
+            row.topic,
+            row.partition,
+            start,
+            committed,
+            row.position,
+            end,
+            row.last_timestamp,
+            answer.sender,
+            row.generation,
+            brokers_age if age == inf else age,
+            brokers.reset,
+            None,
+        )
+    )

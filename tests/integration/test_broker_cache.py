@@ -14,6 +14,7 @@ from kctl.config.sections import KafkaSection
 from kctl.errors import BrokerUnreachable, TopicMissing
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.reduce.partitions import offset_checker
 from kctl.rows.partitions import PartitionRow
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -66,7 +67,7 @@ def drive(cluster: BrokerCache, scenario: Callable[[], Awaitable[None]]) -> None
 
 
 def partitions(cluster: BrokerCache) -> tuple[PartitionRow, ...]:
-    return cluster.snapshot().partitions
+    return offset_checker((), cluster.snapshot()).rows
 
 
 async def refreshed(cluster: BrokerCache, is_so: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -16,6 +16,7 @@ from kafka.structs import OffsetAndMetadata
 from kctl.config.sections import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.reduce.partitions import offset_checker
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -103,7 +104,8 @@ class Watch:
                 members = None if snapshot.group is None else snapshot.group.members
                 owner = Owner(None, None, None, members=members)
                 now = time.monotonic()
-                found += self._assessor.assess(snapshot.partitions, lambda _, o=owner: o, now, time.time())  # type: ignore[misc]
+                rows = offset_checker((), snapshot).rows
+                found += self._assessor.assess(rows, lambda _, o=owner: o, now, time.time())  # type: ignore[misc]
                 await asyncio.sleep(0.1)
         return found
 

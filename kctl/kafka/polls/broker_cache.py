@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kctl.config.sections import KafkaSection
 from kctl.errors import KctlError, TopicMissing
@@ -100,6 +100,15 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     return {"offsets": why} | errors if why else errors
 
 
+class _Known(NamedTuple):
+    """What is known after a poll."""
+
+    offsets: dict[Partition, KnownOffsets]
+    rows: tuple[PartitionRow, ...]
+    """A row for each, with its age at the time of the poll."""
+    at: float
+
+
 class OwnGroupReader(Protocol):
     """The part of `ClusterReader` that `BrokerCache` needs; every method blocks and is called on one thread."""
 
@@ -134,7 +143,7 @@ class BrokerCache:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
-        self._known: dict[Partition, KnownOffsets] | None = None
+        self._known: _Known | None = None
         self._group: GroupStats | None = None
         self._missing_topics: tuple[str, ...] = ()
         self._failures = 0
@@ -181,23 +190,11 @@ class BrokerCache:
 
     def snapshot(self) -> BrokerSnapshot:
         """Returns every partition with the age of its oldest part; none before the brokers have been reached. May be
-        asked on any thread: of thousands of partitions it holds one for a while."""
-        known, reset = self._known, self.nothing_known.reset
+        asked on any thread."""
+        known = self._known
         if known is None:
             return self.nothing_known
-        now = self._clock()
-        return BrokerSnapshot(
-            tuple(
-                PartitionRow(
-                    *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
-                    ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
-                )
-                for (topic, partition), k in sorted(known.items())
-                if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
-            ),
-            self._group,
-            reset,
-        )
+        return BrokerSnapshot(known.rows, self._group, self.nothing_known.reset, self._clock() - known.at)
 
     def freshness(self) -> Freshness:
         """Returns how old the brokers' answers are. On any thread."""
@@ -229,12 +226,11 @@ class BrokerCache:
             pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
             self._not_before = self._clock() + pause
             return
-        known, group = self._known or {}, self._name
-        self._known = await asyncio.get_running_loop().run_in_executor(self._thread, merge, known, reading, group, now)
-        self._group = _stats(reading, group)
+        self._known = await asyncio.get_running_loop().run_in_executor(self._thread, self._merged, reading, now)
+        self._group = _stats(reading, self._name)
         self._missing_topics = reading.missing_topics
         self._answered(now)
-        errors = _errors(reading, group)
+        errors = _errors(reading, self._name)
         self.last_success.update((part, unix) for part in _PARTS if part not in errors)
         if errors:
             self._failed("brokers_incomplete", "; ".join(f"{part}: {why}" for part, why in sorted(errors.items())))
@@ -243,6 +239,20 @@ class BrokerCache:
             log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
         self.error, self._failures, self._not_before = None, 0, 0.0
         self._complete_at = now
+
+    def _merged(self, reading: ClusterReading, now: float) -> _Known:
+        """Merges a poll into what is known; of thousands of partitions it takes a while."""
+        known = merge({} if self._known is None else self._known.offsets, reading, self._name, now)
+        reset = self.nothing_known.reset
+        rows = (
+            PartitionRow(
+                *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
+                ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
+            )
+            for (topic, partition), k in sorted(known.items())
+            if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
+        )
+        return _Known(known, tuple(rows), now)
 
     def _answered(self, at: float) -> None:
         """Takes the interval between two polls without a failure for the one that is kept to. Bounded: a broker that

@@ -16,6 +16,7 @@ from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.reduce.base import BrokerSnapshot
+from kctl.reduce.partitions import offset_checker
 from kctl.rows.partitions import PartitionRow
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,7 @@ async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[Br
 
 
 def rows(cluster: BrokerCache) -> list[PartitionRow]:
-    return list(cluster.snapshot().partitions)
+    return list(offset_checker((), cluster.snapshot()).rows)
 
 
 async def test_before_the_brokers_were_ever_reached_there_are_no_offsets_at_all(cluster_of: Any) -> None:
