@@ -1,4 +1,4 @@
-"""Values as fields of a document, the same in every view: bytes and times; and times as they are given."""
+"""Values as fields of a document, the same in every view: bytes, times, and names; and times as they are given."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
         import base64  # `rpc` and `status` never need it
 
         return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def qualified(host: str, name: str) -> str:
+    """Returns the name of a process among those of all hosts: `node-2/worker-0`."""
+    return f"{host}/{name}"
+
+
+def host_and_name(process: str) -> tuple[str, str]:
+    """Returns the parts of such a name; without a host, the first is empty."""
+    host, _, name = process.rpartition("/")
+    return host, name
 
 
 def moment(unix_seconds: float) -> str:

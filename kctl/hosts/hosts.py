@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from msgspec import Raw, Struct, json
+from msgspec.structs import replace
 
-from kctl.fields import moment
+from kctl.fields import moment, qualified
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
 from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host, Refused
@@ -77,14 +78,11 @@ class _Known:
 
     silent_since: float | None = None
     """Unix seconds of the first question that it did not answer."""
+    failed_at: float = 0.0
+    """When it did not answer last; a host that has come into the group since is silent no more."""
     reason: str | None = None
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
     """The last replies to each command, and when they came."""
-
-
-def qualified(host: str, name: str) -> str:
-    """Returns the name of a process among those of all hosts."""
-    return f"{host}/{name}"
 
 
 class Hosts:
@@ -257,9 +255,13 @@ class Hosts:
         """Returns what is known of a host; not kept."""
         return self._known.get(name) or _Known()
 
+    def _is_silent(self, host: Host) -> bool:
+        known = self._of(host.name)
+        return known.silent_since is not None and known.failed_at >= self._member.seen.joined_at.get(host.key, 0.0)
+
     async def _ask(self, host: Host, command: str, seconds: float, worker: str) -> HostReplies | Failed:
         known = self._known.setdefault(host.name, _Known())
-        if known.silent_since is not None:
+        if self._is_silent(host):
             seconds = min(seconds, _SILENT_HOST_SECONDS)
         query = {"deadline_ms": str(max(int(seconds * 1000), 1))} | ({"worker": worker} if worker else {})
         try:
@@ -272,8 +274,9 @@ class Hosts:
             return Failed(host.name, error.code, f"host {host.name} does not answer this: {error}")
         except (AgentError, BadResult) as error:
             code = error.code if isinstance(error, AgentError) else "bad_result"
-            known.silent_since = known.silent_since or self._wall_clock()
-            known.reason = str(error)
+            if not self._is_silent(host):
+                known.silent_since = self._wall_clock()
+            known.failed_at, known.reason = self._clock(), str(error)
             return Failed(host.name, code, self._sentence(host.name, known))
         known.silent_since = known.reason = None
         if not worker:
@@ -294,14 +297,15 @@ class Hosts:
         return f"host {name} has not answered since {since} ({known.reason}); {rows}"
 
     def _row(self, host: Host) -> HostRow:
-        known, state = self._of(host.name), "present"
+        row = HostRow(host.name, "present", host.url, host.version, host.protocols)
         if host.key == self.me.key:
-            state = "here"
-        elif host.is_leaving:
-            state = "leaving"
-        elif known.silent_since is not None:
-            state = "silent"
-        return HostRow(host.name, state, host.url, host.version, host.protocols, known.silent_since, known.reason)
+            return replace(row, state="here")
+        if host.is_leaving:
+            return replace(row, state="leaving")
+        if not self._is_silent(host):
+            return row
+        known = self._of(host.name)
+        return replace(row, state="silent", since=known.silent_since, reason=known.reason)
 
     def _gone_row(self, gone: Gone) -> HostRow:
         host = gone.host

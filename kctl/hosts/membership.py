@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -52,6 +52,8 @@ class Seen:
     heartbeat_at: float | None = None
     error: str | None = None
     """Why the group cannot be joined, or its leader's roster not read."""
+    joined_at: Mapping[str, float] = field(default_factory=dict)
+    """Since when each host has been on the roster, by its key."""
 
 
 class HostsMember:
@@ -101,7 +103,7 @@ class HostsMember:
                 why = reason(error) if isinstance(error, KafkaError) else f"a member cannot be read: {error!r:.100}"
                 if self.seen.error is None:
                     log.warning("action=not_joined group=%s error=%s", self._group, why)
-                self.seen = Seen(self.seen.roster, self.seen.heartbeat_at, why)
+                self.seen = replace(self.seen, error=why)
                 self._is_ended.wait(_AGAIN_SECONDS)
 
     def _take_part(self) -> None:
@@ -135,7 +137,7 @@ class HostsMember:
         consumer.poll(timeout_ms=0 if is_stable else _JOIN_MS)
         heartbeat_at = _answered_at(coordinator.heartbeat)
         if self.seen.roster.hosts and heartbeat_at > (self.seen.heartbeat_at or 0.0):
-            self.seen = Seen(self.seen.roster, heartbeat_at, self.seen.error)
+            self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
         """Waits until all know that this host leaves, so that nobody misses it."""
@@ -172,15 +174,15 @@ class HostsMember:
     def _assigned(self, note: bytes, generation: int) -> None:
         roster = decoded_roster(note)
         if roster is None:
-            self.seen = Seen(
-                self.seen.roster, self.seen.heartbeat_at, "the leader of the group is no master of this fleet"
-            )
+            self.seen = replace(self.seen, error="the leader of the group is no master of this fleet")
         else:
             is_next = generation == self._generation + 1  # else hosts may have left in order meanwhile
             missed = lost(self.seen.roster, roster, time.time()) if is_next else ()
             if missed != self._me.missed:
                 self._describe(missed=missed)
-            self.seen, self._generation = Seen(roster, self._joins_at), generation
+            before, now = self.seen.joined_at, time.monotonic()
+            joined_at = {each.key: before.get(each.key, now) for each in roster.hosts}
+            self.seen, self._generation = Seen(roster, self._joins_at, joined_at=joined_at), generation
 
 
 def _answered_at(heartbeat: Any) -> float:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import msgspec
 
-from kctl.hosts.hosts import HostsOutcome, qualified
+from kctl.fields import qualified
+from kctl.hosts.hosts import HostsOutcome
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded

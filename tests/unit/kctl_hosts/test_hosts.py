@@ -115,6 +115,20 @@ def test_a_silent_host_is_named_since_when_and_its_last_answer_gets_older() -> N
     assert world.states()["b"] == "present"
 
 
+def test_a_silent_host_is_silent_no_more_when_it_has_joined_again_and_its_next_silence_is_a_new_one() -> None:
+    world = well()
+    world.bodies[B.url] = AgentUnreachable("connection refused")
+    world.ask()
+    for joined_at, state in ((99.0, "silent"), (102.0, "present")):
+        world.now = 105.0
+        world.seen = Seen(world.seen.roster, 105.0, joined_at={B.key: joined_at})
+        assert world.states()["b"] == state
+
+    world.ask()
+    [row] = [each for each in world.hosts.answer().rows if each.name == "b"]
+    assert (row.state, row.since) == ("silent", 1_000_105.0)
+
+
 def test_a_host_that_has_gone_is_named_and_forgotten_when_it_is_wanted() -> None:
     world = well()
     world.ask()
