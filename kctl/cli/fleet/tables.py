@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
-from kctl.fields import moment
+from kctl.fields import host_and_name, moment
 from kctl.rpc.decode import answered
 from kctl_agent.replies.lists import LISTS
 
@@ -79,9 +79,9 @@ def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[
     values = [list(map(attrgetter(name), rows)) for name in names]
     number = next((number for number, name in enumerate(names) if name in ("worker", "name")), None)
     if number is not None and any("/" in each for each in values[number] if each):
-        parts = [(each or "").rpartition("/") for each in values[number]]
+        parts = [host_and_name(each or "") for each in values[number]]
         shown.insert(number, Column("host"))
-        values[number : number + 1] = [[host or None for host, _, _ in parts], [name or None for _, _, name in parts]]
+        values[number : number + 1] = [[part or None for part in column] for column in zip(*parts, strict=True)]
     return shown, values
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kctl.cli.table import Column, duration, render
+from kctl.fields import host_and_name
 
 if TYPE_CHECKING:
     from kctl.rows.workers import WorkerRow, WorkerStatus
@@ -84,8 +85,8 @@ def _last_error(row: WorkerRow) -> str | None:
 
 
 _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
-    "host": (Column("host"), lambda row: row.name.rpartition("/")[0]),
-    "name": (Column("name"), lambda row: row.name.rpartition("/")[2]),
+    "host": (Column("host"), lambda row: host_and_name(row.name)[0]),
+    "name": (Column("name"), lambda row: host_and_name(row.name)[1]),
     "desired": (Column("desired"), _of_supervisor(lambda supervisor: supervisor.desired)),
     "state": (Column("state"), _of_supervisor(lambda supervisor: supervisor.state)),
     "doing": (Column("doing"), lambda row: row.state),

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from fastapi import HTTPException, Request, Response
 from msgspec import json
 
+from kctl.fields import host_and_name
 from kctl.http.api.answers import lag_rows, offset_rows
 from kctl.http.api.streams import Streams
 from kctl.http.source import SnapshotSource
@@ -117,7 +118,7 @@ class Api:
         hosts = self.source.hosts
         if hosts is None:
             return name
-        host, _, own = name.rpartition("/")
+        host, own = host_and_name(name)
         if host in ("", hosts.me.name):
             return own
         raise HTTPException(404, f"{name} is known to its own host: ask {hosts.url(host) or host}")
@@ -184,7 +185,7 @@ def _question(rpc: str, method: str, params: JsonObject) -> Question:
 
 
 def _host(process: str | None, own: str) -> str | None:
-    return None if process is None else process.rpartition("/")[0] or own
+    return None if process is None else host_and_name(process)[0] or own
 
 
 def api_of(request: Request) -> Api:

@@ -16,8 +16,9 @@ from kctl_agent.rpc.wire import JsonObject
 
 router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "There is none of this name"}})
 Rows: TypeAlias = list[JsonObject]
-Read: TypeAlias = Callable[[Api, FleetSnapshot], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
-"""What stands beside the rows, as how complete and how old they are; and the rows, sorted as they are paged."""
+Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
+"""What answers a question, None of them the snapshot: what stands beside the rows, as how complete and how old they
+are; and the rows, sorted as they are paged."""
 
 
 Local = Annotated[bool, Query(description="Of this host alone, where the fleet runs on several.")]
@@ -73,10 +74,10 @@ async def listed(
     if question is None and (same := api.unchanged(snapshot, if_none_match)):
         return same
     if question is None or lists.live:
-        head, rows = await read(api, snapshot)
+        head, rows = await read(api, snapshot, question)
         seconds = 0.0
     else:
-        (head, rows), seconds = await api.shared((resource, lists.host), partial(read, api, snapshot))
+        (head, rows), seconds = await api.shared((resource, lists.host), partial(read, api, snapshot, question))
     wanted = chosen(rows, **filters)
     some, following = page(resource, wanted, after, lists.limit)
     head, some = _older(head, seconds), [_older(row, seconds) for row in completed(api, head, some)]

@@ -17,6 +17,7 @@ from kctl.http.api.listing import (
     Lists,
     Local,
     OfHost,
+    Rows,
     Strings,
     listed,
     router,
@@ -93,8 +94,8 @@ async def _listed(
     if_none_match: str | None,
     **filters: Any,
 ) -> Response:
-    async def read(api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-        result = await _result(api, resource, snapshot, lists.asked(api))
+    async def read(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
+        result = await _result(api, resource, snapshot, question)
         return result, sorted(result[FIELDS[resource]], key=KEYS[resource][0])
 
     return await listed(request, resource, read, lists, after, if_none_match, filters, field=FIELDS[resource])

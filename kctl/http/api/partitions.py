@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
-from kctl.http.api.listing import AfterPartition, IfNoneMatch, ListParams, Lists, Numbers, Strings, listed, router
+from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Rows, Strings, listed, router
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.partitions import kafka_lag
 from kctl.status import Status
@@ -33,7 +33,7 @@ async def lag(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
     completed = partial(_completed, has_history=history)
-    return await listed(request, "lag", partial(_lag, lists), lists, after, if_none_match, filters, completed=completed)
+    return await listed(request, "lag", _lag, lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -48,13 +48,13 @@ async def offsets(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
-    read, completed = partial(_offsets, lists), partial(_completed, has_history=False)
-    return await listed(request, "offsets", read, lists, after, if_none_match, filters, completed=completed)
+    completed = partial(_completed, has_history=False)
+    return await listed(request, "offsets", _offsets, lists, after, if_none_match, filters, completed=completed)
 
 
-async def _lag(lists: ListParams, api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
+async def _lag(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
     """How a partition is doing is judged over time and stays that of the snapshot."""
-    if (question := lists.asked(api)) is None:
+    if question is None:
         return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
     reduced = await api.ask("offset_checker", question)
     totals = await asyncio.to_thread(kafka_lag, reduced.result)
@@ -62,8 +62,8 @@ async def _lag(lists: ListParams, api: Api, snapshot: FleetSnapshot) -> tuple[Js
     return {**encoded(totals), **live_head(reduced)}, rows
 
 
-async def _offsets(lists: ListParams, api: Api, snapshot: FleetSnapshot) -> tuple[JsonObject, list[JsonObject]]:
-    if (question := lists.asked(api)) is None:
+async def _offsets(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
+    if question is None:
         return _last_head(api, snapshot), api.offset_rows.of(snapshot)
     reduced = await api.ask("offset_checker", question)
     return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result)
@@ -74,7 +74,7 @@ def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
     return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
 
 
-def _completed(api: Api, head: JsonObject, rows: list[JsonObject], *, has_history: bool) -> list[JsonObject]:
+def _completed(api: Api, head: JsonObject, rows: Rows, *, has_history: bool) -> Rows:
     if has_history:
         lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
         # None is kept of attached applications.

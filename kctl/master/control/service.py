@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from kctl import __version__
+from kctl.fields import host_and_name
 from kctl.hosts.hosts import Hosts
 from kctl.hosts.replies import HostReplies
 from kctl.hosts.status import joined_status, statuses_of
@@ -289,14 +290,14 @@ class _Scope(NamedTuple):
 
 def _scope(request: Request) -> _Scope:
     scope = _Scope(**request.params)
-    if scope.worker is not None and "/" in scope.worker:
-        if scope.host is not None or scope.local:
-            raise BadParams("parameter worker has the host already: leave out host and local")
-        host, _, worker = scope.worker.partition("/")
-        return scope._replace(worker=worker, host=host)
-    if scope.worker is not None and scope.host is None:
-        return scope._replace(local=True)
-    return scope
+    if scope.worker is None:
+        return scope
+    host, worker = host_and_name(scope.worker)
+    if not host:
+        return scope if scope.host is not None else scope._replace(local=True)
+    if scope.host is not None or scope.local:
+        raise BadParams("parameter worker has the host already: leave out host and local")
+    return scope._replace(worker=worker, host=host)
 
 
 _WORST = 3

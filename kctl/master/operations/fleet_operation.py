@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from kctl.fields import host_and_name
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.describe import Param
 from kctl_agent.rpc.params import check_bounds, check_params, listed
@@ -43,13 +44,13 @@ def with_host(params: JsonObject) -> JsonObject:
     """Returns parameters with the host that stands before the names of processes, as a fleet on several shows them, as
     `host`. Raises BadParams: those would be several."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
-    every = [each.rpartition("/") for value in names.values() for each in value]
-    if not any(host for host, _, _ in every):
+    found = {host_and_name(each)[0] for value in names.values() for each in value}
+    if not any(found):
         return params
-    hosts = {host for host, _, _ in every} | {params.get("host", every[0][0])}
+    hosts = found | {params.get("host", max(found))}
     if len(hosts) > 1:
         raise BadParams("name processes of one host at a time")
-    own = {key: ",".join(each.rpartition("/")[2] for each in value) for key, value in names.items()}
+    own = {key: ",".join(host_and_name(each)[1] for each in value) for key, value in names.items()}
     return {**params, **own, "host": hosts.pop()}
 
 
