@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kctl.config.rules import check_together
 from kctl.errors import OperationRefused
-from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
 from kctl.master.restart import SupervisionState
 from kctl_agent.errors import PathError
 from kctl_agent.rpc.messages import number_of
@@ -39,9 +38,10 @@ class ScaleFleet(FleetOperation):
     workers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
     sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
 
-    @classmethod
-    def shared(cls, params: JsonObject, hosts: Sequence[str]) -> dict[str, JsonObject]:
+    async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
         """Returns an equal share for each host; the first ones have one more where it does not come out even."""
+        assert context.hosts is not None
+        hosts = context.hosts.names
         return {
             host: {
                 name: count // len(hosts) + (number < count % len(hosts)) if name in _KINDS else count

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import ClassVar
 
 from kctl.errors import KctlError, OperationRefused, OperationUnknown
-from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, Report
+from kctl.fields import host_and_name
+from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
 from kctl.operations.scoped import check_read
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-_EACH = re.compile(r"\d{1,9}=\d{1,19}(,\d{1,9}=\d{1,19})*")
+_EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class SeekTopic(FleetOperation):
     The committed offset of the group and the stored offset move together, in every worker that has a partition of
     it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
     handled. `latest` and times are what they are when it is shown; with `--yes`, when it begins. A time without a zone
-    is in the zone of the master's host. It gives up after 120 s, or `--deadline`; then nothing is moved later.
+    is in the zone of the master's host. It gives up after 120 s, or `--deadline`; then nothing is moved later. On
+    several hosts all are meant, one after another, unless `--host` names one.
 
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200
@@ -34,6 +37,8 @@ class SeekTopic(FleetOperation):
     """
 
     rpc: ClassVar = "seek"
+    for_all_hosts: ClassVar = True
+    is_for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = BATCH_SECONDS
     topic: str = param("its topic", metavar="NAME")
     to: str = param("where: earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
@@ -44,6 +49,37 @@ class SeekTopic(FleetOperation):
         check_read(context, self.topic, self.partition)
         return frozenset({"reading"})
 
+    async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
+        """Every partition must have an owner on some host. The places are fixed, on all hosts, before the first one
+        begins to move any."""
+        owners, missing_hosts = await context.owners_on_hosts(self.topic)
+        targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
+        self._check_owned(targets, owners, missing_hosts)
+        shares: dict[str, list[str]] = {}
+        for partition, to in targets.items():
+            shares.setdefault(host_and_name(str(owners[partition]))[0], []).append(f"{partition}={to}")
+        given: dict[str, JsonObject] = {}
+        for host, share in shares.items():
+            given[host] = {"topic": self.topic, "to": ",".join(share), "dry_run": True}
+            if not self.dry_run:
+                planned = await _planned(on_one, host, given[host])
+                fixed = ",".join(f"{row['partition']}={row['to']}" for row in planned["rows"])
+                given[host] = {"topic": self.topic, "to": fixed}
+        return given
+
+    def joined(self, results: dict[str, JsonObject]) -> JsonObject:
+        rows = [{**row, "host": host} for host, result in results.items() for row in result["rows"]]
+        return {"dry_run": self.dry_run, "rows": sorted(rows, key=itemgetter("partition"))}
+
+    def _check_owned(
+        self, targets: Iterable[int], owners: Mapping[int, str | None], missing_hosts: Iterable[str] = ()
+    ) -> None:
+        missing = [each for each in targets if owners.get(each) is None]
+        if missing or not targets:
+            where = ", ".join(f"{self.topic}-{each}" for each in missing) or f"topic {self.topic}"
+            why = "wait for a rebalance to end, or see `kctl rpc offset_checker`"
+            raise OperationRefused("; ".join([f"{where} is with no worker now: {why}", *missing_hosts]))
+
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Each owner moves the group's committed offset and the storage's stored offset together. Every partition must
         have an owner, and a place where it is to go on, or nothing is changed; the places are fixed before any owner
@@ -52,12 +88,7 @@ class SeekTopic(FleetOperation):
 
         owners = await context.owners(self.topic)
         targets = _targets(self.to, self.partition, owners)
-        missing = [each for each in targets if owners.get(each) is None]
-        if not targets or missing:
-            where = ", ".join(f"{self.topic}-{each}" for each in missing) or f"topic {self.topic}"
-            raise OperationRefused(
-                f"{where} is with no worker now: wait for a rebalance to end, or see `kctl rpc offset_checker`"
-            )
+        self._check_owned(targets, owners)
 
         async def one(partition: int, to: str, dry_run: bool) -> JsonObject:
             given = {"topic": self.topic, "partition": partition, "to": to, "dry_run": dry_run}
@@ -77,6 +108,13 @@ class SeekTopic(FleetOperation):
         return _texts(done), {"dry_run": False, "rows": [each["result"] for each in done]}
 
 
+async def _planned(on_one: OnOne, host: str, params: JsonObject) -> JsonObject:
+    try:
+        return (await on_one(host, params))[1]
+    except OperationUnknown as error:  # a dry run changes nothing later
+        raise OperationRefused(str(error)) from error
+
+
 def _whole(errors: list[BaseException], done: str) -> KctlError:
     """One error that names what was done too."""
     kind = OperationUnknown if any(isinstance(each, OperationUnknown) for each in errors) else OperationRefused
@@ -94,7 +132,7 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
         raise BadParams(f"{to} names its partitions: leave out the other one")
-    return {int(each): offset for each, _, offset in (pair.partition("=") for pair in to.split(","))}
+    return {int(each): _wire_target(place) for each, _, place in (pair.partition("=") for pair in to.split(","))}
 
 
 def _wire_target(to: str) -> str:

@@ -128,6 +128,7 @@ def test_a_frozen_host_is_silent_then_gone_then_well(fleet: Fleet) -> None:
     eventually(lambda: fleet.states("a")["b"] == "gone", what="b is not missed")
     os.kill(fleet.masters["b"].process.pid, signal.SIGCONT)
 
+    eventually(lambda: fleet.states("a")["b"] == "present", what="b is silent, though nobody has asked it")
     fleet.await_all("a", "b")
 
 
@@ -147,10 +148,11 @@ def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> 
 
 @pytest.mark.shows("operations on one host or all, audited by both")
 def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) -> None:
-    for name in ("a", "b", "c"):
-        fleet.start(name)
+    for name, first_partition in (("a", 0), ("b", 2), ("c", 3)):
+        fleet.start(name, prefix=["env", f"KCTL_TEST_FIRST_PARTITION={first_partition}"])
     fleet.await_all("a", "b", "c")
     pids = {name: fleet.pid(name) for name in ("a", "b", "c")}
+    assert f"{TOPIC}-1 is with no worker now" in fleet.failure("b", "seek", topic=TOPIC, to="7")
 
     restarted = fleet.operate("a", "restart", name="worker-0", host="b")
     assert (restarted["state"], restarted["text"]) == ("done", "b: restarted: worker-0")
@@ -175,6 +177,18 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) ->
     scaled = fleet.operate("c", "scale", workers=4, host="all")
     assert scaled["state"] == "done", scaled
     assert [len(each["running"]) for each in scaled["result"]["hosts"].values()] == [2, 1, 1]
+    for name, to in (("b", "7"), ("c", "0=3,3=9")):
+        planned = fleet.operate(name, "seek", topic=TOPIC, to=to, dry_run=True)
+        done = fleet.operate(name, "seek", topic=TOPIC, to=to)
+        assert planned["result"]["rows"] == done["result"]["rows"], (planned, done)
+    rows = fleet.operate("a", "seek", topic=TOPIC, to="20", dry_run=True)["result"]["rows"]
+    assert [(row["host"], row["partition"], row["from"]) for row in rows] == [
+        ("a", 0, 3),
+        ("a", 1, 7),
+        ("b", 2, 7),
+        ("c", 3, 9),
+    ]
+    assert [row["to"] for row in fleet.operate("a", "seek", topic=TOPIC, to="5", host="c")["result"]["rows"]] == [5]
     listed = fleet.kctl("c", "operations")
     assert (listed.returncode, listed.stdout.split()[0]) == (0, "host")
     assert {line.split()[0] for line in listed.stdout.splitlines()[1:]} == {"a", "b", "c"}
@@ -189,13 +203,14 @@ def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Flee
     fleet.await_all("a", "b")
 
     assert "there is no host d; there are a, b" in fleet.refused("a", "pause", all=True, host="d")
-    assert "seek is for one host at a time" in fleet.refused("a", "seek", topic=TOPIC, to="latest", host="all")
+    assert "drain is for one host at a time" in fleet.refused("a", "drain", name="worker-0", host="all")
     assert "b: there is no worker or sinker worker-9" in fleet.failure("a", "restart", name="worker-9", host="b")
     assert "a token is needed" in fleet.failure("b", "restart", name="worker-0", host="a")
     fleet.kill("b")
     assert "b: " in fleet.failure("a", "restart", name="worker-0", host="b")
     eventually(partial(fleet.misses, "a", "b"), what="b is not missed")
     assert "not all hosts are there: b" in fleet.failure("a", "pause", all=True, host="all")
+    assert "not all hosts are there: b" in fleet.failure("a", "seek", topic=TOPIC, to="latest")
 
 
 @pytest.mark.shows("a stranger that joins the masters' group is sent no token, whatever its certificate")

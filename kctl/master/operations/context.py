@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Raw
+
 from kctl.config.effects import changes
 from kctl.config.forms import Effect
 from kctl.config.sections import Config, HttpSection
@@ -23,9 +25,11 @@ from kctl.master.operations.base import Report
 from kctl.master.operations.tasks import goes_on, together
 from kctl.master.pauses import Pause, Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
+from kctl.master.reduction import OFFSET_CHECKER
 from kctl.master.restart import SupervisionState
 from kctl.master.supervisor import Supervisor
-from kctl.rpc.fan_out import typed
+from kctl.reduce.base import BrokerSnapshot
+from kctl.rpc.fan_out import FanOut, typed
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.rpc.wire import JsonObject
 
@@ -173,15 +177,26 @@ class Context:
 
     async def owners(self, topic: str) -> dict[int, str | None]:
         """Partition of a topic to the worker that has it."""
-        sockets = await self.members.sockets()
-        deadline = asyncio.get_running_loop().time() + _OWNERS_SECONDS
-        outcome = await self.members.ask(self.members.concerned(sockets, "ping"), "offset_checker", {}, deadline)
         return {
             row.partition: answer.sender
-            for answer in typed(outcome, PartitionsReply).answers
+            for answer in typed(await self._offsets(), PartitionsReply).answers
             for row in answer.result.rows
             if row.topic == topic
         }
+
+    async def owners_on_hosts(self, topic: str) -> tuple[dict[int, str | None], list[str]]:
+        """Partition of a topic to the worker that has it, as `HOST/NAME`; and which hosts did not answer."""
+        assert self.hosts is not None
+        own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
+        outcome = OFFSET_CHECKER.decoded(others.joined(own, self.hosts.me.name))
+        rows = OFFSET_CHECKER.reduce(outcome.answers, BrokerSnapshot()).rows
+        missing = [each.message for each in others.failed]
+        return {row.partition: row.worker for row in rows if row.topic == topic}, missing
+
+    async def _offsets(self) -> FanOut[Raw]:
+        deadline = asyncio.get_running_loop().time() + _OWNERS_SECONDS
+        sockets = self.members.concerned(await self.members.sockets(), "ping")
+        return await self.members.ask(sockets, "offset_checker", {}, deadline)
 
     def use(self, config: Config, launches: Iterable[Launch]) -> None:
         """This configuration is in force from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -31,6 +31,8 @@ _FOR_EVERY: Final = (
 )
 Done: TypeAlias = tuple[str, JsonObject]
 """What has happened, in one sentence and as an object."""
+OnOne: TypeAlias = Callable[[str, JsonObject], Awaitable[Done]]
+"""Has a host carry out the operation with these parameters."""
 
 
 def described(kind: type[FleetOperation]) -> JsonObject:
@@ -64,6 +66,8 @@ class FleetOperation:
     changes: ClassVar[bool] = True
     for_all_hosts: ClassVar[bool] = False
     """Whether all hosts may be asked to carry it out, one after another."""
+    is_for_all_hosts: ClassVar[bool] = False
+    """Whether all hosts are meant where none is named."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
     """Given up then, unless the caller sets a deadline."""
 
@@ -80,10 +84,14 @@ class FleetOperation:
             raise BadParams(problem)
         return found
 
-    @classmethod
-    def shared(cls, params: JsonObject, hosts: Sequence[str]) -> dict[str, JsonObject]:
-        """Returns what each host is to do of what all are, in order."""
-        return dict.fromkeys(hosts, params)
+    async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
+        """Returns what each host is to do of what all are, in order. Raises KctlError: nothing was changed."""
+        assert context.hosts is not None
+        return dict.fromkeys(context.hosts.names, params)
+
+    def joined(self, results: dict[str, JsonObject]) -> JsonObject:
+        """Returns the result of all hosts."""
+        return {"hosts": results}
 
     def deadline_seconds(self, context: Context) -> float:  # noqa: ARG002 - for those that depend on the settings
         return self.limit_seconds

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kctl.errors import KctlError, NoSuchOperation, OperationFailed, OperationRefused, OperationUnknown
 from kctl.hosts.hosts import Hosts
-from kctl.master.operations.base import Report
+from kctl.master.operations.base import Caller, Report
+from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams, NotPermitted
 from kctl_agent.rpc.wire import JsonObject
@@ -40,12 +39,15 @@ def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> No
 class OnHosts:
     """An operation of this master that others carry out. Belongs to the master's event loop."""
 
-    hosts: Hosts
-    kind: type[FleetOperation]
-    caller: str
-    here: Callable[[JsonObject], Awaitable[Done]]
-    """Carries it out on this host, with parameters."""
+    caller: Caller
+    given: FleetOperation
+    context: Context
     report: Report
+
+    @property
+    def hosts(self) -> Hosts:
+        assert self.context.hosts is not None
+        return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
         """Returns when a host, or all, has done it. Cancelled, it is cancelled there.
@@ -59,7 +61,7 @@ class OnHosts:
         leader = self.hosts.leader
         if leader is None:
             why = self.hosts.doubt or "which host leads the others is not known: the coordinator of their group is slow"
-            raise OperationRefused(f"{self.kind.rpc} for all hosts: {why}")
+            raise OperationRefused(f"{self.given.rpc} for all hosts: {why}")
         if leader != self.hosts.me.name:
             return await self._on_one(leader, {**params, "host": ALL_HOSTS})
         return await self._on_all(params)
@@ -68,9 +70,9 @@ class OnHosts:
         missing = [row.name for row in self.hosts.answer().rows if row.state in ("gone", "refused")]
         if missing:
             raise OperationRefused(f"not all hosts are there: {', '.join(missing)}; name those that are to do it")
-        done: dict[str, Any] = {}
+        done: dict[str, JsonObject] = {}
         texts: list[str] = []
-        for host, share in self.kind.shared(params, self.hosts.names).items():
+        for host, share in (await self.given.shared(self.context, params, self._on_one)).items():
             so_far = f"done on {', '.join(done) or 'none'}; {host}"
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise OperationFailed(f"{so_far} and the following were left out")
@@ -82,11 +84,11 @@ class OnHosts:
                 kind = OperationUnknown if isinstance(error, OperationUnknown) else OperationFailed
                 raise kind(f"{so_far} has not done it: {error}") from error
             texts.append(text)
-        return "; ".join(texts), {"hosts": done}
+        return "; ".join(texts), self.given.joined(done)
 
     async def _on_one(self, host: str, params: JsonObject) -> Done:
         if host == self.hosts.me.name:
-            text, result = await self.here(params)
+            text, result = await type(self.given).given(params).carry_out(self.context, self.caller, self.report)
             return f"{host}: {text}", result
         operation = await self._submitted(host, params)
         try:
@@ -103,8 +105,9 @@ class OnHosts:
     async def _submitted(self, host: str, params: JsonObject) -> JsonObject:
         until = self.report.until
         limit = {} if until == math.inf else {"deadline_seconds": max(until - time.monotonic(), 0.1)}
-        caller = f"{self.caller} on {self.hosts.me.name}".encode("ascii", "replace").decode()[-200:]
-        given = {"operation": self.kind.rpc, "params": {**params, **limit}, "caller": caller, "wait_seconds": 0}
+        caller = f"{self.caller.name} on {self.hosts.me.name}".encode("ascii", "replace").decode()[-200:]
+        given = {"operation": self.given.rpc, "caller": caller, "wait_seconds": 0}
+        given["params"] = {"host": host, **params, **limit}
         try:
             operation = await self.hosts.submit(host, given)
         except (AgentUnreachable, NotPermitted) as error:

@@ -155,6 +155,8 @@ class OperationLog:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
         params = with_host(params)
+        if kind.is_for_all_hosts and self._context.hosts is not None:
+            params = {"host": ALL_HOSTS, **params}
         given = kind.given(params)
         host = self._other_host(kind, params)
         touches = frozenset[str]() if host is None else frozenset({f"host {host}"})
@@ -212,14 +214,10 @@ class OperationLog:
     async def _carried_out(
         self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller, report: Report
     ) -> Done:
-        if host is None or (hosts := self._context.hosts) is None:
+        if host is None:
             return await given.carry_out(self._context, caller, report)
-
-        async def here(params: JsonObject) -> Done:
-            return await type(given).given(params).carry_out(self._context, caller, report)
-
         params = {name: value for name, value in operation.params.items() if name != "host"}
-        return await OnHosts(hosts, type(given), caller.name, here, report).carry_out(host, params)
+        return await OnHosts(caller, given, self._context, report).carry_out(host, params)
 
     async def _carry(self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller) -> None:
         def write(text: str) -> None:

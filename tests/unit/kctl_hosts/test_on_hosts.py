@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
 
 from kctl.errors import KctlError, OperationFailed, OperationRefused, OperationUnknown
 from kctl.hosts.roster import Host
-from kctl.master.operations.base import Report
+from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.on_hosts import OnHosts
 from kctl.operations.pause import PauseReading
 from kctl.operations.scale import ScaleFleet
+from kctl.operations.seek import SeekTopic
 from kctl.rows.hosts import HostsAnswer
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable
 
@@ -33,6 +34,7 @@ class World:
     submitted: list[tuple[str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     on_answer: Callable[[str], object] = str
+    owners: dict[int, str | None] = field(default_factory=dict)
 
     me = Host("a", "https://a:1", 1)
 
@@ -61,11 +63,26 @@ class World:
         return found
 
     def run(self, host: str, kind: Any = PauseReading, **params: Any) -> Any:
-        async def here(given: Any) -> Any:
-            return f"here {given}", {}
+        return asyncio.run(self.begun(host, kind, params))
 
-        hosts: Any = self
-        return asyncio.run(OnHosts(hosts, kind, "ann", here, Report(str)).carry_out(host, params))
+    def begun(self, host: str, kind: Any, params: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        class Here(kind):  # type: ignore[misc]
+            async def carry_out(self, *_: Any) -> Any:
+                return f"here { ({name: value for name, value in asdict(self).items() if value}) }", {}
+
+        context: Any = self
+        return OnHosts(Caller(None, None, "http", "ann"), Here(**params), context, Report(str)).carry_out(host, params)
+
+    @property
+    def hosts(self) -> World:
+        """As the context of an operation has it."""
+        return self
+
+    def partitions(self, _topic: str) -> frozenset[int]:
+        return frozenset(self.owners)
+
+    async def owners_on_hosts(self, _topic: str) -> Any:
+        return self.owners, ["host c has not answered"]
 
 
 def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
@@ -74,7 +91,7 @@ def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
     world = World({"b": [operation("running"), AgentTimeout("no answer"), busy, end]})
 
     assert world.run("b", all=True) == ("b: paused", {"x": 1})
-    assert world.submitted[0][1]["caller"] == "ann on a"
+    assert world.submitted[0][1]["caller"] == "http token ann on a"
 
 
 @pytest.mark.parametrize(
@@ -134,12 +151,7 @@ def test_cancelled_it_is_cancelled_there_and_nobody_else_begins() -> None:
     world = World({"b": [operation("running"), operation("running"), operation("done", "just done")], "c": []})
 
     async def cancelled_while_b_runs() -> Any:
-        async def here(_given: Any) -> Any:
-            return "here", {}
-
-        hosts: Any = world
-        given = OnHosts(hosts, PauseReading, "ann", here, Report(str))
-        begun = asyncio.create_task(given.carry_out("all", {"all": True}))
+        begun = asyncio.create_task(world.begun("all", PauseReading, {"all": True}))
 
         def cancel_once(_host: str) -> None:
             world.on_answer = str
@@ -151,3 +163,47 @@ def test_cancelled_it_is_cancelled_there_and_nobody_else_begins() -> None:
     with pytest.raises(OperationFailed, match="done on a, b; c and the following were left out"):
         asyncio.run(cancelled_while_b_runs())
     assert world.cancelled == ["b"]
+
+
+def moved(*offsets: tuple[int, int]) -> dict[str, Any]:
+    return operation("done", "moved", result={"rows": [{"partition": each, "to": to} for each, to in offsets]})
+
+
+def test_a_seek_is_planned_on_all_hosts_before_the_first_one_moves_and_each_moves_what_it_reads() -> None:
+    world = World({"b": [moved((0, 7), (2, 9)), moved((0, 7), (2, 9))], "c": [moved((1, 8)), moved((1, 8))]})
+    world.owners = {0: "b/worker-0", 1: "c/worker-0", 2: "b/worker-1"}
+
+    text, result = world.run("all", SeekTopic, topic="orders", to="latest")
+
+    assert text == "b: moved; c: moved"
+    assert [(row["partition"], row["to"], row["host"]) for row in result["rows"]] == [
+        (0, 7, "b"),
+        (1, 8, "c"),
+        (2, 9, "b"),
+    ]
+    assert [(host, given["params"]["to"], given["params"].get("dry_run")) for host, given in world.submitted] == [
+        ("b", "0=latest,2=latest", True),
+        ("c", "1=latest", True),
+        ("b", "0=7,2=9", None),
+        ("c", "1=8", None),
+    ]
+    assert {given["params"]["host"] for _, given in world.submitted} == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "owner", "why"),
+    [
+        ([operation("failed", "orders-0 is with no worker now")], "b/worker-0", "b: orders-0 is with no worker now"),
+        ([AgentTimeout("no answer in time")], "b/worker-0", "no answer in time"),
+        ([], None, "orders-0 is with no worker now: .*; host c has not answered"),
+    ],
+)
+def test_a_seek_that_cannot_be_planned_on_all_hosts_moves_nothing(
+    answers: list[Any], owner: str | None, why: str
+) -> None:
+    world = World({"b": answers, "c": []})
+    world.owners = {0: owner}
+
+    with pytest.raises(OperationRefused if owner is None or "no answer" in why else OperationFailed, match=why):
+        world.run("all", SeekTopic, topic="orders", to="0=5")
+    assert all(given["params"]["dry_run"] for _, given in world.submitted)
