@@ -301,6 +301,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         storage.advance_offsets([Advance("t", 0, 1, 9, 10)])
         storage.dead_letter(claims[0].messages, "no")
         assert len(list(storage.dead())) == 6
+        assert len(storage.dead_page(Selection(traceback="no"), storage.dead_page(limit=2).next).rows) == 4
         assert storage.find_dead("4711") is None
         assert [group.count for group in storage.dead_groups(Selection(topic="t"), hours=1)] == [6]
         assert storage.requeue_dead() == 6
