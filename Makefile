@@ -6,6 +6,7 @@ BIN := .venv/bin
 DEMO_READY := .venv/.demo-ready
 PACKAGES_DONE := .venv/.packages-done
 SETUP_DONE := .venv/.setup-done
+COLLECTED := .venv/.collected
 SCRIPTS := scripts/lock_jars scripts/map scripts/runtime_requirements deploy/docker/probe
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PYTEST := $(BIN)/pytest -m "not long and not alone"
@@ -16,6 +17,10 @@ SHARED_OUT := -n 4 --dist loadfile --no-loadscope-reorder
 # of acceptance, which waits for JVMs a third of its time, each process takes the next (tests/acceptance/conftest.py).
 SPREAD := -n 5 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
+
+# Images of containers switch bytecode off: then each process that is started compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check map house pictures unit test test-long bench bench-long lock lock-jars clean
@@ -58,7 +63,11 @@ house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles 
 pictures: setup ## take the pictures of README anew, from a running demo in a headless Chromium
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
-unit: $(PACKAGES_DONE) ## the tests that need Python alone; what else they would use is skipped where it is missing
+$(COLLECTED): $(PACKAGES_DONE) # compiles the tests, which each of the processes that run them would do again
+	-@$(PYTEST) --collect-only -q tests >/dev/null
+	@touch $@
+
+unit: $(COLLECTED) ## the tests that need Python alone; what else they would use is skipped where it is missing
 	$(PYTEST) $(SIDE_BY_SIDE) $(ARGS) tests/unit tests/project
 
 test: setup ## everything the project can prove about itself, the fast part first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -25,6 +26,10 @@ hypothesis.settings.load_profile("any machine")
 
 pytest.register_assert_rewrite("tests.conformance")  # whose modules are no `test_*.py`
 
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options of a JVM that lives for seconds: it compiles quickly, not well."""
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)  # of the JVM that puts together the command of Spark's JVM
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,13 +37,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A hundred masters and workers are started: what they import is compiled once, also where nothing may be written beside
 # the sources (PYTHONDONTWRITEBYTECODE; images set it).
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
+sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(sys.prefix) / "bytecode"))
 sys.dont_write_bytecode = False
 
 BROWSERS: set[int] = set()
 """Drivers of browsers that live longer than a test; they start and end processes as they like."""
+PRELOADED: set[int] = set()
+"""Processes that live longer than a test, from which others are forked (tests/preloaded.py)."""
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
 """How the names of variables begin that reach the tests."""
+
+
+def pytest_collection_finish() -> None:
+    """What was imported by then stays: to look through it for garbage takes a twentieth of a run's processor time."""
+    gc.freeze()
 
 
 def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "") -> Any:
@@ -113,13 +125,17 @@ def _children() -> set[int]:
         return set()
     found = {each.pid: each for each in psutil.Process().children(recursive=True)}
     of_browsers = [each.pid for driver in BROWSERS & set(found) for each in found[driver].children(recursive=True)]
-    return set(found) - set(of_browsers) - BROWSERS
+    return set(found) - set(of_browsers) - BROWSERS - PRELOADED
 
 
 def _has_children() -> bool:
     """Known at once: psutil reads of every process of the machine whose child it is."""
     try:
-        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+        lists = [
+            path.read_text()
+            for pid in (os.getpid(), *PRELOADED)
+            for path in Path(f"/proc/{pid}/task").glob("*/children")
+        ]
     except OSError:  # a thread has just ended
         return True
-    return any(lists) or not lists
+    return not lists or bool({int(word) for text in lists for word in text.split()} - PRELOADED)

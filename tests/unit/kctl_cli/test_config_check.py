@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_lines import Kctl
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 
 Config = Callable[..., str]
 
@@ -24,7 +24,7 @@ def config(short_dir: Path) -> Config:
     return written
 
 
-TRANSFORM = 'workers]\ntransform = "shop:clean"'
+TRANSFORM = 'workers]\ntransform = "shop:clean"\n[spark.conf]\n' + f'"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"'
 
 
 def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kctl, config: Config) -> None:

@@ -118,9 +118,10 @@ def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> lis
 
 
 def _seconds_between_polls(seen: str) -> int:
-    """One, but ten for more than ten minutes: a poll each second of these would take most of the time of all cases."""
+    """One, but ten or five for more than ten minutes: a poll each second of these would take most of the time of all
+    cases."""
     last = observations(seen)[1]
-    return 10 if last > 600 and last % 10 == 0 else 1
+    return next((seconds for seconds in (10, 5) if last > 600 and last % seconds == 0), 1)
 
 
 def _judged_with(
