@@ -16,11 +16,11 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from kctl.demo.kafka_broker import kafka_command
 from tests.acceptance.fleets import SETTLE_SECONDS, Fleet, MakeFleet
 from tests.acceptance.handlers import KEEPER, kept
 from tests.conftest import eventually
 from tests.servers import kafka_tools
+from tests.servers.kafka_broker import kafka_command
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [

@@ -1,7 +1,7 @@
 """Who may call a running master: a real second user, by the command line and over the bare socket.
 
 The same of an agent is in tests/integration/test_agent_socket.py; that run_dir is refused with a wrong owner or mode,
-in test_bad_input.py; the rules one by one, in tests/unit/agent/test_paths.py.
+in tests/integration/test_refused_start.py; the rules one by one, in tests/unit/agent/test_paths.py.
 """
 
 from __future__ import annotations

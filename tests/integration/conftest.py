@@ -23,39 +23,26 @@ from kctl.rpc.reply import Reply
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.browser import browser_of_a_session
 from tests.conftest import eventually
+from tests.preloaded import Forked, preloaded
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-WORKER = Path(__file__).with_name("stand_in_worker.py")
+ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 4
-LONGEST = {
-    *("test_hosts.py", "test_callbacks.py", "test_class_archive.py", "test_exporter_kinds.py", "test_broker.py"),
-    *("test_unhealthy_workers.py", "test_operations.py", "test_membership.py", "test_least_privilege.py"),
-    *("test_kafka_errors.py", "test_kafka_commands.py", "test_life_cycle.py", "test_dead_letters_sent.py"),
-    *("test_exporter_soak.py", "test_exporter_faults.py", "test_dead_broker.py", "test_master.py"),
-}
-"""Files whose tests take longest: they begin first, so that none is left alone at the end."""
-
-_RUN = """
-import faulthandler, os, sys
-from pathlib import Path
-from kctl import logs
-from kctl.config.load import load
-from kctl.start.main import run
-config = load(Path(sys.argv[1]), os.environ)
-if "PROTOCOLS" in os.environ:  # of a release to come
-    from functools import partial
-    from kctl.start import hosts
-    hosts.Host = partial(hosts.Host, protocols=tuple(map(int, os.environ["PROTOCOLS"].split("-"))))
-logs.configure("INFO")
-faulthandler.enable()
-sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))
-"""
+LONGEST = (
+    *("test_exporter_kinds.py", "test_hosts.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
+    *("test_kafka_cluster.py", "test_hosts_random_operations.py", "test_page_operations.py", "test_page_charts.py"),
+    *("test_unhealthy_workers.py", "test_least_privilege.py", "test_kafka_commands.py", "test_membership.py"),
+    *("test_lake_s3_conformance.py", "test_kafka_admin.py", "test_page_accessible.py", "test_dead_letters_sent.py"),
+    *("test_dead_broker.py", "test_exporter_faults.py", "test_storage_migrate.py", "test_page.py"),
+    *("test_sinkers_supervised.py", "test_storage_faults.py", "test_exporter.py", "test_kafka_errors.py"),
+)
+"""Files by how long their tests take: the longest begins first, so that none is left alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    items.sort(key=lambda item: [*LONGEST, item.path.name].index(item.path.name))
 
 
 @pytest.fixture
@@ -101,13 +88,13 @@ class Master:
         self.config = config
         self.run_dir = config.parent / "run"
         self.log = config.parent / "master.log"
+        self.process: Forked | subprocess.Popen[bytes]
+        if not prefix:
+            self.process = preloaded("tests.integration.master_process").start("run_master", self.log, str(config))
+            return
+        command = [*prefix, sys.executable, "-m", "tests.integration.master_process", str(config)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-c", _RUN, str(config), str(WORKER)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
 
     @property
     def about(self) -> dict[str, Any]:

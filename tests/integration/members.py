@@ -10,14 +10,13 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from kctl.demo.kafka_broker import kafka_command
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
 from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.settings import KafkaSettings
 from tests.servers import topics
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
 """What each member holds, by member id."""

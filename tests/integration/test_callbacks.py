@@ -22,11 +22,12 @@ from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owners_of
 from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.exported import exported
 from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.session import serve_this_user
 from kctl_agent.worker.query.daemon import for_own_user
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 from tests.java_classes import compiled
 from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
 
@@ -50,12 +51,26 @@ class Runnable:
 
 
 @pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def gateway() -> Iterator[Any]:
+    with running_gateway() as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def one_gateway() -> Iterator[Any]:
+    """For tests that leave it as it was."""
+    with running_gateway() as gateway:
+        yield gateway
+
+
+@contextmanager
+def running_gateway() -> Iterator[Any]:
     from kctl.jars.java import java_command
 
-    monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))
     deadline.go_on(deadline.NEVER)  # the thread has one left where tests of a worker's turns ran
-    gateway = launched()
+    java_home = str(java_command().resolve().parents[1])
+    with exported("JAVA_HOME", java_home), exported("SPARK_SUBMIT_OPTS", BRIEF_JVM):
+        gateway = launched()
     yield gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -161,8 +176,9 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
 @pytest.mark.shows("another user's listener on another address locks nobody out of the JVM")
 @needs_root
 @pytest.mark.parametrize("address", ["127.0.0.2", "::"])
-def test_a_listener_of_another_user_on_another_address_locks_nobody_out(gateway: Any, address: str) -> None:
+def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gateway: Any, address: str) -> None:
     guard_connections()
+    gateway = one_gateway
     port = gateway.gateway_parameters.port
 
     with stranger_on(port, address) as stranger:
@@ -250,8 +266,8 @@ def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:
             assert accepted.fileno() == -1
 
 
-def test_the_java_classes_are_what_their_sources_compile_to(gateway: Any) -> None:
-    assert compiled(gateway.jvm) == {
+def test_the_java_classes_are_what_their_sources_compile_to(one_gateway: Any) -> None:
+    assert compiled(one_gateway.jvm) == {
         str(path.relative_to(JAVA_CLASSES)): path.read_bytes() for path in JAVA_CLASSES.rglob("*.class")
     }, "python -m tests.java_classes"
 

@@ -15,7 +15,6 @@ import pytest
 from kafka import KafkaConsumer
 
 from kctl.cli.entry import run
-from kctl.demo.kafka_broker import kafka_command
 from kctl.errors import KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
@@ -23,7 +22,7 @@ from kctl.kafka.offsets import commit
 from tests.command_lines import Kctl, Ran, run_here
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

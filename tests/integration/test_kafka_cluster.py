@@ -1,4 +1,4 @@
-"""`kctl kafka` and a real cluster of four brokers, one of which is killed."""
+"""`kctl kafka`, masters and workers, and a real cluster of four brokers, one of which is killed and comes back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
 from kctl.errors import KctlError
@@ -25,7 +26,10 @@ from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.broker_cache import merge
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
+from kctl_agent.attached.brokers import EndOffsets
 from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
+from kctl_agent.worker.settings import KafkaSettings
 from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
 from tests.servers.kafka_cluster import KafkaCluster
@@ -33,6 +37,7 @@ from tests.servers.kafka_cluster import KafkaCluster
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 MESSAGES = 4000
 BROKERS = 4
+SINGLE = frozenset(TopicPartition("single", number) for number in range(2 * BROKERS))
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +105,10 @@ class Wounded:
     produced: tuple[int, str, str]
     text: str
     shadow: ShadowGroup
+    brokers: Brokers
+    """What a worker asks them with, since before the kill."""
+    attached: EndOffsets
+    """And an attached application."""
     readings: tuple[ClusterReading, ClusterReading]
     """What a master's reader of `single` reported before the kill, and directly after it."""
     begun_after: list[ClusterReading]
@@ -114,6 +123,9 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     victim = commit_zero(cluster, "processes", "single", 2 * BROKERS)
     shadow = ShadowGroup(cluster.bootstrap_servers, group_of(cluster, victim))
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
+    brokers = Brokers(settings(cluster), "worker-0")
+    attached = EndOffsets(cluster.bootstrap_servers)
+    assert brokers.found(SINGLE)[0].keys() == attached.bounds(SINGLE)[1].keys() == SINGLE
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
@@ -135,9 +147,27 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         out, err = producing.communicate(timeout=90)
     lost = {each.partition for each in single["single"].partitions if each.leader == victim}
     yield Wounded(
-        victim, lost, partition, (producing.returncode, out, err), file.read_text(), shadow, readings, begun_after
+        *(victim, lost, partition, (producing.returncode, out, err), file.read_text()),
+        *(shadow, brokers, attached, readings, begun_after),
     )
     shadow.close()
+    brokers.close()
+    attached.close()
+
+
+def settings(cluster: KafkaCluster) -> KafkaSettings:
+    """Of a worker whose group has committed for `single`."""
+    return KafkaSettings(
+        bootstrap_servers=cluster.bootstrap_servers,
+        group="processes",
+        topics=("single",),
+        auto_offset_reset="earliest",
+        assignor="range",
+        session_timeout_seconds=6.0,
+        heartbeat_interval_seconds=1.0,
+        isolation_level="read_uncommitted",
+        group_instance_id=None,
+    )
 
 
 def group_of(cluster: KafkaCluster, coordinator: int) -> str:
@@ -257,3 +287,40 @@ def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the
     assert (code, out) == (22, "")
     assert "topic strict: NOT_ENOUGH_REPLICAS" in err
     assert err.count("\n") == 1
+
+
+def test_of_a_partition_without_leader_the_reason_is_reported_and_of_the_others_everything_until_it_has_one(
+    wounded: Wounded, cluster: KafkaCluster
+) -> None:
+    bad = {TopicPartition("single", number) for number in wounded.lost}
+    brokers = wounded.brokers
+    watcher = BrokerWatcher(brokers, lambda: SINGLE, every_seconds=0.2)
+    watcher.start()
+    try:
+
+        def is_bad(bounds: Bounds) -> bool:
+            return bounds.unanswered == dict.fromkeys(bad, "it has no leader") and bounds.starts.keys() == SINGLE - bad
+
+        eventually(lambda: is_bad(brokers.bounds(SINGLE)), 60, "the others are answered for")
+        answered, unanswered = eventually(lambda: found(brokers)[0] and found(brokers), 60, "the group is known")
+        assert (answered.keys(), unanswered) == (SINGLE - bad, dict.fromkeys(bad, "it has no leader"))
+        with pytest.raises(KafkaError):
+            brokers.bounds(bad)
+        eventually(
+            lambda: [each.keys() for each in wounded.attached.bounds(SINGLE)] == [SINGLE - bad] * 2, 60, "attached too"
+        )
+        eventually(lambda: watcher.view.unanswered.keys() == bad and watcher.view.ends.keys() == SINGLE - bad)
+
+        cluster.start()
+        eventually(lambda: found(brokers)[0].keys() == SINGLE, 60, "all are answered for again")
+        eventually(lambda: not watcher.view.unanswered and watcher.view.ends.keys() == SINGLE)
+    finally:
+        watcher.stop()
+        cluster.brokers[wounded.victim].kill()
+
+
+def found(brokers: Brokers) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
+    try:
+        return brokers.found(SINGLE)
+    except KafkaError:
+        return {}, {}

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from kctl.demo.kafka_broker import kafka_command
 from tests.command_lines import Kctl, Ran, run_here
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 GROUP = "billing"

@@ -5,33 +5,21 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import stat
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from kctl import fleets
 from kctl.config.load import load
 from kctl.errors import (
     AlreadyRunning,
-    BrokerUnreachable,
-    ConfigError,
-    JarsMissing,
-    JavaMissing,
-    KctlError,
-    PortTaken,
-    RunDirUnusable,
-    TopicMissing,
 )
 from kctl.master.process import session_members
 from kctl.start.main import run
 from tests.conftest import eventually
-from tests.servers.scripted_agent import ScriptedAgent
 
 pytestmark = pytest.mark.real
 
@@ -122,58 +110,6 @@ def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
     assert fleet.process.wait(60) == 1
     assert "action=failed task=collector: the master stops" in fleet.log.read_text()
     assert [session_members(pid) for pid in pids] == [[], []]
-
-
-def unusable(path: Path, error: type[KctlError], run_dir: Path, **overrides: str) -> str:
-    with pytest.raises(error) as raised:
-        run(load(path, {}, {name.replace("__", "."): value for name, value in overrides.items()}), path)
-    assert not run_dir.exists() or sorted(os.listdir(run_dir)) == []
-    assert fleets.running() == []
-    assert not psutil.Process().children() or all("java" in child.name() for child in psutil.Process().children())
-    sentence = str(raised.value)
-    assert "\n" not in sentence
-    return sentence
-
-
-@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code")
-def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
-    config_file: Callable[..., Path], short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, run_dir = config_file(), short_dir / "run"
-    long_dir = short_dir / ("x" * (107 - len(str(short_dir)) - len("/worker-0.sock")))
-
-    sentence = unusable(path, BrokerUnreachable, run_dir, kafka__bootstrap_servers="127.0.0.1:1")
-    assert sentence.startswith("no Kafka broker answers at 127.0.0.1:1 (")
-    assert "topic nonsense does not exist" in unusable(path, TopicMissing, run_dir, kafka__topics="nonsense")
-    assert "has 108 bytes, the limit is 107" in unusable(path, RunDirUnusable, long_dir, fleet__run_dir=str(long_dir))
-    assert "loopback" in unusable(path, ConfigError, run_dir, http__host="0.0.0.0")
-    assert "no.jar" in unusable(path, JarsMissing, run_dir, spark__jars="no.jar")
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
-        assert f"port {port} on 127.0.0.1 is taken" in unusable(path, PortTaken, run_dir, http__port=str(port))
-    (short_dir / "file").touch()
-    assert "fleet.log_dir" in unusable(path, RunDirUnusable, run_dir, fleet__log_dir=str(short_dir / "file"))
-    with ScriptedAgent(short_dir / "other", "worker-1", {}):
-        held = load(path, {}, {"fleet.run_dir": str(short_dir / "other"), "workers.stop_timeout_seconds": "0"})
-        with pytest.raises(AlreadyRunning, match=f"worker-1 .* still runs as pid {os.getpid()}"):
-            run(held, path)
-        assert sorted(os.listdir(short_dir / "other")) == ["worker-1.pid", "worker-1.sock"]
-    monkeypatch.setenv("JAVA_HOME", str(short_dir))
-    unusable(path, JavaMissing, run_dir)
-
-    run_dir.mkdir(mode=0o755)
-    run_dir.chmod(0o755)
-    assert "chmod 700" in unusable(path, RunDirUnusable, run_dir)
-
-
-@pytest.mark.shows("a second master on one run_dir or data_dir is refused")
-def test_a_second_master_on_one_run_dir_names_the_first(master: Callable[..., Any]) -> None:
-    fleet = master()
-
-    with pytest.raises(AlreadyRunning, match=rf"pid {fleet.process.pid}"):
-        run(load(fleet.config, {}), fleet.config)
-
-    assert fleet.ask("ping", of_master=True).result["pid"] == fleet.process.pid
 
 
 def test_a_second_master_on_one_data_dir_names_the_first_and_what_it_has_left(

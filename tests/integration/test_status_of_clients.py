@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from kctl.config.sections import KafkaSection
@@ -29,18 +28,8 @@ pytestmark = [
 ]
 
 RULES = StatusRules(window_seconds=2.0, hold_seconds=0.0, batch_limit_seconds=4.0)
-ORDERS = TopicPartition("orders", 0)
-
-
-@pytest.fixture
-def broker(short_dir: Path) -> Iterator[KafkaBroker]:
-    with KafkaBroker(short_dir) as running:
-        topics.create_topic(running.bootstrap_servers, "orders", 1)
-        with closing(KafkaProducer(bootstrap_servers=running.bootstrap_servers)) as producer:
-            for number in range(1000):
-                producer.send("orders", str(number).encode())
-            producer.flush()
-        yield running
+TOPIC = "read-by-others"
+ORDERS = TopicPartition(TOPIC, 0)
 
 
 class Client:
@@ -63,7 +52,7 @@ class Client:
 
     def _run(self) -> None:
         consumer = KafkaConsumer(
-            "orders", bootstrap_servers=self._servers, group_id="theirs", enable_auto_commit=False, max_poll_records=1
+            TOPIC, bootstrap_servers=self._servers, group_id="theirs", enable_auto_commit=False, max_poll_records=1
         )
         with closing(consumer):
             offset = 0
@@ -89,7 +78,7 @@ class Watch:
     def __init__(self, broker: KafkaBroker) -> None:
         servers = broker.bootstrap_servers
         kafka = KafkaSection(
-            bootstrap_servers=servers, group="theirs", topics=("orders",), isolation_level="read_committed"
+            bootstrap_servers=servers, group="theirs", topics=(TOPIC,), isolation_level="read_committed"
         )
         self._cache = BrokerCache.of(kafka, plain(servers), 5)
         self._assessor = Assessor(RULES)
@@ -115,6 +104,8 @@ class Watch:
 
 @pytest.mark.shows("groups of other clients are judged as they behave")
 def test_a_client_that_commits_stands_still_leaves_and_loses_is_judged_so(broker: KafkaBroker) -> None:
+    topics.create_topic(broker.bootstrap_servers, TOPIC, 1)
+    topics.produce(broker.bootstrap_servers, TOPIC, {0: 1000})
     asyncio.run(judged(broker))
 
 
@@ -134,12 +125,12 @@ async def judged(broker: KafkaBroker) -> None:
             assert found[-1].status is Status.STOPPED
             assert "its group has no members" in found[-1].reason
 
-        topics.delete_records(broker.bootstrap_servers, "orders", {0: 500})
+        topics.delete_records(broker.bootstrap_servers, TOPIC, {0: 500})
         found = await watch.until(lambda found: found.status is not Status.STOPPED)
         assert found[-1].status is Status.LOSING
         assert "were removed before they were read; " in found[-1].reason
 
-        await asyncio.to_thread(kafka_tools.reset_offsets, broker.bootstrap_servers, "theirs", "orders", "latest")
+        await asyncio.to_thread(kafka_tools.reset_offsets, broker.bootstrap_servers, "theirs", TOPIC, "latest")
         found = await watch.until(lambda found: found.status is not Status.LOSING)
         assert found[-1].status in (Status.OK, Status.IDLE)
     finally:

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-from kctl.demo.kafka_broker import kafka_command
 from kctl.errors import KctlError
+from tests.servers.kafka_broker import kafka_command
 
 __all__ = [
     "DescribedGroup",

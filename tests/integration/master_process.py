@@ -1,0 +1,35 @@
+"""A master with stand-in workers, and the command line, as processes of their own (tests/preloaded.py)."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from kctl import cli, logs
+from kctl.config.load import load
+from kctl.hosts.roster import Host
+from kctl.start import hosts
+from kctl.start.main import run
+
+WORKER = Path(__file__).with_name("stand_in_worker.py")
+
+
+def run_master() -> int:
+    config = load(Path(sys.argv[1]), os.environ)
+    if "PROTOCOLS" in os.environ:  # of a release to come
+        first, last = map(int, os.environ["PROTOCOLS"].split("-"))
+        hosts.Host = partial(Host, protocols=(first, last))  # type: ignore[assignment, attr-defined]
+    logs.configure("INFO")
+    faulthandler.enable()
+    return run(config, config.path, worker_command=[sys.executable, str(WORKER)])
+
+
+def run_command() -> int:
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(run_master())

@@ -1,0 +1,256 @@
+"""What must hold before a start is one sentence and an exit code each, and nothing half-started is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kctl import fleets
+from kctl.master.process import session_members
+from tests.integration.conftest import Master
+from tests.preloaded import preloaded
+from tests.servers.scripted_agent import ScriptedAgent
+from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
+
+pytestmark = pytest.mark.real
+
+JAVA_11 = """#!/bin/sh
+echo 'openjdk version "11.0.22" 2024-01-16' >&2
+"""
+
+
+class Place:
+    """A folder with a configuration that would start."""
+
+    def __init__(self, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config = config
+        self.folder = config.parent
+        self.run_dir = config.parent / "run"
+        self.env = monkeypatch
+        self.held = ExitStack()
+
+    def files(self, *but: str) -> dict[str, int]:
+        """Everything below the folder, with its mode, but what is in these."""
+        found = {path.relative_to(self.folder): path.lstat().st_mode for path in self.folder.rglob("*")}
+        return {str(path): mode for path, mode in found.items() if path.parts[0] not in but}
+
+    def append(self, text: str) -> None:
+        self.config.write_text(f"{self.config.read_text()}\n{text}\n")
+
+    def listener(self) -> str:
+        listener = self.held.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return str(listener.getsockname()[1])
+
+    def java_11(self) -> Path:
+        java = self.folder / "old" / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(JAVA_11)
+        java.chmod(0o755)
+        self.env.delenv("JAVA_HOME", raising=False)
+        return java
+
+
+@pytest.fixture
+def place(config_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    place = Place(config_file(), monkeypatch)
+    with place.held:
+        yield place
+
+
+def setting(name: str, value: object) -> tuple[str, str]:
+    return "--set", f"{name}={value}"
+
+
+def section(place: Place) -> tuple[str, ...]:
+    place.append("[wrokers]\ncount = 2")
+    return ()
+
+
+def wrong_value(place: Place) -> tuple[str, ...]:
+    place.config.write_text(place.config.read_text().replace("count = 2", 'count = "two"'))
+    return ()
+
+
+def syntax(place: Place) -> tuple[str, ...]:
+    place.append("[sinkers")
+    return ()
+
+
+def no_file(place: Place) -> tuple[str, ...]:
+    place.config.unlink()
+    return ()
+
+
+def wrong_variable(place: Place) -> tuple[str, ...]:
+    place.env.setenv("KCTL_KAFKA_GRUOP", "x")
+    return ()
+
+
+def key(place: Place) -> tuple[str, ...]:
+    place.append("[storage]\nmoed = 2")
+    return ()
+
+
+def mute_server(place: Place) -> tuple[str, ...]:
+    return setting("kafka.bootstrap_servers", f"127.0.0.1:{place.listener()}")
+
+
+def old_java_home(place: Place) -> tuple[str, ...]:
+    place.env.setenv("JAVA_HOME", str(place.java_11().parents[1]))
+    return ()
+
+
+def old_java_on_the_path(place: Place) -> tuple[str, ...]:
+    place.env.setenv("PATH", f"{place.java_11().parent}:{os.environ['PATH']}")
+    return ()
+
+
+def no_java(place: Place) -> tuple[str, ...]:
+    place.env.delenv("JAVA_HOME", raising=False)
+    place.env.setenv("PATH", str(place.folder))
+    return ()
+
+
+def entered_by_others(place: Place) -> tuple[str, ...]:
+    place.run_dir.mkdir()
+    place.run_dir.chmod(0o750)
+    return ()
+
+
+def of_nobody(place: Place) -> tuple[str, ...]:
+    place.run_dir.mkdir(mode=0o700)
+    os.chown(place.run_dir, NOBODY, NOBODY)
+    return ()
+
+
+def no_directory(place: Place) -> tuple[str, ...]:
+    place.run_dir.touch()
+    return ()
+
+
+def too_long(place: Place) -> tuple[str, ...]:
+    return setting("fleet.run_dir", place.folder / ("x" * (108 - len(f"{place.folder}//worker-0.sock"))))
+
+
+def no_log_dir(place: Place) -> tuple[str, ...]:
+    (place.folder / "file").touch()
+    return setting("fleet.log_dir", place.folder / "file")
+
+
+def held_socket(place: Place) -> tuple[str, ...]:
+    place.held.enter_context(ScriptedAgent(place.run_dir, "worker-1", {}))
+    return setting("workers.stop_timeout_seconds", 0)
+
+
+def refused(place: Place, log: Path, code: int, *options: str, made: tuple[str, ...] = ()) -> str:
+    """The one sentence with which `kctl start` refuses, as a process of its own; nothing is left behind but folders
+    that were `made`."""
+    words = ("start", "-c", str(place.config), *options)
+    command = preloaded("tests.integration.master_process")
+    before, ours = place.files(*made), psutil.Process().children()
+
+    process = command.start("run_command", log, *words)
+
+    assert process.wait(60) == code, log.read_text()
+    assert session_members(process.pid) == [], "a process is left"
+    assert place.files(*made) == before
+    assert fleets.running() == []
+    assert psutil.Process().children() == ours
+    *logged, sentence = log.read_text().splitlines()
+    assert not logged or made
+    assert sentence.startswith("kctl: ")
+    return sentence.removeprefix("kctl: ")
+
+
+@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code")
+@pytest.mark.parametrize(
+    ("given", "code", "sentence"),
+    [
+        (section, 2, r"kctl.toml: there is no section \[wrokers\]; the nearest is `workers`$"),
+        (wrong_value, 2, r"kctl.toml: workers.count is \"two\", but it takes a whole number"),
+        (syntax, 2, r"kctl.toml: .*line \d+"),
+        (no_file, 2, r"^there is no configuration file /.*/kctl.toml$"),
+        (lambda _: setting("kafka.topcis", "orders"), 2, r"`kafka.topcis`; the nearest is `kafka.topics`"),
+        (wrong_variable, 2, r"KCTL_KAFKA_GRUOP is not a setting; the nearest is `KCTL_KAFKA_GROUP`"),
+        (key, 2, r"kctl.toml: there is no key `moed` in \[storage\]; the nearest is `mode`$"),
+        (lambda _: setting("http.host", "0.0.0.0"), 2, "loopback"),
+        (
+            lambda _: setting("kafka.topics", "orders,nothing,nonsense"),
+            11,
+            "^topics nonsense, nothing do not exist on 127.0.0.1:",
+        ),
+        (
+            lambda _: setting("kafka.bootstrap_servers", "127.0.0.1:1"),
+            10,
+            r"^no Kafka broker answers at 127.0.0.1:1 \(",
+        ),
+        (
+            lambda _: setting("kafka.bootstrap_servers", "none.invalid:1"),
+            10,
+            "start it, or correct kafka.bootstrap_serv",
+        ),
+        (mute_server, 10, "^no Kafka broker answers at 127.0.0.1:"),
+        (old_java_home, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
+        (old_java_on_the_path, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
+        (no_java, 12, "^there is no `java` on the PATH: install one with `sudo apt-get install openjdk"),
+        (lambda place: setting("http.port", place.listener()), 13, "^port .* on 127.0.0.1 is taken: set http.port to"),
+        (entered_by_others, 14, "^run_dir .*/run has mode 0750.* chmod 700 .*/run$"),
+        (no_directory, 14, "^run_dir .*/run is not a directory"),
+        (too_long, 14, "^socket path .*/worker-0.sock has 108 bytes, the limit is 107"),
+        (no_log_dir, 14, "fleet.log_dir"),
+        (held_socket, 15, "worker-1 .* still runs as pid PID"),
+        (lambda _: setting("spark.jars", "no.jar"), 16, "no.jar"),
+        pytest.param(
+            of_nobody, 2, "run belongs to nobody, and root acts for no other user: sudo -u n", marks=needs_root
+        ),
+    ],
+)
+def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
+    place: Place, tmp_path: Path, given: Callable[[Place], tuple[str, ...]], code: int, sentence: str
+) -> None:
+    options = given(place)
+
+    made = ("data", "logs") if given in (no_log_dir, held_socket) else ()
+
+    shown = refused(place, tmp_path / "log", code, *options, made=made)
+
+    assert re.search(sentence.replace("PID", str(os.getpid())), shown), shown
+
+
+@pytest.mark.shows("a second master on one run_dir or data_dir is refused")
+def test_a_second_master_on_one_run_dir_names_the_first(
+    master: Callable[..., Master], place: Place, tmp_path: Path
+) -> None:
+    first = master()
+
+    command = preloaded("tests.integration.master_process")
+    process = command.start("run_command", tmp_path / "log", "start", "-c", str(place.config))
+
+    assert process.wait(60) == 15
+    sentence = (tmp_path / "log").read_text()
+    assert re.match(rf"kctl: a master \(pid {first.process.pid}, run_dir .* already: .*\n$", sentence)
+    assert first.ask("ping", of_master=True).result["pid"] == first.process.pid
+    assert [row["name"] for row in first.status().values()] == ["worker-0", "worker-1"]
+    assert first.stop() == 0
+    assert os.listdir(first.run_dir) == []
+
+
+@needs_root
+def test_a_run_dir_that_cannot_be_written_is_refused(place: Place) -> None:
+    place.folder.chmod(0o755)
+    before = place.files()
+
+    done = run_as_nobody(KCTL, "start", "-c", str(place.config))
+
+    assert done.returncode == 14
+    assert done.stderr == (
+        f"kctl: run_dir {place.run_dir} cannot be made (Permission denied): choose one that you may write to\n"
+    )
+    assert place.files() == before
