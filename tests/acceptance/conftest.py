@@ -22,24 +22,18 @@ from tests.servers.redis_server import RedisServer
 
 ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
 """Files whose tests share a fleet."""
-LONGEST = {
+LONGEST = (
+    *("test_spark_hosts.py", "test_rebalance.py", "test_faults.py", "test_marking_transforms.py", "test_lake.py"),
+    *("test_attach.py", "test_hung_jvm.py", "test_lake_s3.py", "test_engine.py", "test_no_orphans.py"),
     *(
-        "test_demo.py",
-        "test_faults.py",
+        "test_operations.py",
         "test_alerts.py",
         "test_cluster_under_workers.py",
-        "test_marking_transforms.py",
+        "test_demo.py",
+        "test_nothing_hidden.py",
     ),
-    *(
-        "test_lake.py",
-        "test_lake_s3.py",
-        "test_rebalance.py",
-        "test_attach.py",
-        "test_no_orphans.py",
-        "test_hung_jvm.py",
-    ),
-}
-"""Files with tests of a minute and more: they begin first, so that none is left alone at the end."""
+)
+"""Files by how long a test takes: the longest begins first, so that none is left alone at the end."""
 
 
 class EachByItself(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -57,7 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> EachByI
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    items.sort(key=lambda item: [*LONGEST, item.path.name].index(item.path.name))
 
 
 SERVERS = pytest.StashKey[str]()

@@ -24,7 +24,7 @@ from kctl.demo.producer import Producer
 from kctl.jars.lock import jar_paths
 from kctl.master.launch import worker_settings
 from kctl_agent.storage.file import FileStorage
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -34,7 +34,7 @@ __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Fleet", "MakeFleet"]
 
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
-BATCH_SECONDS = "0.5"
+BATCH_SECONDS = "1.0"
 """From the start of a batch to the next: without a pause a worker under load takes a core from the other tests."""
 ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")
 """Of all workers but those of a test that sets it: `own` is a Spark driver for each."""
@@ -62,7 +62,7 @@ engine = "{engine}"
 master = "{spark_master}"
 
 [spark.conf]
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"spark.driver.extraJavaOptions" = "{java}"
 {spark_conf}
 
 [storage]
@@ -71,15 +71,13 @@ master = "{spark_master}"
 [sinkers]
 {sinkers}
 
-[collect]
-interval_seconds = 0.5
-
 [http]
 port = 0
 {http}
 """
 DEFAULTS: dict[str, object] = {
     **dict.fromkeys(("kafka", "workers_more", "storage", "sinkers", "spark_conf", "http"), ""),
+    "java": BRIEF_JVM,
     "backoff": "0.2",
     "engine": ENGINE,
     "trigger": BATCH_SECONDS,

@@ -45,7 +45,7 @@ def lone_session(folder: Path, conf: Mapping[str, str] = MappingProxyType({})) -
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder} -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config(map=dict(conf))
         .getOrCreate()
     )

@@ -1,11 +1,12 @@
 """`python marking_transforms.py FOLDER`: has batches put into tables by Spark, without Kafka, and prints what became of
-them, as JSON: of each case the offsets of rows and of dead letters, or the error."""
+them, as JSON: of each case the offsets of rows and of dead letters, or the error. Then one of the files that are
+written, or of dead letters that are put back, is removed before the commit."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -21,13 +24,16 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
+from kctl_agent.worker.query.requeue_put import RequeuePut
 from tests.acceptance.lone_spark import lone_session
 
+write = lake_put.write
 TP, GROUP = ("t", 0), Binding("group", "cluster")
 FAR = 1_782_000_000_000_000_000
 """Microseconds: the year 58000, as producers send it who take milliseconds for microseconds."""
@@ -110,6 +116,62 @@ def attempt(spark: SparkSession, table: Path, run: Callable[[SparkSession, Path]
     return offsets(table)
 
 
+def stored(table: Path) -> dict[str, Any]:
+    storage = LakeStorage(LocalFolder(table))
+    storage.bind(GROUP)
+    dead = DeadLetterTable(storage, GROUP.group)
+    return {
+        "rows": DeltaTable(table).to_pyarrow_table().num_rows,
+        "stored": storage.stored_offsets([TP])[TP].next,
+        "dead": dead.count_dead() + dead.count_requeued(),
+    }
+
+
+def put_losing(spark: SparkSession, table: Path, loser: Path) -> list[Any]:
+    """A batch of four messages, three of which are dead letters; the file that is written into this table is removed.
+    What the batch is refused with, and what is stored."""
+
+    def losing(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> int:
+        count = write(rows, folder, partition_by)
+        if Path(folder.uri).parent == loser:
+            [file] = Path(folder.uri).glob("*.parquet")
+            file.unlink()
+        return count
+
+    lake_put.write = losing
+    try:
+        put(spark, table, marks("xyz"))
+    except StorageError as error:
+        return [str(error), stored(table)]
+    finally:
+        lake_put.write = write
+    return [None, stored(table)]
+
+
+def put_back_losing(spark: SparkSession, table: Path) -> list[Any]:
+    """While the dead letters are put back their file goes. What it is refused with, and what is stored."""
+    put(spark, table, marks("xyz"))
+    storage = LakeStorage(LocalFolder(table))
+    storage.bind(GROUP)
+    DeadLetterTable(storage, GROUP.group).requeue_dead()
+    moved: list[tuple[Path, Path]] = []
+
+    def removing(frame: DataFrame) -> DataFrame:
+        for number, name in enumerate(frame.inputFiles()):
+            moved.append((Path(name.removeprefix("file://")), table.with_name(f"gone-{number}")))
+            moved[-1][0].rename(moved[-1][1])
+        return frame
+
+    try:
+        RequeuePut(storage, removing, "items:removing", GROUP.group, "worker-0").put_next(spark)
+        why = None
+    except (Py4JJavaError, PySparkException, StorageError) as error:
+        why = type(error).__name__
+    for file, at in moved:
+        at.rename(file)
+    return [why, stored(table)]
+
+
 def main(folder: Path) -> None:
     spark = lone_session(folder)
     cases: dict[str, Callable[[SparkSession, Path], None]] = {
@@ -124,7 +186,13 @@ def main(folder: Path) -> None:
         "long": partitioned("repeat('c', 248)"),
         "long_escaped": partitioned("repeat('%', 83)"),
     }
-    print(json.dumps({name: attempt(spark, folder / name, run) for name, run in cases.items()}))
+    found: dict[str, Any] = {name: attempt(spark, folder / name, run) for name, run in cases.items()}
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    rows, dead_letters = folder / "lost_rows", folder / "lost_dead"
+    found["lost_rows"] = put_losing(spark, rows, rows)
+    found["lost_dead_letters"] = put_losing(spark, dead_letters, folder / "lost_dead_dead_letters")
+    found["lost_put_back"] = put_back_losing(spark, folder / "lost_back")
+    print(json.dumps(found))
     spark.stop()
 
 

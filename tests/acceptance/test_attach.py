@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 from tests.servers import kafka_tools
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orders run$", re.M)
 
 
@@ -56,7 +55,7 @@ def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PATH": path, "SPARK_SUBMIT_OPTS": LIGHT_JVM},
+                env={**os.environ, "PATH": path, "SPARK_SUBMIT_OPTS": BRIEF_JVM},
                 cwd=ROOT,
                 start_new_session=True,
             )
@@ -81,7 +80,7 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
     eventually(
         lambda: {p: row["current_offset"] for p, row in rows(fleet).items()} == {0: 50, 1: 50},
-        START_SECONDS,
+        2 * START_SECONDS,
         "its position is known, with the brokers found in its plan",
     )
     fleet.send(60)

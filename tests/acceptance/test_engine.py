@@ -111,26 +111,39 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two
     assert not alive([jvm])
 
 
-def test_a_worker_that_is_killed_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
+PARTITIONS, LARGE, SMALL = 40, 7, range(20, 30)
+LARGE_COUNT, SMALL_COUNT = 19_000, 100
+
+
+@pytest.mark.shows("of 40 partitions one has 95 % of the records")
+def test_a_worker_that_is_killed_in_a_backlog_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
     make_fleet: MakeFleet,
 ) -> None:
-    fleet = make_fleet(workers=2, partitions=4, engine="shared", backoff="5.0")
+    more = "max_records_per_batch = 5000"
+    fleet = make_fleet(workers=2, partitions=PARTITIONS, engine="shared", backoff="5.0", workers_more=more)
+    fleet.send_to(LARGE, count=LARGE_COUNT)
+    fleet.send_to(*SMALL, count=SMALL_COUNT)
     fleet.start("worker-0", "worker-1")
-    load = fleet.load(rate=500)
     eventually(lambda: held(fleet).get("queries") == 2, SETTLE_SECONDS, "a query each")
-    eventually(lambda: all(row["batches_total"] for row in fleet.workers().values()), SETTLE_SECONDS, "both store")
+    eventually(
+        lambda: fleet.offsets()[LARGE]["current_offset"], SETTLE_SECONDS, "a batch of the large one is committed"
+    )
     assert not with_pandas(fleet)
-    other = fleet.workers()["worker-1"]
+    killed = fleet.offsets()[LARGE]["worker"]
+    [other] = {"worker-0", "worker-1"} - {killed}
+    before = fleet.workers()[other]
 
-    os.kill(fleet.workers()["worker-0"]["pid"], signal.SIGKILL)
+    os.kill(fleet.workers()[killed]["pid"], signal.SIGKILL)
     eventually(lambda: (held(fleet)["workers"], held(fleet)["queries"]) == (1, 1), 5.0, "what it had is freed")
+    fleet.send_to(*SMALL, count=SMALL_COUNT)
+    eventually(lambda: fleet.workers()[other]["batches_total"] > before["batches_total"], 30, "the other one reads on")
     eventually(lambda: held(fleet)["workers"] == 2 and held(fleet)["queries"] == 2, START_SECONDS, "it is back")
 
-    fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
+    fleet.send_to(*range(PARTITIONS), count=SMALL_COUNT)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
     fleet.stored_once()
-    assert fleet.workers()["worker-1"]["pid"] == other["pid"]
-    assert fleet.workers()["worker-1"]["batches_total"] > other["batches_total"]
+    assert fleet.workers()[other]["pid"] == before["pid"]
 
 
 @pytest.mark.long

@@ -1,4 +1,5 @@
-"""Each marked message is a row or a dead letter, whatever the transform marks it by."""
+"""Each marked message is a row or a dead letter, whatever the transform marks it by; kctl finds what Spark has written,
+and Spark what it is to put back, else nothing is stored or removed."""
 
 from __future__ import annotations
 
@@ -28,4 +29,13 @@ def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_di
             in (found[name]["error"])
         )
         assert found[name]["left"] == []
+    for case, count in ("lost_rows", "1 row"), ("lost_dead_letters", "3 rows"):
+        why, stored = found[case]
+        assert why.startswith(f"Spark has written {count} into "), case
+        assert ", and the files there have 0: nothing was stored" in why, case
+        assert (stored["rows"], stored["stored"]) == (0, 0), case
+    assert found["lost_dead_letters"][1]["dead"] == 0
+    why, stored = found["lost_put_back"]
+    assert why is not None, "the session is set to ignore files that are gone"
+    assert stored == {"rows": 1, "stored": 4, "dead": 3}
     assert found["tried_again"] == {"rows": [0], "dead": [[1, "no"], [2, "no"], [3, "no"]]}, "x and y of the first try"

@@ -17,36 +17,53 @@ from tests.conftest import eventually
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-WHY = "ValueError: the price of order 7 is no number"
+WHY = "ValueError: the price of order 7 is no number (transforms.py:131)"
+BAD, GOOD = 2, (0, 1, 3)
 
 
+@pytest.mark.shows("a record that cannot be read stops its own partition and no other")
 @pytest.mark.long
-def test_a_query_that_dies_of_a_record_is_begun_again_counted_and_its_cause_is_named(
+def test_a_query_that_dies_of_a_record_is_begun_again_its_cause_is_named_and_its_partition_is_isolated(
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrected = short_dir / "corrected"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(corrected))
-    fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:chokes"')
+    fleet = make_fleet(workers=1, partitions=4, workers_more='transform = "tests.acceptance.transforms:chokes"')
     fleet.start("worker-0")
-    fleet.send(10)
+    fleet.send(40)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is well is stored and committed")
     pid = fleet.workers()["worker-0"]["pid"]
 
-    fleet.send(1, POISON)
-    eventually(lambda: fleet.workers()["worker-0"]["queries_failed"] >= 2, SETTLE_SECONDS, "it was begun again")
-    row = fleet.workers()["worker-0"]
-    assert re.match(rf"{WHY} \(transforms.py:\d+\); next try in ", row["last_error"])
-    [event] = [event for event in row["events"] if event["kind"] == "query_failed"]
-    assert event["text"].startswith(f"{WHY} (transforms.py:")
-    eventually(lambda: WHY in fleet.kctl("status", exit_code=None).stdout.replace("\n", ""), what="it is shown")
-    assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "the query was begun again, not the process"
+    fleet.send_to(BAD, value=POISON)
+    fleet.send_to(*GOOD)
+    eventually(lambda: (of_worker(fleet).get("queries_failed") or 0) >= 2, SETTLE_SECONDS, "it was begun again")
+    row = of_worker(fleet)
+    assert re.match(rf"{re.escape(WHY)}; next try in ", row["last_error"])
+    assert {event["text"][: len(WHY)] for event in row["events"] if event["kind"] == "query_failed"} == {WHY}
+    sentence = WHY.partition(" (")[0]
+    eventually(lambda: sentence in fleet.kctl("status", exit_code=None).stdout.replace("\n", ""), what="it is shown")
     eventually(lambda: counted(fleet) >= 2, SETTLE_SECONDS, "it is counted")
 
+    row = eventually(lambda: (found := of_worker(fleet)).get("isolated") and found, 180, "it is isolated")
+    assert row["isolated"] == [{"topic": fleet.topic, "partition": BAD, "why": WHY}]
+    assert [event["partition"] for event in row["events"] if event["kind"] == "partition_isolated"] == [BAD]
+    for _ in range(2):
+        eventually(lambda: fleet.has_committed(*GOOD), SETTLE_SECONDS, "the others are stored and committed")
+        fleet.send_to(*GOOD)
+
     corrected.touch()
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "the cause is gone, and so is the trouble")
-    eventually(lambda: fleet.workers()["worker-0"]["last_error"] is None, SETTLE_SECONDS, "no error is shown")
-    assert fleet.stored_once() == 11
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
+    eventually(lambda: of_worker(fleet)["isolated"] == [], SETTLE_SECONDS, "it is isolated no more")
+    eventually(lambda: of_worker(fleet)["last_error"] is None, SETTLE_SECONDS, "no error is shown")
+    row = of_worker(fleet)
+    assert (row["pid"], row["supervisor"]["restarts"]) == (pid, 0), "queries were begun again, not the process"
+    fleet.stored_once()
+
+
+def of_worker(fleet: Fleet) -> dict[str, Any]:
+    fleet.check()
+    return fleet.workers().get("worker-0", {})
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.offset_views import lie_between_two_readings_of_kafkas_tool, show_what_kafkas_tool_shows
 from tests.conftest import eventually
 from tests.servers import kafka_tools
 
@@ -32,6 +33,7 @@ def queries_of_first(fleet: Fleet) -> int:
     return (fleet.directory / "logs" / "worker-0.log").read_text().count("kctl_agent.worker reads ")
 
 
+@pytest.mark.shows("our numbers are those of Kafka's own tool, over CLI, HTTP and Prometheus")
 @pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])
 def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
     assignor: str, make_fleet: MakeFleet
@@ -56,8 +58,10 @@ def test_nothing_is_lost_or_stored_twice_while_workers_join_die_and_come_back(
     eventually(lambda: fleet.owners() == {"worker-0", "worker-1"}, START_SECONDS, "the killed one came back")
     eventually(lambda: agree_on_a_leader(fleet, 2), SETTLE_SECONDS, "two members, one leader again")
     assert fleet.workers()["worker-0"]["pid"] != first
+    lie_between_two_readings_of_kafkas_tool(fleet)
 
     fleet.finish(load)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    show_what_kafkas_tool_shows(fleet, members=2)
     assert fleet.stored_once() > 10_000
     assert kafka_tools.describe_state(fleet.broker.bootstrap_servers, fleet.group).state == "Stable"

@@ -1,4 +1,4 @@
-"""Our numbers are those of Kafka's own tool, over CLI, HTTP and Prometheus."""
+"""What each way out of a fleet gives, and Kafka's own tool: committed offset, log end and lag of each partition."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import time
 import urllib.request
 from typing import Any
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.fleets import SETTLE_SECONDS, Fleet
 from tests.conftest import eventually
 from tests.servers import kafka_tools
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+__all__ = ["lie_between_two_readings_of_kafkas_tool", "show_what_kafkas_tool_shows"]
 
 Offsets = dict[int, tuple[int | None, int | None, int | None]]
 """partition -> committed, end, lag"""
@@ -58,13 +57,8 @@ def young_answer(fleet: Fleet, since: float) -> dict[int, dict[str, Any]] | None
     return rows if young else None
 
 
-def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(workers=2, partitions=5)
-    fleet.start("worker-0", "worker-1")
-
-    # While the producer runs, ours lies between two readings of Kafka's tool.
-    load = fleet.load(rate=500)
-    eventually(lambda: all((row["current_offset"] or 0) > 0 for row in fleet.offsets().values()), START_SECONDS)
+def lie_between_two_readings_of_kafkas_tool(fleet: Fleet) -> None:
+    """While a producer runs."""
     before = by_kafkas_tool(fleet)
     read_at = time.monotonic()
     ours = eventually(lambda: young_answer(fleet, read_at), SETTLE_SECONDS)
@@ -75,27 +69,22 @@ def test_every_way_out_gives_the_numbers_of_kafkas_own_tool(make_fleet: MakeFlee
             assert low is not None
             assert high is not None
             assert low <= number <= high, f"partition {partition}: {low} <= {number} <= {high}"
-    fleet.finish(load)
 
-    # Once it is quiet, every view has the same.
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+
+def show_what_kafkas_tool_shows(fleet: Fleet, members: int) -> None:
+    """Once it is quiet: offsets in every view, and the members with their partitions."""
     expected = by_kafkas_tool(fleet)
-    assert sorted(expected) == list(range(5))
+    assert sorted(expected) == list(range(fleet.partitions))
     eventually(lambda: by_rpc(fleet) == expected, what="the workers have polled since")
     eventually(lambda: by_http(fleet) == expected, what="the API has the same offsets")
     eventually(lambda: by_prometheus(fleet) == expected, what="Prometheus has the same offsets")
     eventually(lambda: fleet.rpc("kafka_lag")["total"] == 0, what="there is no lag")
+    described = kafka_tools.describe_members(fleet.broker.bootstrap_servers, fleet.group)
+    theirs = {(member.consumer_id, partition) for member in described for _, partition in member.assignment}
 
-    # Kafka's tool shows our members and their partitions.
-    theirs = {(m.consumer_id, p) for m in kafka_tools.describe_members(*of(fleet)) for _, p in m.assignment}
+    def ours() -> set[tuple[str, int]]:
+        answer = fleet.rpc("member_leader")["members"]
+        return {(member["member_id"], tp["partition"]) for member in answer for tp in member["partitions"]}
 
-    def ours_too() -> set[tuple[str, int]]:
-        members = fleet.rpc("member_leader")["members"]
-        return {(member["member_id"], tp["partition"]) for member in members for tp in member["partitions"]}
-
-    eventually(lambda: ours_too() == theirs, what="ours are the same")
-    assert len({member for member, _ in theirs}) == 2
-
-
-def of(fleet: Fleet) -> tuple[str, str]:
-    return fleet.broker.bootstrap_servers, fleet.group
+    eventually(lambda: ours() == theirs, what="ours are the same")
+    assert len({member for member, _ in theirs}) == members
