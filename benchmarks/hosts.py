@@ -30,7 +30,7 @@ from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Host, Roster
 from kctl.kafka.client.access import plain
 from kctl.master.reduction import COMMANDS, WORKERS, reduced
-from kctl.reduce.base import BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl.start.signals import tune_interpreter
@@ -124,7 +124,7 @@ async def _measure(others: list[Host], questions: int) -> None:
 
 
 def _reduced(command: Any, outcome: FanOut[Raw], brokers: BrokerSnapshot) -> int:
-    whole = reduced(command, command.decoded(outcome), brokers, Freshness(0.1, 0.1, 5.0, None))
+    whole = reduced(command, command.between_hosts().decoded(outcome), brokers, Freshness(0.1, 0.1, 5.0, None))
     assert whole.complete, whole.failed
     return len(msgspec.json.encode(command.encoded(whole.result)))
 
@@ -167,8 +167,9 @@ def _replies(number: int, name: str) -> list[AgentReply]:
             if name == WORKERS.name
             else {"rows": rows}
         )
-        found.append(AgentReply(f"worker-{worker}", 0.1, Raw(msgspec.json.encode(result))))
-    return found
+        found.append(Answer(f"worker-{worker}", Raw(msgspec.json.encode(result)), 0.1))
+    answers = COMMANDS[name].shortened(FanOut(found, [])).answers
+    return [AgentReply(each.sender, each.age_seconds, each.result) for each in answers]
 
 
 def _row(partition: int) -> dict[str, Any]:

@@ -194,7 +194,8 @@ class MasterService:
             for each, age in others.replies:
                 statuses += statuses_of(each.host, decoded(Statuses, each.status).rows, age)
         is_of_all = scope.worker is None and scope.host is None
-        return command, others.joined(own[0], hosts.me.name), is_of_all, statuses
+        outcome = others.joined(await asyncio.to_thread(command.shortened, own[0]), hosts.me.name)
+        return command.between_hosts(), outcome, is_of_all, statuses
 
     async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
         """Returns the replies of the agents of this host, or of one, and their statuses."""
@@ -232,6 +233,7 @@ class MasterService:
         if rpc not in COMMANDS:
             raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
         outcome, statuses = await self._own_replies(rpc, only, seconds)
+        outcome = await asyncio.to_thread(COMMANDS[rpc].shortened, outcome)
         return hosts.replies(outcome, Statuses(tuple(statuses)) if rpc == WORKERS.name else None)
 
     def _known_hosts(self) -> Hosts:

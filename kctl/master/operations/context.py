@@ -188,7 +188,8 @@ class Context:
         """Partition of a topic to the worker that has it, as `HOST/NAME`; and which hosts did not answer."""
         assert self.hosts is not None
         own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
-        outcome = OFFSET_CHECKER.decoded(others.joined(own, self.hosts.me.name))
+        joined = others.joined(OFFSET_CHECKER.shortened(own), self.hosts.me.name)
+        outcome = OFFSET_CHECKER.between_hosts().decoded(joined)
         rows = OFFSET_CHECKER.reduce(outcome.answers, BrokerSnapshot()).rows
         missing = [each.message for each in others.failed]
         return {row.partition: row.worker for row in rows if row.topic == topic}, missing

@@ -66,7 +66,10 @@ def test_whatever_one_agent_replies_the_others_are_reduced(rpc: str, partitions:
         if not isinstance(odd, dict):
             continue
         for name in ("0", "b"):
-            outcome = command.decoded(outcome_of(good, Answer(name, odd, 0.0)))
+            sent = outcome_of(good, Answer(name, odd, 0.0))
+            outcome, of_host = command.decoded(sent), command.between_hosts().decoded(command.shortened(sent))
+            assert of_host.failed == outcome.failed
+            assert command.reduce(of_host.answers, NOBODY) == command.reduce(outcome.answers, NOBODY)
             assert expected in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
             json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
