@@ -178,6 +178,7 @@ def test_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Flee
 
 @pytest.mark.long
 def test_a_thousand_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet) -> None:
-    storm = Storm(fleet, seed=int(os.environ.get("KCTL_TEST_SEED", "2")), count=990)
+    count = int(os.environ.get("KCTL_TEST_OPERATIONS", "990"))
+    storm = Storm(fleet, seed=int(os.environ.get("KCTL_TEST_SEED", "2")), count=count)
     storm.run()
-    check(fleet, storm, 990)
+    check(fleet, storm, count)
