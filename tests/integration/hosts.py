@@ -19,6 +19,7 @@ from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC, Master
 from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_cluster import KafkaCluster
 
 MISSED_WITHIN = 8.0
 """Seconds after which a host that has gone is missed by all others."""
@@ -27,7 +28,7 @@ MISSED_WITHIN = 8.0
 class Fleet:
     """Hosts of one fleet, on 127.0.0.1, with one certificate."""
 
-    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
+    def __init__(self, folder: Path, broker: KafkaBroker | KafkaCluster) -> None:
         self.folder, self.broker = folder, broker
         self.masters: dict[str, Master] = {}
         make_certificate(folder)

@@ -1,21 +1,26 @@
-"""Hosts in network namespaces of their own, cut off from Kafka, from the others, from both, and one way only."""
+"""Five hosts in network namespaces of their own on three brokers: cut off from Kafka, from the others, from both, and
+one way only; killed, frozen, without the coordinator of their group, and of another release."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
 from tests.conftest import eventually
-from tests.integration.conftest import Master
+from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.topics import create_topic
 
 pytestmark = [
     pytest.mark.real,
@@ -23,18 +28,22 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces: needs root"),
 ]
 
-PORTS = {"a": 9701, "b": 9702, "c": 9703}
+PORTS = {"a": 9701, "b": 9702, "c": 9703, "d": 9704, "e": 9705}
+FROZEN_SECONDS = 60.0
+OTHER_PROTOCOL_SECONDS = 60.0
 
 
 class Network:
-    """A namespace for each host; their ways to each other and to the broker are gateways, which can be cut."""
+    """A namespace for each host; their ways to each other and to the brokers are gateways, which can be cut."""
 
-    def __init__(self, folder: Path, broker_port: int) -> None:
+    def __init__(self, folder: Path, cluster: KafkaCluster) -> None:
         self.folder = folder
         self._gateways = {"kafka": self._gateway("kafka")}
         for name in PORTS:
             others = [f"{port}={other}" for other, port in PORTS.items() if other != name]
-            self._gateways[name] = self._gateway(name, f"{broker_port}=kafka", *others)
+            self._gateways[name] = self._gateway(
+                name, *(f"{port}=kafka" for port, _ in cluster.ports.values()), *others
+            )
 
     def enter(self, name: str) -> list[str]:
         return ["nsenter", f"--net=/proc/{self._gateways[name].pid}/ns/net"]
@@ -62,19 +71,56 @@ class Network:
 
 
 @pytest.fixture
-def network(short_dir: Path, broker: KafkaBroker) -> Iterator[Network]:
-    made = Network(short_dir, int(broker.bootstrap_servers.rpartition(":")[2]))
+def cluster() -> Iterator[KafkaCluster]:
+    with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as folder, KafkaCluster(Path(folder)) as running:
+        create_topic(running.bootstrap_servers, TOPIC, len(PORTS))
+        yield running
+
+
+@pytest.fixture
+def network(short_dir: Path, cluster: KafkaCluster) -> Iterator[Network]:
+    made = Network(short_dir, cluster)
     yield made
     made.close()
 
 
 @pytest.fixture
-def fleet(short_dir: Path, broker: KafkaBroker, network: Network) -> Iterator[Fleet]:
-    made = Fleet(short_dir, broker)
-    for name, port in PORTS.items():
-        made.start(name, port=port, prefix=network.enter(name))
+def fleet(short_dir: Path, cluster: KafkaCluster, network: Network) -> Iterator[Fleet]:
+    made = Fleet(short_dir, cluster)
+    for name in PORTS:
+        start(made, network, name)
+    made.await_all(*PORTS)
     yield made
     made.end()
+
+
+def start(fleet: Fleet, network: Network, name: str, *more: str) -> None:
+    number = sorted(PORTS).index(name)
+    prefix = [*network.enter(name), "env", f"KCTL_TEST_FIRST_PARTITION={number}", *more]
+    fleet.start(name, port=PORTS[name], prefix=prefix)
+
+
+def others_than(*names: str) -> list[str]:
+    return [each for each in PORTS if each not in names]
+
+
+def await_missed(fleet: Fleet, missing: str, since: float) -> None:
+    """Until all others miss it, which takes 8 s at most; its rows are not of now."""
+    names = others_than(missing)
+    eventually(lambda: all(fleet.misses(name, missing) for name in names), what=f"not all miss {missing}")
+    assert time.monotonic() - since < MISSED_WITHIN + 1.0  # all are asked, one after another
+
+
+def assert_old(fleet: Fleet, at: str, missing: str, least_seconds: float) -> None:
+    """What a host shows of one that it misses is at least so old, and unlike what it shows of the others."""
+    reply = fleet.masters[at].ask("workers")
+    assert not reply.complete
+    for row in reply.result["rows"]:
+        age = row["age_seconds"]
+        if row["name"].startswith(f"{missing}/"):
+            assert age is None or age >= least_seconds, row
+        else:
+            assert age < 3.0, row
 
 
 def failures(master: Master) -> dict[str, str]:
@@ -85,14 +131,14 @@ def failures(master: Master) -> dict[str, str]:
 @pytest.mark.shows("a host cut off from Kafka, others or both is named so, and healed")
 def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: Network) -> None:
     a, c = fleet.masters["a"], fleet.masters["c"]
-    everybody = ["a/worker-0", "b/worker-0", "c/worker-0"]
-    fleet.await_all(*PORTS)
+    everybody, others = [f"{name}/worker-0" for name in PORTS], others_than("c")
+    for name in PORTS:
+        assert fleet.names(name) == everybody
+        rows = fleet.masters[name].ask("offset_checker").result["rows"]
+        assert [row["worker"] for row in rows] == everybody
 
     network.cut("c", "kafka")
-    started = time.monotonic()
-    for name in ("a", "b"):
-        eventually(partial(fleet.misses, name, "c"), what=f"{name} does not miss c")
-    assert time.monotonic() - started < MISSED_WITHIN + 1.0  # two are asked, one after another
+    await_missed(fleet, "c", time.monotonic())
     assert "but answers: it may be cut off from Kafka" in failures(a)["c"]
     assert fleet.names("a") == everybody
     eventually(lambda: "the coordinator of their group is silent" in failures(c).get("hosts", ""), what="c is sure")
@@ -100,20 +146,21 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
     network.cut("c")
     fleet.await_all(*PORTS)
 
-    for name, others in (("a", "c"), ("b", "c"), ("c", "a b")):
-        network.cut(name, *others.split())
+    for name in others:
+        network.cut(name, "c")
+    network.cut("c", *others)
+    cut_at = time.monotonic()
     assert "no answer in time" in failures(a)["c"]
-    assert set(failures(c)) == {"a", "b"}
-    rows = {row["name"]: row["age_seconds"] for row in a.ask("workers").result["rows"]}
-    assert rows["c/worker-0"] > rows["b/worker-0"]
+    assert set(failures(c)) == set(others)
     time_in_group = time.monotonic() + MISSED_WITHIN
     eventually(lambda: time.monotonic() > time_in_group, what="the session of c would have ended")
+    assert_old(fleet, "a", "c", time.monotonic() - cut_at - 2.0)
     assert fleet.states("a")["c"] == "silent"
 
-    network.cut("c", "a", "b", "kafka")
-    eventually(partial(fleet.misses, "a", "c"), what="a does not miss c")
+    network.cut("c", *others, "kafka")
+    await_missed(fleet, "c", time.monotonic())
     assert "has not answered since" in failures(a)["c"]
-    eventually(lambda: set(failures(c)) == {"a", "b", "hosts"}, what="c does not doubt")
+    eventually(lambda: set(failures(c)) == {*others, "hosts"}, what="c does not doubt")
     for name in PORTS:
         network.cut(name)
     fleet.await_all(*PORTS)
@@ -123,3 +170,58 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
     assert failures(c) == failures(fleet.masters["b"]) == {}
     network.cut("a")
     fleet.await_all(*PORTS)
+
+
+@pytest.mark.shows("a host killed or frozen is named within 8 s by all others, and healed")
+def test_hosts_that_are_killed_frozen_or_of_another_release_are_named_by_every_other(
+    fleet: Fleet, network: Network, cluster: KafkaCluster
+) -> None:
+    for name in PORTS:
+        assert fleet.masters[name].ask("workers").complete
+
+    killed_at = time.monotonic()
+    fleet.kill("e")
+    await_missed(fleet, "e", killed_at)
+    for name in others_than("e"):
+        assert_old(fleet, name, "e", time.monotonic() - killed_at - 2.0)
+    start(fleet, network, "e")
+    fleet.await_all(*PORTS)
+
+    frozen_at = time.monotonic()
+    os.kill(fleet.masters["d"].process.pid, signal.SIGSTOP)
+    await_missed(fleet, "d", frozen_at)
+    eventually(lambda: time.monotonic() > frozen_at + FROZEN_SECONDS, 2 * FROZEN_SECONDS, what="d is frozen")
+    for name in others_than("d"):
+        assert_old(fleet, name, "d", FROZEN_SECONDS - 2.0)
+    os.kill(fleet.masters["d"].process.pid, signal.SIGCONT)
+    names = others_than("d")
+    eventually(lambda: all(fleet.states(name)["d"] == "present" for name in names), what="d is not present everywhere")
+    fleet.await_all(*PORTS)
+
+    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
+        connection.open()
+        coordinator = connection.coordinators([fleet.masters_group])[fleet.masters_group]
+    assert isinstance(coordinator, int)
+    cluster.brokers[coordinator].kill()
+    fleet.await_all(*PORTS)
+    assert is_calm(fleet)
+    cluster.start()
+    fleet.await_all(*PORTS)
+
+    assert fleet.masters["b"].stop() == 0
+    start(fleet, network, "b", "PROTOCOLS=2-3")
+    names, until = others_than("b"), time.monotonic() + OTHER_PROTOCOL_SECONDS
+    eventually(lambda: all(fleet.refuses(name, "b") for name in names), what="not all refuse b")
+    eventually(lambda: time.monotonic() > until, 2 * OTHER_PROTOCOL_SECONDS, what="it is there for a while")
+    for name in names:
+        assert failures(fleet.masters[name]) == {
+            "b": "host b does not count: it speaks protocol 2 at least, others 1 at most"
+        }
+    assert fleet.masters["b"].stop() == 0
+    start(fleet, network, "b", "PROTOCOLS=1-2")
+    fleet.await_all(*PORTS)
+
+
+def is_calm(fleet: Fleet) -> bool:
+    """Whether no host misses another."""
+    return all(set(fleet.states(name).values()) == {"here", "present"} for name in PORTS)
