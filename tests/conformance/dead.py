@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import pytest
@@ -162,6 +163,10 @@ class Dead(Generic[S]):
         chosen = Selection(partition=1, line="shop.py:7"), Selection(died_from=times[0] + 1), Selection(text="04")
         assert [store.count_dead(each) for each in chosen] == [5, 0, 1]
         assert [group.count for group in store.dead_groups(Selection(traceback="KeyError"))] == [5]
+        two = Selection(traceback="r", offset_from=1, offset_to=2, tries_from=1, tries_to=1)
+        assert [group.count for group in store.dead_groups(two)] == [2, 2]
+        assert [group.count for group in store.dead_groups(replace(two, partition=1, line="shop.py:7"))] == [2]
+        assert store.dead_groups(replace(two, tries_from=2, tries_to=None)) == []
 
     def test_another_count_than_was_seen_is_refused_and_nothing_is_done(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)

@@ -17,7 +17,7 @@ from kctl_agent.storage.base import DeadLetterStore
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
-from kctl_agent.storage.selection import EVERYTHING, Selection
+from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LATEST = 1e12
 """No time is later."""
@@ -52,6 +52,9 @@ class Place(NamedTuple):
 class NumberedDeadLetters(DeadLetterStore):
     """Of a storage that can do what is abstract here."""
 
+    counted = INDEXED
+    """By what `_indexed_groups` can select."""
+
     @abstractmethod
     def _dead_now(self) -> float:
         """Unix seconds, by the clock that dates dead letters."""
@@ -75,7 +78,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Of a selection that is indexed; in any order."""
+        """Of a selection by `counted` alone; in any order."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
@@ -118,7 +121,7 @@ class NumberedDeadLetters(DeadLetterStore):
     ) -> list[DeadLetterGroup]:
         now = self._dead_now()
         selection = selection.dated(now)
-        if selection.is_indexed:
+        if self.counted.issuperset(selection.named):
             found = self._indexed_groups(selection, hours, now)
             return sorted(found, key=lambda group: (-group.count, group.cause))
         return grouped(self.dead(selection, None, progress), hours, now)

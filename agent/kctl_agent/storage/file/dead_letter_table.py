@@ -79,20 +79,22 @@ def last(db: sqlite3.Connection) -> int:
 
 def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
     """Those of them that may be selected, in this order."""
-    key, text, traceback = (each and each.encode() for each in (selection.key, selection.text, selection.traceback))
-    conditions, values = where(
+    key, text = (each and each.encode() for each in (selection.key, selection.text))
+    conditions, values = where(*_unindexed(selection), (HOLDS, key), (HOLDS, text), ("1=?", 1))
+    of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
+    rows = db.execute(f"{of_numbers} where {conditions}", (json.dumps(numbers), *values))
+    return [id_ for (id_,) in rows]
+
+
+def _unindexed(selection: Selection) -> list[tuple[str, object]]:
+    """What no index knows of, but for what a message holds."""
+    return [
         ("tries>=?", selection.tries_from),
         ("tries<=?", selection.tries_to),
         ("last>=?", selection.offset_from),
         ("first<=?", selection.offset_to),
-        ("instr(cast(error as blob), ?)", traceback),
-        (HOLDS, key),
-        (HOLDS, text),
-        ("1=?", 1),
-    )
-    of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
-    rows = db.execute(f"{of_numbers} where {conditions}", (json.dumps(numbers), *values))
-    return [id_ for (id_,) in rows]
+        ("instr(cast(error as blob), ?)", selection.traceback and selection.traceback.encode()),
+    ]
 
 
 def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]:
@@ -126,13 +128,16 @@ def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCaus
 
 
 def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """From the index alone."""
+    """From the index alone, unless what it does not know is asked for: then all of a run are read, or all at all, in
+    their own order."""
     causes = _causes(db, selection)
     found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
-    where, values = _indexed(selection, causes)
+    unindexed = _unindexed(selection)
+    reads_all = any(value is not None for _, value in unindexed) and not OF_RUNS & set(selection.named)
+    conditions, values = where(*_indexed(selection, causes), *unindexed)
     rows = db.execute(
         f"select cause, cast((? - at) / {HOUR_SECONDS} as integer) as ago, count(*), min(at), max(at), max(id)"  # noqa: S608
-        f" from dead indexed by dead_cause where {where} group by cause, ago",
+        f" from dead {'not indexed' if reads_all else 'indexed by dead_cause'} where {conditions} group by cause, ago",
         (now, *values),
     )
     for number, ago, count, first, newest_at, newest in rows:
@@ -140,15 +145,15 @@ def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float)
     return [count.group() for count in found.values() if count.count]
 
 
-def _indexed(selection: Selection, causes: Collection[int]) -> tuple[str, list[object]]:
-    """What the index knows of, as SQL, with its values."""
-    return where(
+def _indexed(selection: Selection, causes: Collection[int]) -> list[tuple[str, object]]:
+    """What the index knows of."""
+    return [
         ("cause in (select value from json_each(?))", json.dumps(list(causes))),
         ("topic=?", selection.topic),
         ("partition=?", selection.partition),
         ("at>=?", selection.died_from),
         ("at<=?", selection.died_to),
-    )
+    ]
 
 
 def _dead_letter(row: tuple[object, ...]) -> DeadLetter:

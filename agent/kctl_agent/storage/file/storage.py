@@ -36,7 +36,7 @@ from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
-from kctl_agent.storage.selection import EVERYTHING, Selection
+from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LONG_SECONDS = 1.0
 """A log that stays long, since somebody reads an old snapshot, is tried to be copied so often."""
@@ -47,6 +47,8 @@ _INHERITED: list[sqlite3.Connection] = []
 
 class FileStorage(NumberedDeadLetters, Storage):
     """See `Storage`; one file, any number of processes on one machine."""
+
+    counted = INDEXED | {"tries_from", "tries_to", "offset_from", "offset_to", "traceback"}
 
     def __init__(
         self,
