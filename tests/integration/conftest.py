@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.errors import CoordinatorLoadInProgressError
 from selenium import webdriver
 
 from kctl.rpc.client import call
@@ -72,13 +73,22 @@ def one_broker() -> Iterator[KafkaBroker]:
 def broker(one_broker: KafkaBroker) -> KafkaBroker:
     """With an empty topic, and nothing of what other modules have left; to be stopped by nobody."""
     with KafkaAdminClient(bootstrap_servers=one_broker.bootstrap_servers) as admin:
-        admin.delete_groups([group["group_id"] for group in admin.list_groups()])
+        [groups] = eventually(lambda: groups_of(admin), what="the groups are listed")
+        admin.delete_groups(groups)
         left = [name for name in admin.list_topics() if not name.startswith("__")]
         if left:
             admin.delete_topics(left)
         eventually(lambda: not set(left) & set(admin.list_topics()), what="the topics are gone")
     topics.create_topic(one_broker.bootstrap_servers, TOPIC, PARTITIONS)
     return one_broker
+
+
+def groups_of(admin: KafkaAdminClient) -> list[list[str]]:
+    """In a list of one; none while the coordinator loads, as after its first group."""
+    try:
+        return [[group["group_id"] for group in admin.list_groups()]]
+    except CoordinatorLoadInProgressError:
+        return []
 
 
 class Master:
