@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 
 <!-- `python -m tests.configuration_page` writes this from kctl/config/sections.py: change it there. -->
 
-A fleet is described by one TOML file, by custom `kctl.toml`. The smallest one:
+A fleet is described by one TOML file, usually `kctl.toml`. The smallest one:
 
 ```toml
 [kafka]

@@ -139,8 +139,9 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
 
 def broker_only(directory: Path | None, port: int | None = None) -> int:
     """Runs a broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
-    if port is not None:
-        _check_free(port)
+    with socket.socket() as probe:
+        if port is not None and (port > 65535 or probe.connect_ex(("127.0.0.1", port)) == 0):
+            raise PortTaken(f"--port {port} cannot be used, or is taken: choose another")
     bring_parts("file")
     os.umask(PRIVATE)
     with ExitStack() as stack:
@@ -156,16 +157,6 @@ def broker_only(directory: Path | None, port: int | None = None) -> int:
                 raise KctlError(ended)
             interrupts.pause(REFRESH_SECONDS)
     return 0
-
-
-def _check_free(port: int) -> None:
-    """Refuses a port by one sentence, where the broker would log many lines. Raises PortTaken: it cannot be used."""
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        raise PortTaken(f"--port {port} cannot be used ({getattr(error, 'strerror', error)}): choose another") from None
 
 
 def _demo(
@@ -229,7 +220,7 @@ def _load(run: _Run) -> None:
     sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
     started = number_of(options.workers, "worker") + sinkers
     screen.print_line(
-        f"{started} start; ask them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag"
+        f"starting {started}; to query them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag"
     )
     _watch(run)
     run.parts.check()

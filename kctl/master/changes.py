@@ -67,7 +67,8 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
     old_verdict, verdict = before.verdict, after.verdict
     if (old_verdict.level, old_verdict.main.about) != (verdict.level, verdict.main.about):
         over = f" (before: {old_verdict.main.reason})" if verdict.level is Level.OK else ""
-        text = f"{old_verdict.level} -> {verdict.sentence}{over}"
+        old_level = "still" if old_verdict.level is verdict.level else f"{old_verdict.level} ->"
+        text = f"{old_level} {verdict.sentence}{over}"
         yield Event(after.taken_at_unix, "verdict", text)
 
 

@@ -27,8 +27,9 @@ def gaps(rpc: str, brokers: Freshness, partitions: Partitions = _NONE) -> tuple[
     """The gaps of an answer. `partitions` are what the answer to `kafka_lag` or `offset_checker` was made of."""
     if rpc in _OF_PARTITIONS:
         rows = partitions.every
-        of_rows = _stale_rows(rows, brokers) if rows else _silent(brokers)
-        return (*of_rows, *_unknown(partitions.unknown), *_missing(brokers))
+        missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
+        unknown = (*_unknown(partitions.unknown), *(Failed(BROKERS, "unknown", text) for text in missing))
+        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *unknown)
     return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
 
 
@@ -83,14 +84,6 @@ def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
         "and no offset is known to begin at"
     )
     return (Failed(BROKERS, "unknown", text),)
-
-
-def _missing(brokers: Freshness) -> tuple[Failed, ...]:
-    """Returns a gap if there are topics without a partition, of which no row shows that their lag is not known."""
-    return tuple(
-        Failed(BROKERS, "unknown", f"the lag of {name} is not known: the topic does not exist")
-        for name in brokers.missing_topics
-    )
 
 
 def _because(text: str, brokers: Freshness) -> str:

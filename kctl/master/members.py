@@ -108,4 +108,4 @@ def _explained(failure: Failed, status: WorkerStatus) -> Failed:
     """Explains by the worker's state why nobody is behind the socket, which is better than the error."""
     if failure.code != "unreachable" or status.state == "running":
         return failure
-    return replace(failure, message=f"the {status.kind} is {status.state}")
+    return replace(failure, message=f"the {status.kind} is {status.state_words}")

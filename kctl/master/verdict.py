@@ -100,7 +100,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     ]
     if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
-        return Verdict(Level.OK, "fleet", f"all runs; {snapshot.group_assessment.reason}", since)
+        return Verdict(Level.OK, "fleet", f"everything is running; {snapshot.group_assessment.reason}", since)
     findings.sort(key=lambda each: -each.level.severity)
     main, *also = (
         _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in findings
@@ -231,7 +231,7 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     """Returns why a process that should run does not do its work, as far as it or its supervisor knows."""
     name = status.name
     if status.state != "running":
-        return f"{name} is {status.state}" + (f" ({status.last_error})" if status.last_error else "")
+        return f"{name} is {status.state_words}" + (f" ({status.last_error})" if status.last_error else "")
     if snapshot.lasting(name, "silent") > STALE_SECONDS:
         return f"{name} does not answer"
     if (what := _beginning(status, row)) is not None:

@@ -24,4 +24,5 @@ class ResumeReading(ScopedOperation):
         before = context.pauses.all()
         removed = [each.what for each in context.pauses.remove(self.worker, self.topic, self.partition)]
         carried_out = await context.send_all_pauses(self.worker, report, before)
-        return f"resumed: {', '.join(removed)}; {carried_out}", {"resumed": removed}
+        what = "everything" if "everything" in removed else ", ".join(removed)
+        return f"resumed: {what}; {carried_out}", {"resumed": removed}

@@ -37,7 +37,7 @@ class Finding(Struct, frozen=True):
     level: Level
     about: str
     """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `attached`, `partitions`,
-    `replicas`; `fleet` if all is well."""
+    `replicas`, `topic orders`; `fleet` if all is well."""
     reason: str
     """A sentence: what, since when, why."""
     since: float

@@ -59,6 +59,11 @@ class WorkerStatus:
     """Partitions and topics that it is not to read."""
 
     @property
+    def state_words(self) -> str:
+        """The state as it stands behind `is`: `running`, `in backoff`."""
+        return f"in {self.state}" if self.state == "backoff" else self.state
+
+    @property
     def restarts(self) -> int:
         return sum(self.restarts_by_cause.values())
 

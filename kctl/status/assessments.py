@@ -14,6 +14,7 @@ from kctl.status.judgements import NUMBERS, STATUSES, Held, Judgements
 from kctl.status.observations import Reals
 from kctl.status.owners import Owners
 from kctl.status.words import Assessment, Status
+from kctl_agent.rpc.messages import number_of
 
 _NAMED = 3
 _KEPT_REASONS = 1000
@@ -130,7 +131,8 @@ def _listed(column: NDArray[Any]) -> list[Any]:
 
 @lru_cache(_KEPT_REASONS)
 def _all_well(idle: int, ok: int) -> str:
-    return ", ".join(f"{count} {status.value}" for count, status in ((idle, Status.IDLE), (ok, Status.OK)) if count)
+    first, *more = [(count, status.value) for count, status in ((idle, Status.IDLE), (ok, Status.OK)) if count]
+    return ", ".join([f"{number_of(first[0], 'partition')} {first[1]}", *(f"{count} {word}" for count, word in more)])
 
 
 def _reason(part: Assessments, worst: Status, begin: int, name_of: Callable[[int], str]) -> str:

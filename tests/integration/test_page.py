@@ -176,7 +176,8 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         "1 of 3 partitions stalled since 2023-11-14T22:13:18Z",
     )
     assert (
-        text(page, "also") == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is backoff"
+        text(page, "also")
+        == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is in backoff"
     )
     assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "worst partition")] == [
         "18",
@@ -207,7 +208,11 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
     site.collect(judged(replace(healthy(), offset_checker=offsets, assessments=(ok,), group_assessment=ok)))
 
     eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"])
-    assert (text(page, "status"), text(page, "reason"), page.title) == ("ok", "all runs; all is well", "ok · g · kctl")
+    assert (text(page, "status"), text(page, "reason"), page.title) == (
+        "ok",
+        "everything is running; all is well",
+        "ok · g · kctl",
+    )
     for worker in (None, "worker-1"):
         offsets = replace(offsets, result=Partitions((row._replace(worker=worker),)))
         site.collect(replace(site.latest, offset_checker=offsets))

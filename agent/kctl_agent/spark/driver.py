@@ -124,7 +124,7 @@ class EngineDriver(Driver):
         if is_stopped:
             self._leave()
             what = "does not answer" if deadline.left() <= 0 else "has ended"
-            raise DriverLost(f"the engine {what}; its next one is waited for")
+            raise DriverLost(f"the engine {what}; waiting for the next one")
 
     def close(self) -> None:
         self._leave()

@@ -38,8 +38,8 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
         return None
     needed = _bytes(topics) / HEAP_SHARE
     return (
-        f"of {sum(topics):,} consumers {kept:,} are kept from batch to batch, and the others opened anew by each: all "
-        f"need a heap of {needed / (1 << 20):,.0f} MB, where the JVM has {heap / (1 << 20):,.0f} (engine.heap, "
+        f"{kept:,} of {sum(topics):,} consumers are kept between batches, and the others are reopened for each: to "
+        f"keep all, the JVM needs a heap of {needed / (1 << 20):,.0f} MB and has {heap / (1 << 20):,.0f} (engine.heap, "
         "spark.driver_memory)"
     )
 

@@ -82,7 +82,7 @@ def _print(
         return
     echo("\n".join(table(listed, is_wide=output == "wide")))
     if has_more:
-        sys.stderr.write(f"there are more than {limit}: --limit\n")
+        sys.stderr.write(f"more than {limit} match: --limit lists more\n")
 
 
 def show_dead(

@@ -139,7 +139,7 @@ class Context:
                 report(f"{name} is starting")
                 await process.until(lambda: process.state is not SupervisionState.STARTING)
             if process.state is not SupervisionState.RUNNING:
-                return f"{name} is {process.state}"
+                return f"{name} is {process.status().state_words}"
             incarnation = process.incarnation
             try:
                 await self.run_on(name, "pause", {"scopes": self.pauses.scopes(name)}, report)

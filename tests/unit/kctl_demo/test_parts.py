@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_refused(temporary: Path, capsys: pytest.Capture
         code = run(["demo", "--broker-only", "--port", port])
 
     assert (code, list(temporary.iterdir())) == (13, [])
-    assert f"--port {port} cannot be used (Address already in use): choose another" in capsys.readouterr().err
+    assert f"--port {port} cannot be used, or is taken: choose another" in capsys.readouterr().err
 
 
 def test_without_java_the_demo_reports_that_first(

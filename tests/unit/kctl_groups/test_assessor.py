@@ -33,7 +33,7 @@ def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
         found = assessed(assessor, names, float(second), 0)
 
     assert {group: each.status for group, each in found.items()} == {"b": Status.OK, "c": Status.IDLE}
-    assert found["c"].reason == "2 idle"
+    assert found["c"].reason == "2 partitions idle"
 
 
 def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_concern() -> None:

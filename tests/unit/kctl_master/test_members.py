@@ -106,7 +106,7 @@ async def test_a_supervised_worker_without_a_socket_is_named_with_its_state(
 
     assert [answer.sender for answer in outcome.answers] == ["worker-0"]
     assert [(failed.sender, failed.code) for failed in outcome.failed] == [("worker-1", "unreachable")]
-    assert outcome.failed[0].message == "the worker is backoff"
+    assert outcome.failed[0].message == "the worker is in backoff"
 
 
 async def test_an_attached_agent_belongs_to_the_fleet_and_is_missed_when_it_falls_silent(

@@ -95,22 +95,23 @@ REPLICAS = TopicsReply(
 ALL_FATAL = fleet({name: status(name, "fatal") for name in ("worker-0", "worker-1")})
 ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker-0", "worker-1")})
 FULL = "1000 of 1000 messages"
+RUNS = "everything is running; 3 ok"
 
 
 @pytest.mark.shows("one verdict, one reason, since when: for page, CLI, API, `/readyz`, metrics and events")
 @pytest.mark.parametrize(
     ("taken", "level", "reason"),
     [
-        (fleet(), "ok", "all runs; 3 ok"),
-        (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", "all runs; 3 ok"),
-        (not_handled(20.0), "ok", "all runs; 3 ok"),
-        (not_handled(40.0, dead=0), "ok", "all runs; 3 ok"),
+        (fleet(), "ok", RUNS),
+        (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", RUNS),
+        (not_handled(20.0), "ok", RUNS),
+        (not_handled(40.0, dead=0), "ok", RUNS),
         (
             not_handled(40.0),
             "degraded",
             "no message was handled since 2023-11-14T22:12:38Z: the handler raised KeyError",
         ),
-        (of_group(Status.PAUSED), "ok", "all runs; 1 of 3 partitions worse: t-0; a reason"),
+        (of_group(Status.PAUSED), "ok", "everything is running; 1 of 3 partitions worse: t-0; a reason"),
         (of_group(Status.REBALANCING), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.WARN), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.UNKNOWN), "unknown", f"1 of 3 partitions worse {AT}: t-0; a reason"),
@@ -139,13 +140,17 @@ FULL = "1000 of 1000 messages"
         (of_brokers(None, None, "refused"), "failing", f"no Kafka broker has answered {AT}: refused"),
         (of_storage(full=FULL), "failing", f"the storage has been full {AT}: {FULL}"),
         (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),
-        (of_storage(pending=3, age_seconds=2.0), "ok", "all runs; 3 ok"),
+        (of_storage(pending=3, age_seconds=2.0), "ok", RUNS),
         (of_storage(error="refused"), "failing", f"the storage has not answered {AT}: refused"),
-        (fleet({"engine": status("engine", "backoff")}), "failing", f"the engine has not run {AT}: engine is backoff"),
+        (
+            fleet({"engine": status("engine", "backoff")}),
+            "failing",
+            f"the engine has not run {AT}: engine is in backoff",
+        ),
         (
             fleet({"worker-1": status("worker-1", "backoff")}),
             "degraded",
-            f"1 of 2 workers has not worked {AT}: worker-1 is backoff",
+            f"1 of 2 workers has not worked {AT}: worker-1 is in backoff",
         ),
         (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
         (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
@@ -166,13 +171,17 @@ FULL = "1000 of 1000 messages"
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is starting its query",
         ),
-        (fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}), "ok", "all runs; 3 ok"),
+        (
+            fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}),
+            "ok",
+            RUNS,
+        ),
         (
             fleet({"worker-1": status("worker-1", since_seconds=1.0)}, {"worker-1": row("worker-1", state=None)}),
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is starting",
         ),
-        (fleet(rows={"worker-1": row("worker-1", state=None)}), "ok", "all runs; 3 ok"),
+        (fleet(rows={"worker-1": row("worker-1", state=None)}), "ok", RUNS),
         (fleet({"sinker-0": status("sinker-0", "fatal")}), "failing", f"no sinker has worked {AT}: sinker-0 is fatal"),
         (
             fleet(
@@ -189,16 +198,16 @@ FULL = "1000 of 1000 messages"
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-0 has published nothing for 7 s",
         ),
-        (silent("worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
+        (silent("worker-0", seconds=4.0), "ok", RUNS),
         (
             silent("worker-0", "worker-1"),
             "failing",
             f"no worker has worked {AT}: worker-0 does not answer; worker-1 does not answer",
         ),
         (silent("guest"), "degraded", f"1 attached agent silent {AT}: guest"),
-        (waiting("storage", "worker-0", seconds=4.0), "ok", "all runs; 3 ok"),
+        (waiting("storage", "worker-0", seconds=4.0), "ok", RUNS),
         (hung(7.0), "degraded", f"1 of 2 workers has not worked {AT}: the main thread of worker-1 hangs"),
-        (hung(7.0, AgentState.REBALANCING), "ok", "all runs; 3 ok"),
+        (hung(7.0, AgentState.REBALANCING), "ok", RUNS),
         (
             replace(fleet(), metadata_topics=Reduced(REPLICAS)),
             "degraded",
@@ -286,11 +295,14 @@ def test_a_collection_that_takes_long_may_be_older() -> None:
 
 def test_an_outage_is_an_event_when_it_begins_and_when_it_is_over() -> None:
     well, away = judged(fleet()), judged(of_brokers(6.0, 9.0, "refused"))
+    full = judged(of_storage(full=FULL))
     changes = Changes(0.0)
 
-    texts = [event.text for pair in ((well, away), (away, away), (away, well)) for event in changes.between(*pair)]
+    pairs = ((well, away), (away, away), (away, full), (away, well))
+    texts = [event.text for pair in pairs for event in changes.between(*pair)]
 
     assert texts == [
         "ok -> failing: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused",
-        "failing -> ok: all runs; 3 ok (before: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused)",
+        f"still failing: the storage has been full {AT}: {FULL}",
+        f"failing -> ok: {RUNS} (before: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused)",
     ]

@@ -46,8 +46,8 @@ def test_fewer_than_there_are_partitions_are_named_with_the_heap_that_all_need_b
     spark, _ = session(512 * MB)
 
     assert limit_kept_consumers(spark, [1000]) == (
-        "of 1,000 consumers 375 are kept from batch to batch, and the others opened anew by each: all need a heap of "
-        "1,364 MB, where the JVM has 512 (engine.heap, spark.driver_memory)"
+        "375 of 1,000 consumers are kept between batches, and the others are reopened for each: to keep all, the JVM "
+        "needs a heap of 1,364 MB and has 512 (engine.heap, spark.driver_memory)"
     )
     assert limit_kept_consumers(spark, [1000]) is None
 
