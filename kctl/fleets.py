@@ -97,6 +97,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
     """Returns the configuration that was chosen: `config`, which is the value of `-c`, else KCTL_CONFIG, else the
     kctl.toml of the working folder, unless another user has put it there."""
+    if config == Path():
+        raise UsageError("-c takes a FILE, not an empty text")
     if config is not None or env.get("KCTL_CONFIG"):
         return config or Path(env["KCTL_CONFIG"])
     here = Path("kctl.toml")

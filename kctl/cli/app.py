@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 
 from kctl.cli.command import CONFIG, Command, CommandGroup, Option
 from kctl.cli.output import echo
@@ -78,8 +79,10 @@ def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]
         raise UsageError("-c takes a FILE; see `kctl --help`")
     if "--show-completion" in options:
         return _completion(words, env)
-    if not words or not options.keys().isdisjoint(("-h", "--help")):
-        return _show(tree(), "kctl", is_asked=not words and options.keys().isdisjoint(("--config", "--debug")))
+    if words[:1] == ["help"] or not options.keys().isdisjoint(("-h", "--help")):
+        return _show(tree(), "kctl", is_asked=True)
+    if not words:
+        return _show(tree(), "kctl", is_asked=options.keys().isdisjoint(("--config", "--debug")))
     node, path, rest = _walked(words)
     own = rest[: rest.index("--")] if "--" in rest else rest
     if isinstance(node, CommandGroup) or not {"-h", "--help"}.isdisjoint(own):
@@ -90,6 +93,8 @@ def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]
 def _carried_out(node: Command, path: str, words: Sequence[str], config: str | None, env: Mapping[str, str]) -> int:
     given = [*words] if config is None else ["--config", config, *words]
     takes_config = any("--config" in option.names for option in node.options)
+    if takes_config and words and words[0].endswith(".toml") and Path(words[0]).is_file():
+        raise UsageError(f"{path} takes no {clean(words[0])}: did you mean -c {clean(words[0])}?")
     options = parsed(node, given if takes_config else words, path)
     if node.run is None:
         raise NotImplementedError(path)
@@ -128,8 +133,8 @@ def _unknown(name: str) -> UsageError:
     """Where it is a command, or what it may have been meant for."""
     from kctl.cli.fleet.tables import TABLES
 
-    places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in TABLES)]
-    found = " or ".join(f"`{place}`" for place in places if place.rpartition(" ")[2] == name)
+    places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in TABLES), "kctl --version"]
+    found = " or ".join(f"`{place}`" for place in places if place.rpartition(" ")[2].removeprefix("--") == name)
     return UsageError(
         f"there is no command `kctl {clean(name)}`; {f'it is {found}' if found else nearest(name, COMMANDS)}"
     )
@@ -137,10 +142,9 @@ def _unknown(name: str) -> UsageError:
 
 def _places(group: CommandGroup, path: str) -> Iterator[str]:
     for each in group.commands:
+        yield f"{path} {each.name}"
         if isinstance(each, CommandGroup):
             yield from _places(each, f"{path} {each.name}")
-        else:
-            yield f"{path} {each.name}"
 
 
 def _completion(words: Sequence[str], env: Mapping[str, str]) -> int:

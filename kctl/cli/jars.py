@@ -52,7 +52,7 @@ def _bring(locks: list[LockName], *, verify: bool) -> None:
 def _chosen(locks: list[str] | None) -> list[LockName]:
     for name in locks or ():
         if name not in LOCKS:
-            raise UsageError(f"there is no jar lock `{name}`; there are {', '.join(LOCKS)}")
+            raise UsageError(f"there is no set of jars `{name}`: choose from {', '.join(LOCKS)}")
     return [lock for lock in LOCKS if lock in (locks or USUAL)]
 
 

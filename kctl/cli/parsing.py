@@ -13,6 +13,8 @@ from kctl.cli.command import Command, Option
 from kctl.cli.table import cell
 from kctl.errors import UsageError
 
+_FILLED = frozenset({"GROUP", "ID", "NAME", "TEXT", "TOPIC"})
+"""What is never an empty text, which mostly is a variable of a shell that is not set."""
 _FORMATTER = partial(argparse.HelpFormatter, width=80)
 """It asks for no width of a terminal, for which argparse imports shutil with four codecs: 4 of 60 ms."""
 
@@ -36,6 +38,10 @@ def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argpar
     options, rest = parse(words)
     if rest:
         raise UsageError(f"{path} takes no {cell(rest[0])}; see `{path} --help`")
+    for option in command.options:
+        given = getattr(options, option.key)
+        if {option.metavar, option.names[0]} & _FILLED and "" in (given if isinstance(given, list) else [given]):
+            raise UsageError(f"{max(option.names, key=len)} takes a text, not an empty one; see `{path} --help`")
     return options
 
 

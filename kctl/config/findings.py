@@ -14,7 +14,7 @@ from kctl.config.declared import allowed, default_of, mark
 from kctl.config.forms import NAME, Secrecy, Section
 from kctl.config.lake import uri_hint
 from kctl.config.sections import SECTIONS
-from kctl.config.values import from_text, from_toml, shown_url
+from kctl.config.values import from_text, from_toml, shown_url, wrong_entry
 from kctl.errors import ConfigError
 
 T = TypeVar("T", bound=Section)
@@ -114,9 +114,10 @@ class Findings:
             if key in own:
                 self._take(f"{section}.{key}", own[key], value, f"{self.path}", "file")
             else:
-                known = {each: [f"{section}.{each}"] for each in own}
+                elsewhere = _elsewhere(key)
+                known = {} if elsewhere else {each: [f"{section}.{each}"] for each in own}
                 sentence = f"{self.path}: there is no key `{key}` in [{section}]"
-                self.take_unknown(sentence, key, known, _elsewhere(key) or f"; its keys are {', '.join(own)}")
+                self.take_unknown(sentence, key, known, elsewhere or f"; its keys are {', '.join(own)}")
 
     def _take(self, name: str, setting: Field[Any], value: Any, origin: str, source: str) -> None:
         self.sources[name] = source
@@ -124,9 +125,11 @@ class Findings:
             self.values[name] = from_toml(setting, value) if source == "file" else from_text(setting, value)
         except ValueError:
             self.wrong.add(name)
-            given = "not one" if mark(setting.type, Secrecy) else _given(value)
+            entry = wrong_entry(setting, value)
+            given = f"is {_given(value)}" if entry is None else f"has {_given(entry)}"
+            given = "is not one" if mark(setting.type, Secrecy) else given
             hint = uri_hint(value) if name == "storage.uri" and isinstance(value, str) else ""
-            self.mistakes.append(f"{origin}: {name} is {given}, but it takes {allowed(setting.type)}{hint}")
+            self.mistakes.append(f"{origin}: {name} {given}, but it takes {allowed(setting.type)}{hint}")
 
 
 def _names(section: str, kind: type[Section]) -> list[str]:
@@ -135,7 +138,7 @@ def _names(section: str, kind: type[Section]) -> list[str]:
 
 def _elsewhere(key: str) -> str:
     sections = [name.partition(".")[0] for name in SETTINGS if name.partition(".")[2] == key]
-    return f"; it belongs to [{sections[0]}]" if sections else ""
+    return f"; it belongs to {' or '.join(f'[{section}]' for section in sections)}" if sections else ""
 
 
 def _given(value: object) -> str:

@@ -89,6 +89,19 @@ def from_text(setting: Field[Any], text: str) -> Any:
     return from_toml(setting, {key.strip(): item.strip() for key, _, item in pairs})
 
 
+def wrong_entry(setting: Field[Any], value: object) -> object:
+    """Returns the first of several entries, of a list or between commas, that is not allowed by itself; None: none."""
+    is_list, form = plain(setting.type) is tuple, mark(setting.type, Form)
+    if isinstance(value, str) and (is_list or (form and "commas" in form.words)):
+        value = [entry.strip() for entry in value.split(",")]
+    for entry in value if isinstance(value, list) and len(value) > 1 else ():
+        try:
+            from_toml(setting, [entry] if is_list else entry)
+        except ValueError:
+            return entry
+    return None
+
+
 def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Joins nested tables: for TOML `spark.ui.enabled = false` without quotes is a table in a table in a table; the
     reader meant one key."""

@@ -106,7 +106,7 @@ def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition,
                 end.offset,
                 lag_of(mine.offset, end.offset) if mine.lag is None else mine.lag,
                 None if holder is None else holder.member_id,
-                None if holder is None else holder.host,
+                None if holder is None else holder.host.removeprefix("/"),
                 None if holder is None else holder.client_id,
                 mine.error or end.error,
             )

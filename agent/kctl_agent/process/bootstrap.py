@@ -117,7 +117,8 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
     if not absent or not f"{module}.".startswith(f"{absent}."):
         return None
     place = "" if folder is None else f" in {folder} (the folder of the configuration)"
-    return f"there is no module {module}{place}, and none is installed"
+    ending = "; leave .py out" if module.endswith(".py") else ""
+    return f"there is no module {module}{place}, and none is installed{ending}"
 
 
 def decoded(line: str) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from kctl.cli.signature import command
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
 from kctl_agent.errors import PathError
-from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity
+from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity, socket_owner
 
 _PROGRESS_SECONDS = 5.0
+_SUPERVISED = ("engine", "worker", "sinker")
 
 
 def _stop(
@@ -90,9 +91,20 @@ def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float
         pause = min(_PROGRESS_SECONDS, timeout - waited)
         if select.select([descriptor], [], [], max(pause, 0))[0]:
             return
+        left = _left(fleet)
         if pause <= 0:
-            raise StopTimeout(f"the master of {fleet.name} (pid {master.pid}) is still stopping after {timeout:g} s")
-        sys.stderr.write(f"still stopping after {time.monotonic() - started:.0f} s\n")
+            raise StopTimeout(
+                f"the master of {fleet.name} (pid {master.pid}) is still stopping after {timeout:g} s{left}"
+            )
+        sys.stderr.write(f"still stopping after {time.monotonic() - started:.0f} s{left}\n")
+
+
+def _left(fleet: Fleet) -> str:
+    """`; still there: worker-0, worker-1`; applications that are attached stay."""
+    records = [each for each in sorted(fleet.run_dir.glob("*.pid")) if each.stem.partition("-")[0] in _SUPERVISED]
+    owners = {each.stem: socket_owner(each) for each in records}
+    left = ", ".join(name for name, owner in owners.items() if owner is not None and is_alive(owner))
+    return f"; still there: {left}" if left else ""
 
 
 COMMAND = command("stop", _stop)

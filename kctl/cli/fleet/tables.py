@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
@@ -46,12 +48,15 @@ def pause_text(pause: Scope) -> str:
     return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since)}"
 
 
-def compact_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """`orders[0-3,6] payments[1]`; empty for none."""
+def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
+    """`orders[0-3,6] payments[1]`; empty for none; `orders[500 partitions]` where those would be longer."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
-    return " ".join(f"{topic}[{ranges(topics[topic], shortest=2)}]" for topic in sorted(topics))
+    return " ".join(
+        f"{topic}[{text if len(text := ranges(numbers, shortest=2)) <= longest else f'{len(numbers)} partitions'}]"
+        for topic, numbers in sorted(topics.items())
+    )
 
 
 def _kafka_lag(lag: LagTotals) -> list[str]:
@@ -94,13 +99,13 @@ def _block_size(storage: StorageReply) -> list[str]:
     return [*lines, f"full: {cell(storage.full)}"] if storage.full else lines
 
 
-def _member_leader(group: GroupMembers) -> list[str]:
+def _member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
     lines = [f"leader: {cell(group.leader)}"]
     if not group.agreed:
         generations = sorted({each.generation for each in group.members if each.generation is not None})
         lines.append(f"the members do not agree; generations: {cell(generations)}")
     rows = [
-        (each.worker, each.member_id, each.is_leader, each.generation, compact_partitions(each.partitions))
+        (each.worker, each.member_id, each.is_leader, each.generation, compact_partitions(each.partitions, longest))
         for each in group.members
     ]
     return [*lines, *render(columns("worker member-id leader >generation partitions"), rows)]
@@ -181,7 +186,10 @@ TABLES: dict[str, CommandTable] = {
         compared=("the number of pending messages", lambda storage: [storage.pending]),
     ),
     "member_leader": CommandTable(
-        "The leader of the consumer group, and its members", "kctl.rows.members.GroupMembers", _member_leader
+        "The leader of the consumer group, and its members",
+        "kctl.rows.members.GroupMembers",
+        _member_leader,
+        partial(_member_leader, longest=inf),
     ),
     **{name: CommandTable(each.title, each.reply, _list) for name, each in LISTS.items()},
     "workers": CommandTable("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),

@@ -32,7 +32,7 @@ def params_of(selection: Selection, what: str) -> dict[str, Any]:
 def _option(declared: Field[Any]) -> Option:
     kind = "text" if _is_time(declared) else _KINDS.get(str(declared.type), "text")
     return Option(
-        (_flag(declared),),
+        (_FLAGS.get(declared.name, f"--{declared.name.replace('_', '-')}"),),
         declared.metadata["help"],
         kind,
         declared.metadata["metavar"],
@@ -41,17 +41,11 @@ def _option(declared: Field[Any]) -> Option:
     )
 
 
-def _flag(declared: Field[Any]) -> str:
-    return _FLAGS.get(declared.name, f"--{declared.name.replace('_', '-')}")
-
-
 def _selection(given: argparse.Namespace) -> Selection:
     return Selection(**{each.name: _value(each, getattr(given, each.name)) for each in fields(Selection)})
 
 
 def _value(declared: Field[Any], given: Any) -> Any:
-    if (given == "" and "may_be_empty" not in declared.metadata) or (isinstance(given, list) and "" in given):
-        raise UsageError(f"{_flag(declared)} takes a text, not an empty one")
     if given is None or not _is_time(declared):
         return tuple(given) if isinstance(given, list) else given
     try:

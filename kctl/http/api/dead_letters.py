@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import Field as DeclaredField
 from dataclasses import fields
 from datetime import datetime
+from difflib import get_close_matches
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
@@ -29,6 +30,7 @@ from kctl.http.errors import Error, error_body
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
+from kctl_agent.rpc.messages import printable_name
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
@@ -72,12 +74,25 @@ def _parameter(declared: DeclaredField[Any]) -> Any:
     return type_, Field(None, description=declared.metadata["help"])
 
 
+class _Known(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nearest(cls, given: Any) -> Any:
+        """Names what a field that there is not may have been meant for."""
+        for name in map(str, given if isinstance(given, dict) else ()):
+            if name not in cls.model_fields and (near := get_close_matches(name, cls.model_fields, n=1)):
+                raise ValueError(f"{printable_name(name)}: there is none of this name; the nearest is {near[0]}")
+        return given
+
+
 if TYPE_CHECKING:
     Filter = BaseModel
 else:
     Filter = create_model(
         "DeadLetterFilter",
-        __config__=ConfigDict(extra="forbid"),
+        __base__=_Known,
         **{each.name: _parameter(each) for each in fields(Selection)},
     )
 

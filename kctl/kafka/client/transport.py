@@ -40,12 +40,8 @@ class Deadline:
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._retry_share = 0.5 if has_retries else 0.0
+        self.advice = f"{'give it longer with --timeout, or ' if has_retries else ''}look at the broker"
         self.renew()
-
-    @property
-    def advice(self) -> str:
-        """Returns what to do when it has passed. Who polls anyway has no option for it."""
-        return f"{'give it longer with --timeout, or ' if self._retry_share else ''}look at the broker"
 
     def renew(self) -> None:
         """Begins the whole time again."""

@@ -21,7 +21,7 @@ from tests.command_lines import Kctl, Master
 from tests.servers.scripted_agent import Answers, SendsBytes
 
 WELL: dict[str, Any] = {
-    "verdict": {"level": "ok", "about": "fleet", "reason": "all runs; 2 ok", "since": 5.0, "also": []},
+    "verdict": {"level": "ok", "about": "fleet", "reason": "everything is running; 2 ok", "since": 5.0, "also": []},
     "lag": {
         "total": 12,
         "unknown": 1,
@@ -66,10 +66,10 @@ def config(short_dir: Path) -> Path:
 
 
 def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
-    asked, nothing = kctl("--help"), kctl()
+    asked, word, nothing = kctl("--help"), kctl("help"), kctl()
 
-    assert (asked.code, nothing.code) == (0, 0)
-    assert asked.out == nothing.out
+    assert (asked.code, word.code, nothing.code) == (0, 0, 0)
+    assert asked.out == word.out == nothing.out
     for text in (*COMMANDS, "3 incomplete answer", "5 no master", "16 jars missing", "--show-completion"):
         assert text in " ".join(asked.out.split())
 
@@ -97,7 +97,7 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         (("start", "-c", "/absent.toml"), "kctl: there is no configuration file /absent.toml"),
         (("start", "-c", "x", "--set", "workers.count"), "kctl: --set takes SECTION.KEY=VALUE, not `workers.count`"),
         (("config", "check"), "kctl: name a configuration: -c kctl.toml, or KCTL_CONFIG"),
-        (("jars", "fetch", "sparks"), "kctl: there is no jar lock `sparks`; there are broker, spark"),
+        (("jars", "fetch", "sparks"), "kctl: there is no set of jars `sparks`: choose from broker, spark"),
         (
             ("seek", "--topic", "t", "--to", "lates"),
             "kctl: `lates` is no place in a log: use earliest, latest, an offset, or",
@@ -105,6 +105,12 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         (("log-level", "sinker-0", "FOO"), "kctl: `FOO` is no level: use DEBUG, INFO, WARNING, ERROR"),
         (("pause", "--all", "--topic", "t"), "kctl: only one of --all and --topic"),
         (("-c",), "kctl: -c takes a FILE"),
+        (("status", "-c", ""), "kctl: -c takes a FILE, not an empty text"),
+        (("operation", ""), "kctl: ID takes a text, not an empty one; see `kctl operation --help`"),
+        (("kafka", "lag", "-g", ""), "kctl: --group takes a text, not an empty one"),
+        (("restart", "worker-0", ""), "kctl: NAME takes a text, not an empty one"),
+        (("dead",), "kctl: there is no command `kctl dead`; it is `kctl storage dead`\n"),
+        (("version",), "kctl: there is no command `kctl version`; it is `kctl --version`\n"),
     ],
 )
 def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...], sentence: str) -> None:
@@ -115,6 +121,13 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
 
 
 @pytest.mark.shows("`./kctl.toml` is the configuration where none is named")
+def test_a_configuration_without_its_option_is_taken_for_one(kctl: Kctl, config: Path) -> None:
+    for name in ("start", "status"):
+        ran = kctl(name, str(config))
+
+        assert (ran.code, ran.err) == (2, f"kctl: kctl {name} takes no {config}: did you mean -c {config}?\n")
+
+
 def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named(
     kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +272,7 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
 
     assert ran.code == 0
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
-        "ok: all runs; 2 ok",
+        "ok: everything is running; 2 ok",
         "lag 12 without 1 partition of which it is not known time lag 3s age 13s",
         "orders-1 ok lag 12 time lag 3s commits come",
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
@@ -296,7 +309,7 @@ def test_status_begins_with_the_verdict_and_exits_1_by_it(
     ran = kctl("status", "--fail-on", fail_on)
 
     assert ran.code == code
-    assert ran.out.startswith(f"{level}: no broker\n  and degraded: all runs; 2 ok\nlag 12 ")
+    assert ran.out.startswith(f"{level}: no broker\n  and degraded: everything is running; 2 ok\nlag 12 ")
     assert ran.err == (f"kctl: {level}: no broker\n" if code else "")
 
 
@@ -361,10 +374,13 @@ def test_stop_gives_up_when_its_time_is_over_and_kills_nobody(
 ) -> None:
     stubborn = process(IGNORES)
     as_master(stubborn, config)
+    worker, guest = (bind_socket(config.parent / "run", name, 1) for name in ("worker-0", "guest"))
 
     ran = kctl("stop", "-c", str(config), "--timeout", "0.1")
 
-    assert (ran.code, "is still stopping after 0.1 s" in ran.err) == (1, True)
+    worker.close()
+    guest.close()
+    assert (ran.code, "is still stopping after 0.1 s; still there: worker-0\n" in ran.err) == (1, True)
     assert stubborn.poll() is None
 
 

@@ -73,6 +73,7 @@ def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
             "sinkers.handler 'handler:handle': there is no module handler",
         ),
         ('sinkers]\ncount = 1\nhandler = "absent.part:Class"', "'absent.part:Class': there is no module absent.part"),
+        ('sinkers]\ncount = 1\nhandler = "h3.py:handle"', "'h3.py:handle': there is no module h3.py"),
         ('workers]\ntransform = "absent:clean"', "workers.transform 'absent:clean': there is no module absent"),
     ],
 )
@@ -83,6 +84,7 @@ def test_a_module_that_does_not_exist_is_named_with_its_folder_and_without_a_tra
 
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert f"{named} in {short_dir} (the folder of the configuration), and none is installed" in ran.err
+    assert (".py:" in named) == ran.err.endswith("; leave .py out\n")
 
 
 def test_a_fleet_without_sinkers_can_be_used_and_the_reader_learns_that_its_storage_fills(

@@ -118,6 +118,7 @@ def test_partitions_are_written_compactly() -> None:
     assert compact_partitions(TopicPartition(*pair) for pair in pairs) == "a[0-2,10] b[1]"
     assert compact_partitions([TopicPartition("a", n) for n in (6, 1, 0)]) == "a[0-1,6]"
     assert compact_partitions([]) == ""
+    assert compact_partitions([TopicPartition("a", n) for n in range(0, 1000, 2)], 60) == "a[500 partitions]"
 
 
 def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,16 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
     [
         ('[kafak]\ngroup = "a"', "{path}: there is no section [kafak]; the nearest is `kafka`"),
         (SMALLEST.replace("group", "grup"), "{path}: there is no key `grup` in [kafka]; the nearest is `group`"),
-        (SMALLEST + "count = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers]"),
+        (SMALLEST + "count = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers] or [sinkers]"),
+        (
+            SMALLEST + "[workers]\nmax_poll_interval_seconds = 1",
+            "{path}: there is no key `max_poll_interval_seconds` in [workers]; it belongs to [kafka]",
+        ),
+        (
+            SMALLEST.replace('topics = ["orders"]', 'topics = ["orders", "or ders"]'),
+            '{path}: kafka.topics has "or ders", but it takes a list of texts: topic names of letters, digits, '
+            "`.`, `_` and `-`",
+        ),
         (SMALLEST + "[log]\nxyzzy = 1", "{path}: there is no key `xyzzy` in [log]; its keys are level"),
         ("kafka = 1", "{path}: `kafka` is a section: write [kafka] and its keys below"),
         ("[kafka]\ngroup = \n", "{path}: line 2, column 9: Invalid value"),
