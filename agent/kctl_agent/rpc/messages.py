@@ -139,6 +139,7 @@ def number_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def printable_name(name: str) -> str:
-    """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
+    """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`.
+    Nothing becomes `(empty)`."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
-    return kept + "..." if len(name) > 40 else kept
+    return kept + "..." if len(name) > 40 else kept or "(empty)"

@@ -170,6 +170,6 @@ def test_the_id_of_a_frame_that_is_no_request_is_still_returned_if_it_can_be_rea
 
 
 def test_a_name_from_the_wire_is_bounded_and_plain_before_it_is_repeated() -> None:
-    assert printable_name("getKafkaLag") == "getKafkaLag"
+    assert (printable_name("getKafkaLag"), printable_name("")) == ("getKafkaLag", "(empty)")
     assert printable_name("get\x1b[31m\n<b>é") == "get??31m??b??"
     assert len(printable_name("x" * 10_000)) == 43
