@@ -123,3 +123,15 @@ def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any]
     assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]
     assert "orders-2" in answer.failed[0].message
     assert kctl(fleet, "rpc", "offset_checker").returncode == 3
+
+
+def test_a_topic_that_was_deleted_is_named_and_its_lag_is_in_no_complete_answer(
+    fleet: Any, own_broker: KafkaBroker
+) -> None:
+    topics.delete_topic(own_broker.bootstrap_servers, "orders")
+
+    status = eventually(lambda: (ran := kctl(fleet, "status")).returncode == 1 and ran)
+    lag = kctl(fleet, "rpc", "kafka_lag")
+
+    assert status.stdout.startswith("failing: topic orders has not existed since 2")
+    assert (lag.returncode, "the lag of orders is not known: the topic does not exist" in lag.stderr) == (3, True)
