@@ -79,7 +79,8 @@ class _Part:
         self._groups: Sequence[GroupSnapshot] = ()
         self._rows: Rows | None = None
         self._labels = Labels("", [], [])
-        self._texts = _LabelTexts(self._labels)
+        self._texts: list[bytes] = []
+        """The labels of each block's partitions, one a line; a per cent sign in them is doubled."""
         self._kept: dict[str, _Kept] = {}
         self._samples: dict[str, _Samples] = {}
         self._group_names: list[str] = []
@@ -99,7 +100,7 @@ class _Part:
             self._group_labels = [f'{{cluster="{cluster}",group="{_escaped(name)}"}}' for name in names]
         if labels != self._labels:
             self._labels = labels
-            self._texts = _LabelTexts(labels)
+            self._texts = _label_texts(labels)
             self._kept.clear()
 
     def blocks(self, metric: Metric) -> list[TextBlock]:
@@ -156,36 +157,20 @@ class _Part:
             if kept is not None and is_same[number]:
                 blocks.append(kept.blocks[number])
             else:
-                labels = self._texts.of(metric.labels, number)
+                labels = self._texts[number]
                 blocks.append(TextBlock(partial(_joined, labels, metric, values[part], is_known[part])))
         self._kept[metric.name] = _Kept(values, blocks)
         return blocks
 
 
-class _LabelTexts:
-    """The labels of the partitions of each block as text, one partition a line: the same for many metrics."""
-
-    def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-        self._made: dict[tuple[str, ...], list[bytes]] = {}
-
-    def of(self, names: Sequence[str], number: int) -> bytes:
-        """Returns the labels of the block of that number; a per cent sign in it is doubled. `names` are those of the
-        labels: cluster, group, topic, partition, and what else there may be."""
-        key = (*names[:4],)
-        if key not in self._made:
-            self._made[key] = self._blocks(*key)
-        return self._made[key][number]
-
-    def _blocks(self, of_cluster: str, of_group: str, of_topic: str, of_partition: str) -> list[bytes]:
-        labels = self._labels
-        topics = {topic: _escaped(topic) for topic, _ in labels.partitions}
-        cluster = f'{of_cluster}="{_escaped(labels.cluster)}",{of_group}="'
-        befores = (f'{cluster}{_escaped(group)}",{of_topic}="' for group, count in labels.groups for _ in range(count))
-        each = zip(befores, labels.partitions, strict=True)
-        lines = (f'{before}{topics[topic]}",{of_partition}="{number}"' for before, (topic, number) in each)
-        blocks = iter(lambda: "\n".join(islice(lines, _BLOCK_ROWS)), "")
-        return [block.replace("%", "%%").encode() for block in blocks]
+def _label_texts(labels: Labels) -> list[bytes]:
+    topics = {topic: _escaped(topic) for topic, _ in labels.partitions}
+    cluster = f'cluster="{_escaped(labels.cluster)}",group="'
+    befores = (f'{cluster}{_escaped(group)}",topic="' for group, count in labels.groups for _ in range(count))
+    each = zip(befores, labels.partitions, strict=True)
+    lines = (f'{before}{topics[topic]}",partition="{number}"' for before, (topic, number) in each)
+    blocks = iter(lambda: "\n".join(islice(lines, _BLOCK_ROWS)), "")
+    return [block.replace("%", "%%").encode() for block in blocks]
 
 
 def _joined(

@@ -35,11 +35,6 @@ def java_command() -> Path:
     return command
 
 
-def java_version() -> int:
-    """Returns the major version of `java_command()`, e.g. 17. Raises JavaMissing likewise."""
-    return _version_of(java_command())
-
-
 def _find_java() -> Path:
     if home := os.environ.get("JAVA_HOME"):
         command = Path(home) / "bin" / "java"

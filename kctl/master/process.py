@@ -78,12 +78,11 @@ class Child:
             async with asyncio.timeout(timeout_seconds):
                 return await self.wait()
         except TimeoutError:
-            await self.kill_session()
-            return await self.wait()
+            return await self.kill()
 
     async def kill(self) -> int:
         """Kills its whole session; returns its exit code."""
-        await self.kill_session()
+        await kill_session(self.pid)
         return await self.wait()
 
     async def abort(self) -> int:
@@ -98,14 +97,6 @@ class Child:
             async with asyncio.timeout(_ABORT_SECONDS):
                 await self.wait()
         return await self.kill()
-
-    async def kill_session(self) -> int:
-        """See `kill_session`."""
-        return await kill_session(self.pid)
-
-    async def last_lines(self, count: int = 1) -> list[str]:
-        """See `ProcessLog.last_lines`."""
-        return await asyncio.to_thread(self.log.last_lines, count)
 
     def close(self) -> None:
         """Closes the pipe to a process that has ended."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from kctl.master.exit_reasons import cause, why
 from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
-from kctl.master.process import Child, remove_socket
+from kctl.master.process import Child, kill_session, remove_socket
 from kctl.master.process_log import ProcessLog
 from kctl.master.restart import (
     Cause,
@@ -290,7 +290,7 @@ class ProcessSupervisor:
         code = await child.wait()
         if self._health_check is not None:
             self._health_check.cancel()  # an answer from before the end would clear the error that follows
-        lines = await child.last_lines()
+        lines = await asyncio.to_thread(child.log.last_lines, 1)
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
         await self._kill_rest(child)
         if self._status.state is SupervisionState.STOPPING:
@@ -362,7 +362,7 @@ class ProcessSupervisor:
     async def _kill_rest(self, child: Child) -> None:
         while True:
             try:
-                await child.kill_session()
+                await kill_session(child.pid)
                 await asyncio.to_thread(remove_socket, self.launch.socket_path, child.pid)
                 return
             except TimeoutError:

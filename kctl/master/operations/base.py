@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pwd
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -108,8 +108,3 @@ def operation_events(operation: Operation) -> list[Event]:
     outcome = f"{operation.state}; {operation.text}" if operation.text else operation.state
     text = f"{operation.words}, by {operation.by}: {outcome}"
     return [Event(operation.ended_at, "operation", text, topic, partition, worker=worker)]
-
-
-def contradiction(running: Iterable[Operation], touches: frozenset[str]) -> Operation | None:
-    """The operation under way that touches what this one touches; None when it may begin."""
-    return next((operation for operation in running if touches & operation.touches), None)

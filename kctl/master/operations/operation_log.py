@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from kctl import audit
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
-from kctl.master.operations.base import Caller, Operation, OperationState, Report, contradiction
+from kctl.master.operations.base import Caller, Operation, OperationState, Report
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import ALL_HOSTS, Done, FleetOperation, with_host
 from kctl.master.operations.interrupted import interrupted
@@ -162,8 +162,8 @@ class OperationLog:
         touches = frozenset[str]() if host is None else frozenset({f"host {host}"})
         if host is None or self._leads(host):
             touches |= given.touches(self._context)
-        running = [self._operations[id_] for id_ in self._tasks]
-        other = contradiction(running, touches)
+        running = (self._operations[id_] for id_ in self._tasks)
+        other = next((each for each in running if touches & each.touches), None)
         if other is not None:
             raise OperationRefused(
                 f"operation {other.id} ({other.words}, by {other.by}) is under way: wait for it, or "

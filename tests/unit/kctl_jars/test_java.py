@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.jars.java import java_version
+from kctl.jars.java import java_command
 
 JAVA = """#!/bin/sh
 cut -d' ' -f5 /proc/$$/stat > "$0.group"
@@ -24,5 +24,5 @@ def test_a_ctrl_c_of_the_terminal_does_not_reach_the_java_that_is_asked(
     java.chmod(0o700)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    assert java_version() == 17
+    assert java_command() == java
     assert int(Path(f"{java}.group").read_text()) != os.getpgrp(), "it is in a process group of its own"

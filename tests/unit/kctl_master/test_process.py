@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kctl.master.memory import Memory
-from kctl.master.process import Child, remove_socket, session_members
+from kctl.master.process import Child, kill_session, remove_socket, session_members
 
 STUBBORN = (
     "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
@@ -61,7 +61,7 @@ def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_p
 
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
-        killed = await child.kill_session()
+        killed = await kill_session(child.pid)
 
         assert killed == 2
         assert session_members(child.pid) == []
@@ -76,15 +76,15 @@ def test_the_last_lines_are_those_of_this_incarnation_without_control_characters
         log.write_text("a line of the incarnation before\n")
         silent = await spawn("pass", log)
         await silent.wait()
-        assert await silent.last_lines(3) == []
+        assert silent.log.last_lines(3) == []
 
         loud = await spawn("print('one'); print(); print('\\x1b[31mtwo\\x07' + 'x' * 1000)", log)
         await loud.wait()
 
-        one, two = await loud.last_lines(3)
+        one, two = loud.log.last_lines(3)
         assert one == "one"
         assert two == "[31mtwo" + "x" * 393
-        assert len((await loud.last_lines())[0]) == 400
+        assert len(loud.log.last_lines(1)[0]) == 400
         silent.close()
         loud.close()
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off before a partition is taken in again, which restarts the query; its leader may come and go."""
+from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
