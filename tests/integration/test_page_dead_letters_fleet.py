@@ -43,7 +43,7 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         eventually(lambda: status(chromium) == "3 dead letters match")
 
         find(chromium, text="0008")
-        eventually(lambda: status(chromium) == "1 dead letters match")
+        eventually(lambda: status(chromium) == "1 dead letter matches")
         press(chromium, "#dead-list tbody button")
         eventually(lambda: text(chromium, "dead-value") == "0008")
         press(chromium, "[data-verb=requeue][data-which=all]")

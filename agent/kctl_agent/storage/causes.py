@@ -45,7 +45,7 @@ def cause_of(error: str) -> DeathCause:
     raised = _RAISED.search(sentence)
     found = (raised[1] or raised[2]).rpartition(".")[2] if raised else _NUMBER.sub("N", _MESSAGES.sub("", sentence))
     line = innermost((name, int(number)) for name, number in _FRAME.findall(error))
-    return DeathCause(found[:MAX_CLASS_CHARACTERS], line)
+    return DeathCause(found[:MAX_CLASS_CHARACTERS] or "no reason", line)
 
 
 def sentence_of(error: str) -> str:

@@ -55,7 +55,7 @@ const find = (filter = dead.filter) => look(async signal => {
   list(page);
   status("counting what matches …");
   await Promise.all([count(signal), fill(PAGE_ROWS, signal)]);
-  status(whole(dead.count) + " dead letters match");
+  status(whole(dead.count) + (dead.count === 1 ? " dead letter matches" : " dead letters match"));
 });
 async function count(signal) {
   const groups = await read(ROOT + "/groups" + query(dead.filter, {hours: 24}), signal);

@@ -41,7 +41,7 @@ shop.NoCustomer: 17"""
         ("no <Row object at 0x7f3ab00e5d20>", ("no <Row object at N>", "")),
         (f'no\nFile "x", line {"1" * 5000}', ("no", "x:111111111")),
         ("the column id is null", ("the column id is null", "")),
-        ("", ("", "")),
+        ("", ("no reason", "")),
         ("x y" * 100, (("x y" * 100)[:MAX_CLASS_CHARACTERS], "")),
         (f'hangs\n  File "shop.py", line 5, in handle\n  File "{LIBRARY}", line 1, in x', ("hangs", "shop.py:5")),
         ('raised in a group\n  |   File "/srv/shop.py", line 8, in one', ("raised in a group", "shop.py:8")),
