@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kctl_agent.storage.ack_rules import requeued
 from kctl_agent.storage.causes import DeathCause
@@ -119,15 +120,17 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
     least, most = _scores(selection)
     runs = _separate_runs(session, selection)
     edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
-    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-        for key, _ in runs:
-            pipeline.zcount(key, least, most)
-            pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
-            pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
-            for until, since in itertools.pairwise(edges):
-                begin = least if since * 1000 < least else f"({since * 1000:.3f}"
-                pipeline.zcount(key, begin, f"{min(until * 1000, most):.3f}")
-        replies = pipeline.execute()
+    replies: list[Any] = []
+    for begin in range(0, len(runs), PAGE):  # a handler may give each message a reason of its own
+        with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+            for key, _ in runs[begin : begin + PAGE]:
+                pipeline.zcount(key, least, most)
+                pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
+                pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
+                for until, since in itertools.pairwise(edges):
+                    earliest = least if since * 1000 < least else f"({since * 1000:.3f}"
+                    pipeline.zcount(key, earliest, f"{min(until * 1000, most):.3f}")
+            replies += pipeline.execute()
     found: dict[DeathCause, GroupCount] = {}
     for number, (_, cause) in enumerate(runs):
         count, first, newest, *recent = replies[number * (3 + hours) : (number + 1) * (3 + hours)]
