@@ -104,9 +104,11 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """A test ends with the threads and child processes that it began with."""
-    threads, children = set(threading.enumerate()), _children()
+    """A test ends with the threads, child processes and umask that it began with."""
+    threads, children, umask = set(threading.enumerate()), _children(), os.umask(0o077)
+    os.umask(umask)
     yield
+    os.umask(umask)
     eventually(lambda: not new_threads(threads), what="threads of the test are still there")
     eventually(lambda: not (_children() - children), what="child processes of the test are still there")
 

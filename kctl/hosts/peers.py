@@ -59,9 +59,9 @@ class Peers:
 
     async def keep(self, urls: Collection[str]) -> None:
         """Closes connections to all other addresses."""
-        for pool in [*self._former, *(self._pools.pop(url) for url in self._pools.keys() - set(urls))]:
+        former, self._former = self._former, []
+        for pool in [*former, *(self._pools.pop(url) for url in self._pools.keys() - set(urls))]:
             await pool.aclose()
-        self._former = []
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
         """Returns the body of a good answer.

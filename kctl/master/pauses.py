@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from kctl.errors import OperationRefused
 from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.wire import JsonObject
+from kctl_agent.storage.sync import sync_file
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +45,6 @@ class Pause:
     def scope(self) -> JsonObject:
         """Returns the pause as a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refused(constant: str) -> NoReturn:
@@ -148,14 +140,12 @@ class Pauses:
         temporary = self._path.with_suffix(".new")
         try:
             if by_key:
-                with temporary.open("w", encoding="utf-8") as file:
-                    json.dump([asdict(pause) for pause in by_key.values()], file)
-                    file.flush()
-                    os.fsync(file.fileno())
+                temporary.write_text(json.dumps([asdict(pause) for pause in by_key.values()]), encoding="utf-8")
+                sync_file(temporary)
                 temporary.replace(self._path)
             else:
                 self._path.unlink(missing_ok=True)
-            _sync_folder(self._path.parent)
+            sync_file(self._path.parent)
         except OSError as error:
             raise OperationRefused(f"the pauses cannot be kept in {self._path}: {error.strerror}") from None
         self._pauses = by_key

@@ -196,12 +196,15 @@ def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
     """Yields what is known of a handler that fails, as long as messages wait or are dead letters."""
     storage = snapshot.block_size.result
     rows = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
-    seconds = [(row.sinker and row.sinker.failing_seconds) or 0.0 for row in rows]
-    failing = [each for each in zip(seconds, rows, strict=True) if each[0] > _FAILING_SECONDS]
+    failing = [row for row in rows if _failing_seconds(row) > _FAILING_SECONDS]
     if failing and (storage.pending or storage.dead):
         share = f"{_share(len(failing), len(rows), 'sinker')} handled no message"
         what = "no message was handled" if len(failing) == len(rows) else share
-        yield _Found(Level.DEGRADED, "handler", what, failing[0][1].last_error, min(each for each, _ in failing))
+        yield _Found(Level.DEGRADED, "handler", what, failing[0].last_error, min(map(_failing_seconds, failing)))
+
+
+def _failing_seconds(row: WorkerRow) -> float:
+    return 0.0 if row.sinker is None else row.sinker.failing_seconds or 0.0
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:

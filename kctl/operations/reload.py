@@ -16,7 +16,7 @@ from kctl.config.values import as_json
 from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState
-from kctl.operations.restart import ENGINE_RESTARTS, outdated, restarted_by_all
+from kctl.operations.restart import ENGINE_RESTARTS, restarted_by_all, would_change
 from kctl.operations.scale import scaled
 from kctl_agent.rpc.wire import JsonObject
 
@@ -70,9 +70,9 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
     for effect, changed in by_effect.items():
         if changed:
             yield f"{effect.value}: {_named(changed)}"
-    if by_effect[Effect.NEXT_START] and (processes := outdated(context)):
-        is_all = len(processes) == len(restarted_by_all(context))
-        which = "--all" if is_all else " ".join(process.name for process in processes)
+    every = restarted_by_all(context) if by_effect[Effect.NEXT_START] else []
+    if processes := [each for each in every if would_change(each)]:
+        which = "--all" if processes == every else " ".join(process.name for process in processes)
         beside = f"; {ENGINE_RESTARTS}" if any(process.launch.kind == "engine" for process in processes) else ""
         yield f"`kctl restart {which} --rolling` applies that{beside}"
 

@@ -81,17 +81,14 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
     in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
     operation."""
     processes = map(context.supervisor.process, context.supervisor.names)
-    alive = [each for each in processes if each.state is not SupervisionState.STOPPED and _is_outdated(each)]
+    alive = [each for each in processes if each.state is not SupervisionState.STOPPED and _is_taken(each)]
     return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not SupervisionState.FATAL))
 
 
-def outdated(context: Context) -> list[ProcessSupervisor]:
-    """Those of them that would get other settings than they were started with; levels of logs are set without that."""
-    return [
-        each
-        for each in restarted_by_all(context)
-        if any(value != each.started_with.get(key) for key, value in each.launch.settings.items() if key != "log_level")
-    ]
+def would_change(process: ProcessSupervisor) -> bool:
+    """Whether it would get other settings than it was started with; levels of logs are set without that."""
+    settings = process.launch.settings.items()
+    return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 
 
 def _plan(processes: list[ProcessSupervisor], has_engine: bool) -> Done:
@@ -101,6 +98,6 @@ def _plan(processes: list[ProcessSupervisor], has_engine: bool) -> Done:
     return f"it would be: {text}{beside}", {"restarted": names, "engine": has_engine}
 
 
-def _is_outdated(process: ProcessSupervisor) -> bool:
+def _is_taken(process: ProcessSupervisor) -> bool:
     before, now = process.started_with.get("spark"), process.launch.settings.get("spark")
     return process.launch.kind != "engine" or process.pid is None or before != now

@@ -6,14 +6,13 @@ import os
 import re
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl import fleets
-from kctl.children import PRIVATE
 from kctl.config.load import load
 from kctl.errors import (
     AlreadyRunning,
@@ -113,15 +112,6 @@ def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
     assert [session_members(pid) for pid in pids] == [[], []]
 
 
-@pytest.fixture
-def kept_umask() -> Iterator[None]:
-    """For a master in this process, which other tests share."""
-    before = os.umask(PRIVATE)
-    yield
-    os.umask(before)
-
-
-@pytest.mark.usefixtures("kept_umask")
 def test_a_second_master_on_one_data_dir_names_the_first_and_what_it_has_left(
     master: Callable[..., Any], short_dir: Path
 ) -> None:

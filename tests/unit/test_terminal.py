@@ -8,11 +8,25 @@ import pty
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.terminal import shown
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """Our end of a terminal, and that of a process."""
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
 
 ANY = st.text(st.characters() | st.sampled_from("\x1b\x9b\x07\x7f\u202e\u2066\u200b\u2028\r\n\t[]"))
 
@@ -48,23 +62,15 @@ def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere() -> None:
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
 
-    ours, theirs = pty.openpty()
-    try:
+    with terminal() as (ours, theirs):
         subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
         assert os.read(ours, 100).decode() == "\r1 of 2\\u009b\x1b[K\r2 of 2\x1b[K\r\x1b[K"
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes() -> None:
     code = "from kctl.terminal import *\nwith guarded():\n bytes_writer()(b'a\\x1b[2J\\xff\\n')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"
 
-    ours, theirs = pty.openpty()
-    try:
+    with terminal() as (ours, theirs):
         subprocess.run([sys.executable, "-c", code], stdout=theirs, check=True)
         assert os.read(ours, 100).decode() == "a\\u001b[2J\ufffd\r\n"
-    finally:
-        os.close(ours)
-        os.close(theirs)

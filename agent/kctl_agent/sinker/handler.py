@@ -10,7 +10,6 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +131,12 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
         if (absent := missing_module(module, error, import_dir)) is not None:
             raise BootstrapError(f"sinkers.handler {name!r}: {absent}") from None
         raise BootstrapError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
-    if not callable(getattr(target, "handle", target)):
+    handle = getattr(target, "handle", target)
+    if not callable(handle):
         raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
-    if not _takes_messages(getattr(target, "handle", target)):
+    if not _takes_messages(handle):
         raise BootstrapError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
-    if any(check(getattr(target, "handle", target)) for check in (isgeneratorfunction, isasyncgenfunction)):
+    if inspect.isgeneratorfunction(handle) or inspect.isasyncgenfunction(handle):
         raise BootstrapError(f"sinkers.handler {name!r} has a `yield`: it must return a list")
     return Handler(name, target, timeout_seconds)
 

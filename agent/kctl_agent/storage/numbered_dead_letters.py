@@ -17,7 +17,7 @@ from kctl_agent.storage.base import DeadLetterStore
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
-from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
+from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_number
 
 LATEST = 1e12
 """No time is later."""
@@ -169,4 +169,4 @@ class NumberedDeadLetters(DeadLetterStore):
 
 def _numbers(ids: Iterable[str]) -> list[int]:
     """Each once; what cannot be an id is left out."""
-    return sorted({int(id_) for id_ in ids if id_.isdecimal() and len(id_) < 19})
+    return sorted({int(id_) for id_ in ids if is_id_number(id_)})

@@ -107,6 +107,11 @@ class Selection:
 EVERYTHING = Selection()
 
 
+def is_id_number(text: str) -> bool:
+    """Whether a text from outside may be a number in the id of a dead letter: such numbers have less than 64 bits."""
+    return text.isdecimal() and len(text) < 19
+
+
 def _is_between(value: float, least: float | None, most: float | None) -> bool:
     return (least is None or value >= least) and (most is None or value <= most)
 

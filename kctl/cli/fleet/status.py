@@ -84,11 +84,12 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
 
 def _storage(storage: StorageReply | None) -> Iterator[str]:
     """What waits for sinkers, and what was given up."""
-    counts = {} if storage is None else {state: getattr(storage, state) for state in ("pending", "processing", "dead")}
-    if any(counts.values()):
-        delayed = f" ({cell(storage.delayed)} of them delayed)" if storage is not None and storage.delayed else ""
-        known = [f"{cell(count)} {state}" for state, count in counts.items() if count is not None]
-        yield f"storage  {'  '.join(known)}{delayed}"
+    if storage is None or not (storage.pending or storage.processing or storage.dead):
+        return
+    counts = {"pending": storage.pending, "processing": storage.processing, "dead": storage.dead}
+    known = [f"{cell(count)} {state}" for state, count in counts.items() if count is not None]
+    delayed = f" ({cell(storage.delayed)} of them delayed)" if storage.delayed else ""
+    yield f"storage  {'  '.join(known)}{delayed}"
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:

@@ -101,23 +101,24 @@ function isStill(before, now) {
     return then?.to === to && from >= then.from && Math.sign(from - to) === Math.sign(then.from - to);
   });
 }
+// The parameters that somebody has agreed to, as they were shown; asked about anew where that is no longer so.
+async function agreed(question, params) {
+  let shown = await preview(params), changed = "";
+  while (await asked(changed + question + visible(shown.text))) {
+    if (shown.operation === "seek") params = asShown(params, shown.result.rows);
+    const now = await preview(params);
+    if (isStill(shown, now)) return params;
+    [shown, changed] = [now, "Meanwhile it has changed. "];
+  }
+  return null;
+}
 async function submitOperation() {
-  const type = chosenType();
-  let params = filledParams();
+  const type = chosenType(), params = filledParams();
   const words = Object.entries(params).map(([name, value]) => name + " " + value).join(", ");
   const question = type.rpc + (words ? " (" + visible(words) + ")" : "") + ": ";
-  if (!hasPreview(type)) {
-    if (!await asked(question + type.summary)) return;
-  } else {
-    let previewed = await preview(params), hasChanged = "";
-    for (let now = null; now === null || !isStill(previewed, now);) {
-      if (now) [previewed, hasChanged] = [now, "Meanwhile it has changed. "];
-      if (!await asked(hasChanged + question + visible(previewed.text))) return;
-      if (type.rpc === "seek") params = asShown(params, previewed.result.rows);
-      now = await preview(params);
-    }
-  }
-  acting.followed = await (await call(OPERATIONS, {operation: type.rpc, params, wait_seconds: 0})).json();
+  const given = hasPreview(type) ? await agreed(question, params) : await asked(question + type.summary) && params;
+  if (!given) return;
+  acting.followed = await (await call(OPERATIONS, {operation: type.rpc, params: given, wait_seconds: 0})).json();
   await showOperations();
 }
 async function busy(work) {

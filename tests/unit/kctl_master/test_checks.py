@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,11 +30,9 @@ def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def private() -> Iterator[None]:
+def private() -> None:
     """As in a master."""
-    before = os.umask(PRIVATE)
-    yield
-    os.umask(before)
+    os.umask(PRIVATE)
 
 
 @pytest.mark.shows("a folder of another user, or open to all, is refused; what kctl writes is for its user alone")

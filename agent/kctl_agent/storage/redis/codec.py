@@ -13,6 +13,11 @@ DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "la
 """The fields of a dead letter's hash that are read."""
 
 
+def words(*values: object) -> list[object]:
+    """What a script is given: an empty word for what is not set."""
+    return ["" if value is None else value for value in values]
+
+
 def name_of(tp: TopicPartition) -> str:
     """`topic:partition`; a topic's name holds no colon."""
     return f"{tp[0]}:{tp[1]}"

@@ -16,7 +16,7 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.redis.client import as_unusable
-from kctl_agent.storage.redis.codec import DEAD_LETTER, dead_letter_of, name_of, run_of
+from kctl_agent.storage.redis.codec import DEAD_LETTER, dead_letter_of, name_of, run_of, words
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.selection import Selection
 
@@ -36,8 +36,8 @@ def last(session: RedisSession) -> int:
 def sift(session: RedisSession, selection: Selection, numbers: list[int]) -> list[int]:
     """Those of them that may be selected, in this order."""
     bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
-    words = ["" if each is None else each for each in (*bounds, selection.traceback, selection.key, selection.text)]
-    return [int(id_) for id_ in session.run("sift_dead", *words, *(f"{number:016}" for number in numbers))]
+    wanted = words(*bounds, selection.traceback, selection.key, selection.text)
+    return [int(id_) for id_ in session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
 
 
 def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:

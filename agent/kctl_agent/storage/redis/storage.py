@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +29,7 @@ from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis import dead_letter_store
 from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
-from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of
+from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of, words
 from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.selection import EVERYTHING, Selection
@@ -223,10 +223,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
         return dead_letter_store.remove(self._session, dead_letters)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        age = selection.older_than_seconds
-        return int(
-            self._session.run_once("stuck", *_words(selection.of_blocks()), "" if age is None else int(age * 1000))
-        )
+        return int(self._session.run_once("stuck", *_words(selection.of_blocks())))
 
     def clear(self, selection: Selection = EVERYTHING) -> int:
         chosen = selection.of_blocks()
@@ -236,9 +233,9 @@ class RedisStorage(NumberedDeadLetters, Storage):
 
     def _clear(self, name: str, selection: Selection) -> int:
         after: Any = 0
-        removed, age = 0, "" if selection.older_than_seconds is None else int(selection.older_than_seconds * 1000)
+        removed = 0
         while after != b"":
-            count, after = self._session.run_once("clear", name, after, PAGE, *_words(selection)[2:], age)
+            count, after = self._session.run_once("clear", name, after, PAGE, *_words(selection)[2:])
             removed += count
         return removed
 
@@ -263,5 +260,7 @@ def _placed(stored: StoredOffset) -> tuple[object, ...]:
 
 
 def _words(selection: Selection) -> list[object]:
-    values: Iterable[object] = (selection.topic, selection.partition, selection.offset_from, selection.offset_to)
-    return ["" if value is None else value for value in values]
+    """Which blocks are meant, and how old they are in milliseconds at least."""
+    age = selection.older_than_seconds
+    bounds = (selection.topic, selection.partition, selection.offset_from, selection.offset_to)
+    return words(*bounds, None if age is None else int(age * 1000))

@@ -23,9 +23,9 @@ from kctl_agent.storage.lake.delta.commit_actions import append_actions
 from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.storage.sync import sync_file
 from tests.table_conformance import write
 
 GROUP = Binding("payments/eu", "cluster-1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from kctl_agent.storage.selection import Selection
+from kctl_agent.storage.selection import Selection, is_id_number
 
 READING = "reading"
 """The column that holds in which reading of its partition a message became a dead letter."""
@@ -55,7 +55,7 @@ def predicate(group: str, selection: Selection) -> Condition:
         ("failed_at", "<=", None if selection.died_to is None else _moment(selection.died_to)),
     ]
     numbers = [id_.rpartition(":")[2] for id_ in selection.ids or ()]
-    if offsets := [int(each) for each in numbers if each.isdecimal() and len(each) < 19]:
+    if offsets := [int(each) for each in numbers if is_id_number(each)]:
         wanted += [("offset", ">=", min(offsets)), ("offset", "<=", max(offsets))]
     condition = than("group", "=", group)
     for column, is_, value in wanted:

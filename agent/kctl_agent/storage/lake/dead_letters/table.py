@@ -38,7 +38,7 @@ from kctl_agent.storage.lake.dead_letters.selection import (
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
-from kctl_agent.storage.selection import EVERYTHING, Selection
+from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number
 
 SENT = 500
 """Messages that are sent somewhere else at a time: a commit removes them here."""
@@ -149,7 +149,7 @@ class DeadLetterTable(DeadLetterStore):
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
         topic, *place = id.rsplit(":", 2)
-        if len(place) != 2 or not all(number.isdecimal() and len(number) < 19 for number in place):
+        if len(place) != 2 or not all(map(is_id_number, place)):
             return None
         partition, offset = map(int, place)
         found = list(self.dead(Selection(topic, partition, offset, offset)))

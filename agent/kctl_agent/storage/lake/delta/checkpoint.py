@@ -33,7 +33,7 @@ from kctl_agent.storage.lake.delta.log import (
 )
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import FOLDER, Folder, LocalFolder
-from kctl_agent.storage.lake.folder.local import sync_file
+from kctl_agent.storage.sync import sync_file
 
 log = logging.getLogger(__name__)
 

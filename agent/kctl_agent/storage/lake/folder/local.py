@@ -17,6 +17,7 @@ from typing import BinaryIO, Self
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
 from kctl_agent.storage.limits import Free
+from kctl_agent.storage.sync import sync_file
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 """What `link(2)` answers where there are none."""
@@ -211,12 +212,3 @@ def _raise_unless_gone(error: OSError) -> None:
 
 def _stamp(stat: os.stat_result) -> str:
     return f"{stat.st_ino}-{stat.st_mtime_ns}"
-
-
-def sync_file(path: Path) -> None:
-    """A file or a folder, to the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

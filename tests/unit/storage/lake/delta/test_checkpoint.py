@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint, table
 from kctl_agent.storage.lake.delta.log import log_files, write_entry
-from kctl_agent.storage.lake.folder.local import sync_file
 from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.sync import sync_file
 from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
 
 DAY = 86_400.0
