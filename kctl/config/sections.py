@@ -6,6 +6,7 @@ it. When a change takes effect stands in the type too, where it is another than 
 
 # Without `from __future__ import annotations`: a field's type is a type, and not a text that has to be evaluated.
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -82,7 +83,8 @@ class _Group(Section):
     """Whether records of open and aborted transactions are read; with `read_committed` the end of a partition is its
     last stable offset."""
     static_membership: Annotated[bool, NEXT_START] = False
-    """Workers keep their partitions over a quick restart (`group.instance.id` is fleet and worker name)."""
+    """Workers keep their partitions over a quick restart. `group.instance.id` is the name of the fleet and of the
+    worker; with `[hosts]` the host's name stands between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,6 +421,11 @@ class HostsSection(Section):
     handled when it is back, and not before."""
     forget_seconds: Annotated[float, number(60)] = 259_200.0
     """How long a host that has gone is named as missing; `kctl forget-host` ends that."""
+
+    @property
+    def own_name(self) -> str:
+        """The name of this host; empty if the fleet runs on one host."""
+        return (self.name or socket.gethostname()) if self.url else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             **_fields(kafka, "bootstrap_servers", "group", "topics", "auto_offset_reset", "assignor"),
             **_fields(kafka, "session_timeout_seconds", "max_poll_interval_seconds", "heartbeat_interval_seconds"),
             "isolation_level": kafka.isolation_level,
-            "group_instance_id": f"{config.fleet.name}-{name}" if kafka.static_membership else None,
+            "group_instance_id": _instance_id(config, name) if kafka.static_membership else None,
             "security": of_fleet(config).security._asdict(),  # secrets and all
         },
         "pipeline": {
@@ -110,6 +110,11 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
         "spark": None if _has_engine(config) else _spark(config, jars),
         "storage": storage_settings(config) | _handler_inside(config, name),
     }
+
+
+def _instance_id(config: Config, name: str) -> str:
+    """The `group.instance.id` of a worker, which no worker of another host may have: the broker would fence one."""
+    return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 
 def _process(config: Config, name: str) -> JsonObject:

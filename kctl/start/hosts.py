@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -35,9 +34,8 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
         return None
     from kctl.hosts.peers import Peers  # with httpcore, which a fleet on one host does without
 
-    name = settings.name or socket.gethostname()
     url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
-    me = Host(name, url, time.time_ns(), __version__)
+    me = Host(settings.own_name, url, time.time_ns(), __version__)
     group = settings.group or f"{config.kafka.group}.kctl-masters"
     member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
     return Hosts(member, with_access(Peers, config), me, (config.kafka.cluster, config.kafka.group))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,20 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     assert (spark.jars, spark.conf) == (("/jars/a.jar",), conf)
     assert (spark.master, spark.driver_memory, spark.workers) == ("local[6]", f"{768 << 10}k", 3)
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
+
+
+@pytest.mark.shows("static members of several hosts never fence each other: the host's name is part of their id")
+def test_static_members_of_two_hosts_have_different_ids(tmp_path: Path) -> None:
+    one_host = config(tmp_path)
+    more = '[storage]\nmode = "redis"\nurl = "redis://redis:6379/0"\n[http]\ninsecure = true\nhost = "10.0.0.1"\n'
+    ids = []
+    for name in ('name = "node-1"', 'name = "node-2"', ""):
+        hosts = f'[hosts]\nurl = "http://node:9750"\nallow_plain = true\n{name}\n'
+        one_host.path.write_text(TOML + more + hosts)
+        _, first, *_ = launches(load(one_host.path, {}), [])
+        ids.append(parse(json.dumps(first.settings)).kafka.group_instance_id)
+
+    assert ids == ["kctl-node-1-worker-0", "kctl-node-2-worker-0", f"kctl-{socket.gethostname()}-worker-0"]
 
 
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
