@@ -57,6 +57,27 @@ class DeadLetters(Dead[Storage]):
         assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
 
+    @pytest.mark.shows("A message is never both pending and a dead letter, even if its sinker is killed.")
+    def test_dead_letters_and_messages_that_come_again_are_settled_in_one_step(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+        dead = {0: "no amount", 2: "no date"}
+
+        assert storage.settle(claim, [False, False, True], dead=dead, max_tries=9) == Settled(again=1, dead=2)
+
+        assert [(each.offset, each.tries, each.error) for each in storage.dead()] == [(0, 1, dead[0]), (2, 1, dead[2])]
+        assert total(storage) == (0, 0, 1, 2)
+        assert [(message.offset, message.tries) for message in everything(storage)] == [(1, 1)]
+
+    def test_a_claim_that_was_lost_makes_no_dead_letter(self, storage: Storage) -> None:
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
+        storage.release("a", count_try=True)
+
+        assert storage.settle(claim, [True, True, False], dead={1: "no amount"}).is_lost
+
+        assert total(storage) == (3, 0, 0, 0)
+
     def test_what_is_compressed_is_found_by_its_text_too(
         self, storage: Storage, monkeypatch: pytest.MonkeyPatch
     ) -> None:

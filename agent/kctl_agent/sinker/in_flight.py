@@ -101,16 +101,13 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a claim is settled. `acks`, `reason` and `max_tries` are for `Storage.settle`; before it, `dead_lettered`
-    become dead letters apart: index to reason. They are acknowledged then. The counts are of messages."""
+    """How a claim is settled. `acks` and `dead_lettered`, index to reason, are for `Storage.settle`; the counts are of
+    messages."""
 
     acks: list[bool]
-    reason: str
-    max_tries: int
     dead_lettered: dict[int, str]
     handled: int
     again: int
-    dead: int
     is_failure: bool
     """Whether messages that come again have to wait; not if a stop was all that kept them from being handled."""
 
@@ -124,19 +121,12 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
     handled = results.count(True)
     is_last = claimed.claim.tries + 1 >= max_tries
     dying = {i: claimed.errors.get(i, RETURNED_FALSE) for i in failed} if is_last else {}
-    counts = (handled, len(results) - handled - len(dying), len(dying))
-    is_failure = bool(failed or claimed.shared_error)
-    if len(set(dying.values())) == 1 and len(failed) + handled == len(results):
-        return Decision([ack is True for ack in results], dying[failed[0]], max_tries, {}, *counts, is_failure)
-    acks = [ack is True or i in dying for i, ack in enumerate(results)]
-    return Decision(acks, _why(claimed), NEVER, dying, *counts, is_failure)
+    again = len(results) - handled - len(dying)
+    acks = [ack is True for ack in results]
+    return Decision(acks, dying, handled, again, bool(failed or claimed.shared_error))
 
 
 def _hold_back(results: list[bool | None]) -> None:
     """Clears failures behind a failed message: in order these were not to be handled yet, and did not fail."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]
-
-
-def _why(claimed: InFlightClaim) -> str:
-    return next(iter(claimed.errors.values()), claimed.shared_error or RETURNED_FALSE)

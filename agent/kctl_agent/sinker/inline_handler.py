@@ -161,8 +161,8 @@ class _HandlingWriter(Writer):
         stored = judged(chunk, self._storage.stored_offsets([chunk.tp]).get(chunk.tp))
         skip, done = skipped(chunk, stored), stored.next
         for block in cut(chunk, skip, self._settings.batch_size, None, "none"):
-            self._handle(block.messages(), chunk.topic_id)
-            self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, block.last + 1)])
+            dead = self._handle(block.messages())
+            self._storage.finish(Advance(*chunk.tp, chunk.version, done, block.last + 1), dead, chunk.topic_id)
             done = block.last + 1
         self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
@@ -170,15 +170,14 @@ class _HandlingWriter(Writer):
     def close(self) -> None:
         """Does nothing: the handler stays open for the next task."""
 
-    def _handle(self, messages: list[Message], topic_id: str | None) -> None:
-        """Handles messages until each is acknowledged or dead."""
+    def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
+        """Handles messages until each is acknowledged or dead; returns the dead ones with their errors."""
         errors = self._errors(messages)
         failed = [message for message in messages if message.offset in errors]
         if self._settings.ordered:  # what stands behind the first was not to be handled yet
-            for i, message in enumerate(failed):
-                self._retry([message], {message.offset: None if i else errors[message.offset]}, topic_id)
-        elif failed:
-            self._retry(failed, errors, topic_id)
+            firsts = [errors[message.offset] if i == 0 else None for i, message in enumerate(failed)]
+            return [x for m, error in zip(failed, firsts, strict=True) for x in self._retry([m], {m.offset: error})]
+        return self._retry(failed, errors) if failed else []
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
         """Returns why each message failed that did, by offset; None: with others, which is blamed on nobody."""
@@ -190,14 +189,14 @@ class _HandlingWriter(Writer):
         pairs = zip(messages, acks, strict=True)
         return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
-    def _retry(self, failed: list[Message], errors: dict[int, str | None], topic_id: str | None) -> None:
-        """Tries message by message, `max_tries` in all; at least once each, if the first call was not their failure."""
+    def _retry(self, failed: list[Message], errors: dict[int, str | None]) -> list[tuple[Message, str]]:
+        """Tries message by message, `max_tries` in all; at least once each, if the first call was not their failure.
+        Returns those that are dead then, with their errors."""
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
             errors = {k: v for m in failed for k, v in self._errors([replace(m, tries=tries)]).items()}
             failed = [message for message in failed if message.offset in errors]
             if not failed:
-                return
-        reasons = [errors[message.offset] or RETURNED_FALSE for message in failed]
-        self._storage.dead_letter([replace(m, tries=rounds + 1) for m in failed], reasons, topic_id)
+                break
+        return [(replace(m, tries=rounds + 1), errors[m.offset] or RETURNED_FALSE) for m in failed]

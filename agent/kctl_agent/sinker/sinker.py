@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kctl_agent.errors import StorageError
@@ -20,7 +20,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, described
-from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
+from kctl_agent.sinker.in_flight import NEVER, Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
@@ -223,22 +223,17 @@ class Sinker:
             if not claimed.is_lost:
                 self.report_lost(claimed)
         else:
-            self._stats.settled(handled=decision.handled, again=decision.again, dead=decision.dead)
+            self._stats.settled(handled=decision.handled, again=decision.again, dead=len(decision.dead_lettered))
 
     def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
         """Settles a claim in the storage; False: the lease is lost, nothing was changed."""
-        claim, settings = claimed.claim, self._settings
-        if decision.dead_lettered:
-            if not self._storage.renew(claim, settings.lease_seconds):
-                return False
-            dying = [replace(claim.messages[i], tries=claim.tries + 1) for i in decision.dead_lettered]
-            self._storage.dead_letter(dying, list(decision.dead_lettered.values()), claim.block.topic_id)
-        wait = min(settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
+        claim = claimed.claim
+        wait = min(self._settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
             claim,
             decision.acks,
-            reason=decision.reason,
-            max_tries=decision.max_tries,
+            dead=decision.dead_lettered,
+            max_tries=NEVER,
             retry_seconds=wait if decision.is_failure else 0.0,
         )
         return not settled.is_lost

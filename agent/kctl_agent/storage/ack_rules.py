@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -26,42 +26,37 @@ class AckVerdict:
     settled: Settled
 
 
-def judge(claim: Claim, acks: Sequence[bool], reason: str, max_tries: int, codec: str, at: float) -> AckVerdict:
-    """What becomes of a claim's messages by how they were acknowledged. Raises ValueError: another number of acks."""
-    count = len(claim.messages)
+def judge(
+    claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], reason: str, max_tries: int, codec: str, at: float
+) -> AckVerdict:
+    """What becomes of a claim's messages, as in `Storage.settle`. Raises ValueError: another number of acks."""
+    count, tries = len(claim.messages), claim.tries + 1
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
-    if all(acks):
-        return AckVerdict(None, (), Settled(gone=count))
     block = claim.block
-    if claim.tries + 1 >= max_tries:
-        failed = [message for message, ack in zip(claim.messages, acks, strict=True) if not ack]
-        dead_letters = tuple(as_dead_letters(failed, block.topic_id, claim.tries + 1, reason, codec, at))
-        return AckVerdict(None, dead_letters, Settled(gone=count - len(dead_letters), dead=len(dead_letters)))
-    if not any(acks):
-        return AckVerdict(block, (), Settled(again=count))
-    columns = decode(block.body, block.first, block.count).take(~np.array(acks, np.bool_))
-    again = Block.of(block.topic, block.topic_id, block.partition, columns, codec)
-    return AckVerdict(again, (), Settled(gone=count - again.count, again=again.count))
-
-
-def as_dead_letters(
-    messages: Iterable[Message], topic_id: str | None, tries: int, error: str, codec: str, at: float
-) -> Iterator[DeadLetter]:
-    """One for each message: each is stored alone, so that each can be found, shown and put back."""
-    kept = _kept(error)
-    for message in messages:
-        block = Block.of(message.topic, topic_id, message.partition, pack([message]), codec)
-        yield DeadLetter("", block, tries, kept, at)
+    left = [i for i, ack in enumerate(acks) if not ack and i not in dead]
+    if tries >= max_tries:
+        dead, left = {**dead, **dict.fromkeys(left, reason)}, []
+    dying = [(replace(claim.messages[i], tries=tries), error) for i, error in sorted(dead.items())]
+    dead_letters = tuple(given_up([m for m, _ in dying], [error for _, error in dying], block.topic_id, codec, at))
+    settled = Settled(gone=count - len(left) - len(dying), again=len(left), dead=len(dying))
+    if len(left) in (0, count):
+        return AckVerdict(block if left else None, dead_letters, settled)
+    columns = decode(block.body, block.first, block.count).take(np.isin(np.arange(count), left))
+    return AckVerdict(Block.of(block.topic, block.topic_id, block.partition, columns, codec), dead_letters, settled)
 
 
 def given_up(
     messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
-    """As `Storage.dead_letter` is to store them. Raises ValueError for another number of errors than of messages."""
+    """As `Storage.dead_letter` is to store them: each alone, so that each can be found, shown and put back. Raises
+    ValueError for another number of errors than of messages."""
     each = [errors] * len(messages) if isinstance(errors, str) else errors
-    pairs = zip(messages, each, strict=True)
-    return [x for m, error in pairs for x in as_dead_letters([m], topic_id, m.tries, error, codec, at)]
+    blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)
+    return [
+        DeadLetter("", block, message.tries, _kept(error), at)
+        for message, error, block in zip(messages, each, blocks, strict=True)
+    ]
 
 
 def requeued(

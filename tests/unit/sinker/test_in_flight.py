@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.sinker.in_flight import NEVER, RETURNED_FALSE, InFlightClaim, Part, cut, decide
+from kctl_agent.sinker.in_flight import RETURNED_FALSE, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import DIED, UNKNOWN, Journal
 from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill
@@ -49,41 +49,38 @@ def test_what_was_acknowledged_is_gone_and_what_was_refused_comes_again() -> Non
     decision = decide(claimed([True, False, True]), max_tries=3, ordered=False)
 
     assert decision.acks == [True, False, True]
-    assert (decision.handled, decision.again, decision.dead) == (2, 1, 0)
-    assert (decision.reason, decision.is_failure) == (RETURNED_FALSE, True)
+    assert (decision.handled, decision.again, decision.dead_lettered, decision.is_failure) == (2, 1, {}, True)
 
 
-def test_what_was_refused_too_often_dies_in_the_same_transaction() -> None:
+def test_what_was_refused_too_often_becomes_a_dead_letter() -> None:
     decision = decide(claimed([True, False, True], tries=2), max_tries=3, ordered=False)
 
-    assert (decision.acks, decision.max_tries, decision.dead_lettered) == ([True, False, True], 3, {})
-    assert (decision.handled, decision.again, decision.dead) == (2, 0, 1)
+    assert (decision.acks, decision.dead_lettered) == ([True, False, True], {1: RETURNED_FALSE})
+    assert (decision.handled, decision.again) == (2, 0)
 
 
 @pytest.mark.parametrize("tries", [0, 2, 7])
 def test_what_failed_together_comes_again_however_often_it_was_tried(tries: int) -> None:
     decision = decide(claimed([None, None, None], tries, "it raised"), max_tries=1, ordered=False)
 
-    assert (decision.acks, decision.max_tries, decision.dead_lettered) == ([False] * 3, NEVER, {})
-    assert decision.reason == "it raised"
+    assert (decision.acks, decision.dead_lettered) == ([False] * 3, {})
 
 
-def test_messages_that_die_of_different_errors_or_beside_untried_ones_are_dead_lettered_apart_with_their_own() -> None:
+def test_messages_that_die_of_different_errors_next_to_untried_ones_are_dead_lettered_with_their_own() -> None:
     one = claimed([True, False, False, None], tries=2)
     one.errors = {1: "no amount", 2: "no date"}
 
     decision = decide(one, max_tries=3, ordered=False)
 
     assert decision.dead_lettered == {1: "no amount", 2: "no date"}
-    assert (decision.acks, decision.max_tries) == ([True, True, True, False], NEVER)
-    assert (decision.handled, decision.again, decision.dead) == (1, 1, 2)
+    assert (decision.acks, decision.handled, decision.again) == ([True, False, False, False], 1, 1)
 
 
 def test_in_order_only_the_first_refused_message_of_a_call_is_blamed() -> None:
     decision = decide(claimed([True, False, False, True]), max_tries=1, ordered=True)
 
     assert decision.dead_lettered == {1: RETURNED_FALSE}
-    assert decision.acks == [True, True, False, True]
+    assert decision.acks == [True, False, False, True]
 
 
 def test_a_stop_between_messages_makes_the_rest_wait_for_nothing() -> None:

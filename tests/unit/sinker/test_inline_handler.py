@@ -14,6 +14,7 @@ from kctl_agent.sinker.failures import FailureLog
 from kctl_agent.sinker.inline_handler import HandlingStorage
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.file import offset_table
 from tests.conformance.given import chunk
 
 CODE = """
@@ -119,6 +120,21 @@ def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter_with_its
     (dead_letter,) = storage.dead()
     assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, 3, error)
     assert stored(storage) == 4
+
+
+def test_a_task_that_dies_before_the_stored_offset_has_moved_leaves_no_dead_letter(
+    make: Make, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = make("refuses")
+
+    def die(*_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(offset_table, "advance", die)
+    with pytest.raises(SystemExit), storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    assert list(storage.dead()) == []
 
 
 @pytest.mark.parametrize("max_tries", [1, 2, 3])

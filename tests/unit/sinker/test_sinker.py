@@ -99,6 +99,22 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
     assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
 
 
+def test_a_sinker_that_dies_before_it_has_settled_leaves_no_dead_letter(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = bench(lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
+    fill(own.storage, 3)
+
+    def die(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(own.storage, "settle", die)
+    with pytest.raises(SystemExit):
+        own.run()
+
+    assert own.storage.stats().dead == 0
+
+
 def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: Callable[..., Bench]) -> None:
     own = bench(well, stop_after=1, batch_size=6)
     fill(own.storage, 9)

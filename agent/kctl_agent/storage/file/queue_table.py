@@ -111,6 +111,7 @@ def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict
                 "update block set first=?, last=?, count=?, bytes=?, body=? where id=?",
                 (again.first, again.last, again.count, len(again.body), again.body, leased[0]),
             )
+            dead_letter_table.insert(db, verdict.dead)
         return bool(changed.rowcount)
 
 

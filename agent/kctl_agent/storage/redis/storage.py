@@ -157,27 +157,33 @@ class RedisStorage(NumberedDeadLetters, Storage):
                 return claims
 
     def settle(
-        self, claim: Claim, acks: Sequence[bool], *, reason: str = "", max_tries: int = 1, retry_seconds: float = 0.0
+        self,
+        claim: Claim,
+        acks: Sequence[bool],
+        *,
+        dead: Mapping[int, str] = MappingProxyType({}),
+        reason: str = "",
+        max_tries: int = 1,
+        retry_seconds: float = 0.0,
     ) -> Settled:
-        verdict = judge(claim, acks, reason, max_tries, self.codec, time.time())
+        verdict = judge(claim, acks, dead, reason, max_tries, self.codec, time.time())
         if verdict.again is claim.block:  # unchanged: its bytes need not travel
             verdict = AckVerdict(None, (), verdict.settled)
         is_done = self._settle(claim.id, claim.token, claim.owner, verdict, retry_seconds)
         return verdict.settled if is_done else Settled(is_lost=True)
 
     def _settle(self, id_: str, token: str, owner: str, verdict: AckVerdict, retry_seconds: float) -> bool:
-        settled, dead, again = verdict.settled, verdict.dead, verdict.again
+        settled, again = verdict.settled, verdict.again
         outcome = f"{settled.gone} {settled.again} {settled.dead}"
         fate = "again" if settled.again else "gone"
         block = (again.first, again.last, again.count, again.body) if again else (0, 0, settled.again, "")
-        cause = (
-            (dead[0].tries, dead[0].error, "\t".join(dead[0].cause), int(dead[0].is_damaged))
-            if dead
-            else (0, "", "", 0)
-        )
-        dead_letters = [word for b in (x.block for x in dead) for word in (b.first, b.last, b.count, b.body)]
+        dead_letters = [
+            word
+            for x, b in ((x, x.block) for x in verdict.dead)
+            for word in (b.first, b.last, b.count, x.tries, x.error, "\t".join(x.cause), int(x.is_damaged), b.body)
+        ]
         delay = int(retry_seconds * 1000)
-        return bool(self._session.run("settle", id_, token, owner, outcome, fate, delay, *block, *cause, *dead_letters))
+        return bool(self._session.run("settle", id_, token, owner, outcome, fate, delay, *block, *dead_letters))
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
         return bool(self._session.run("renew", claim.id, claim.token, int(lease_seconds * 1000)))

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from kctl_agent.errors import BadParams, StorageError
 from kctl_agent.message import Message
-from kctl_agent.storage.ack_rules import as_dead_letters
+from kctl_agent.storage.ack_rules import given_up
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
@@ -138,7 +138,14 @@ def _plain(rows: pa.Table) -> pa.Table:
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
     message = Message(
-        row["topic"], row["partition"], row["offset"], row["key"], row["value"], row["timestamp"] // 1000, headers
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["key"],
+        row["value"],
+        row["timestamp"] // 1000,
+        headers,
+        row[TRIES],
     )
-    [found] = as_dead_letters([message], None, row[TRIES], row["error"], "none", row["failed_at"] / 1e6)
+    [found] = given_up([message], row["error"], None, "none", row["failed_at"] / 1e6)
     return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

@@ -1,6 +1,6 @@
 -- ARGV: id, token, owner, what became of it in words, 'gone' or 'again', delay in milliseconds,
---       first, last, count, body of the block that comes again (body '': unchanged), tries, error and cause of the
---       dead, '1' for damaged, then first, last, count, body of each dead letter.
+--       first, last, count, body of the block that comes again (body '': unchanged), then first, last, count, tries,
+--       error, cause, '1' for damaged, body of each dead letter.
 -- 1: done. 0: the lease is lost and nothing was changed. A repeated settle whose first reply was lost is done.
 local id, token, owner, outcome, fate, delay = unpack(ARGV, 1, 6)
 local block = P .. 'block:' .. id
@@ -23,13 +23,12 @@ if fate == 'again' then
   redis.call('HSET', block, 'state', 'delayed')
   redis.call('HINCRBY', block, 'tries', 1)
   redis.call('ZADD', P .. 'timed', clock(10000) + tonumber(delay), id)
-  return 1
+else
+  remove(id)
 end
-remove(id)
 local machine = machine_time()
-local tries, reason, cause, damaged = unpack(ARGV, 11, 14)
-for i = 15, #ARGV, 4 do
-  local first, last, messages, body = unpack(ARGV, i, i + 3)
+for i = 11, #ARGV, 8 do
+  local first, last, messages, tries, reason, cause, damaged, body = unpack(ARGV, i, i + 7)
   add_dead_letter(tp, topic_id, first, last, messages, tries, reason, cause, damaged, body, machine)
 end
 return 1
