@@ -140,15 +140,15 @@ class BoundSocket:
             with suppress(OSError), _locked(self.path.parent):
                 status = self.path.lstat()
                 if (status.st_dev, status.st_ino) == self.inode:
-                    self.path.unlink()
-                    _pid_file(self.path).unlink(missing_ok=True)
+                    remove_files(self.path)
         self.socket.close()
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600, with the owner recorded in `name`.pid beside it. The
-    socket is bound under another name and renamed: once it is found it takes connections. What a dead owner left is
-    replaced. Raises PathError: the path cannot be used, or a living process already serves it."""
+    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600. `name`.pid next to it records the owner's pid, and
+    `name`.start its start time. The socket is bound under another name and renamed: once it is found it takes
+    connections. What a dead owner left is replaced. Raises PathError: the path cannot be used, or a living process
+    already serves it."""
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -174,7 +174,8 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
         temporary.chmod(0o600)
         status = temporary.lstat()
         listener.listen(backlog)
-        _record(_pid_file(path), owner)
+        _record(path.with_suffix(".start"), owner.start_ticks)
+        _record(path.with_suffix(".pid"), owner.pid)
         temporary.rename(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -209,11 +210,16 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
             owner = socket_owner(path)
             if owner is None or is_alive(owner):
                 return False
-            path.unlink(missing_ok=True)
-            _pid_file(path).unlink(missing_ok=True)
+            remove_files(path)
             return True
     except OSError:
         return False
+
+
+def remove_files(path: Path) -> None:
+    """Removes a socket and the record of its owner. Raises OSError."""
+    for suffix in (_SUFFIX, ".pid", ".start"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
@@ -225,9 +231,10 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    """Reads the identity that `bind_socket` wrote beside a socket. Raises OSError and ValueError."""
-    pid, start_ticks = pid_file.read_text("ascii").split()
-    return ProcessIdentity(int(pid), int(start_ticks))
+    """Reads the identity that `bind_socket` wrote next to a socket. Raises OSError and ValueError."""
+    pid, *more = map(int, pid_file.read_text("ascii").split())  # an older version wrote both numbers into this file
+    [start_ticks] = more or [int(pid_file.with_suffix(".start").read_text("ascii"))]
+    return ProcessIdentity(pid, start_ticks)
 
 
 def _accepts(path: Path) -> bool:
@@ -241,14 +248,10 @@ def _accepts(path: Path) -> bool:
         return True
 
 
-def _pid_file(path: Path) -> Path:
-    return path.with_suffix(".pid")
-
-
-def _record(path: Path, owner: ProcessIdentity) -> None:
+def _record(path: Path, number: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(f"{owner.pid} {owner.start_ticks}\n")
+        file.write(f"{number}\n")
 
 
 @contextmanager

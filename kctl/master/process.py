@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kctl.children import child_environment
 from kctl.master.process_log import ProcessLog
-from kctl_agent.paths import socket_owner
+from kctl_agent.paths import remove_files, socket_owner
 
 _KILL_POLL_SECONDS = 0.02
 _KILL_DEADLINE_SECONDS = 5.0
@@ -139,14 +139,13 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes the socket, and its pid file, that a dead process has left; not one that belongs to somebody else.
+    """Removes the socket that a dead process has left, and the record of its owner; never a living process's.
 
     A killed worker cannot tidy up, and its socket would be taken for that of a worker that hangs.
     """
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
-        path.unlink(missing_ok=True)
-        path.with_suffix(".pid").unlink(missing_ok=True)
+        remove_files(path)
 
 
 class Process(NamedTuple):

@@ -200,8 +200,8 @@ class Schedule:
             self._settle_table(self._lake)
         eventually(self.is_whole, SETTLE_SECONDS, "the fleet is still whole")
         eventually(lambda: not self._strangers(), SETTLE_SECONDS, "no process is left that nobody supervises")
-        assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock"} | {
-            f"{name}.{suffix}" for name in self._names for suffix in ("pid", "sock")
+        assert self._files() == {"master.json", "master.lock", "master.pid", "master.sock", "master.start"} | {
+            f"{name}.{suffix}" for name in self._names for suffix in ("pid", "sock", "start")
         }
 
         assert self.fleet.stop() == 0

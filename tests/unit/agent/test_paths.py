@@ -25,6 +25,7 @@ from kctl_agent.paths import (
     peer_credentials,
     prepare_run_dir,
     process_identity,
+    socket_owner,
     socket_path,
 )
 from tests.conftest import eventually
@@ -141,9 +142,16 @@ def test_a_bound_socket_is_for_its_owner_only_and_leaves_no_other_file(
     bound = bind()
 
     assert stat.S_IMODE(bound.path.lstat().st_mode) == 0o600
-    assert sorted(os.listdir(short_dir)) == ["worker-0.pid", "worker-0.sock"]
+    assert sorted(os.listdir(short_dir)) == ["worker-0.pid", "worker-0.sock", "worker-0.start"]
+    assert (short_dir / "worker-0.pid").read_text() == f"{os.getpid()}\n", "one number, for `kill $(cat worker-0.pid)`"
+    assert socket_owner(bound.path) == process_identity()
+
+
+def test_the_owner_of_a_socket_that_an_older_version_recorded_is_known(short_dir: Path) -> None:
     me = process_identity()
-    assert (short_dir / "worker-0.pid").read_text() == f"{me.pid} {me.start_ticks}\n"
+    leave_behind(short_dir, f"{me.pid} {me.start_ticks}\n")
+
+    assert socket_owner(short_dir / "worker-0.sock") == me
 
 
 def test_closing_removes_the_files_and_may_be_repeated(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
@@ -159,8 +167,8 @@ def test_closing_leaves_a_socket_alone_that_is_no_longer_its_own(
     short_dir: Path, bind: Callable[..., BoundSocket]
 ) -> None:
     first = bind()
-    first.path.unlink()
-    (short_dir / "worker-0.pid").unlink()
+    for suffix in ("sock", "pid", "start"):
+        first.path.with_suffix(f".{suffix}").unlink()
     second = bind()
 
     first.close()

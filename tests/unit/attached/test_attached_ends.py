@@ -23,7 +23,7 @@ def test_an_attached_application_that_ends_leaves_no_file(short_dir: Path, endin
 
 def test_ctrl_c_in_the_middle_of_waiting_leaves_no_file(short_dir: Path) -> None:
     with guest(short_dir / "run", "report") as process:
-        assert sorted(os.listdir(short_dir / "run")) == ["report.pid", "report.sock"]
+        assert sorted(os.listdir(short_dir / "run")) == ["report.pid", "report.sock", "report.start"]
         process.send_signal(signal.SIGINT)
         process.wait(60)
 
