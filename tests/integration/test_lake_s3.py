@@ -22,6 +22,7 @@ from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.numbered_rows import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta import checkpoint
 from kctl_agent.storage.lake.delta.files import read_files
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
@@ -219,6 +220,16 @@ def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_s
 
     assert [name for name in storage.folder.subfolder("_delta_log").names() if ".checkpoint." in name]
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 130, 1)
+
+
+def test_several_processes_may_write_the_checkpoint_of_one_version(storage: LakeStorage) -> None:
+    begun(storage, 100, 110).commit()
+    folder = storage.folder
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: checkpoint.main(folder.uri, folder.options, False), range(8)))
+
+    assert [name for name in folder.subfolder("_delta_log").names() if ".checkpoint." in name]
+    assert offsets(storage) == list(range(100, 110))
 
 
 @pytest.mark.parametrize(

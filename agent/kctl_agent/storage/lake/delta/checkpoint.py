@@ -29,6 +29,7 @@ from kctl_agent.storage.lake.delta.log import (
     EntryMissing,
     checkpoint_name,
     entry_name,
+    log_files,
     read_again,
 )
 from kctl_agent.storage.lake.delta.log_state import LogState
@@ -110,23 +111,31 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """It has its name when it is on the disk, and the pointer to it is moved there after it. delta-rs writes it in a
-    folder of its own, which has links to what the log consists of without a checkpoint that is damaged."""
+    """Writes a checkpoint of the newest version, unless it has one, and returns the table. The checkpoint gets its name
+    when it is on the disk; then the pointer to it is moved. delta-rs writes it in a folder of its own, which has links
+    to the files of the log but for a checkpoint that is damaged. A checkpoint that another process was faster to write
+    stays, because its readers have listed its size."""
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
     for left in place.glob(f"{UNFINISHED}*"):
         if left.stat().st_mtime < time.time() - SECONDS:
             shutil.rmtree(left, ignore_errors=True)
+    newest = log_files(table).checkpoint_files
     log = LogState.read(table).log
     with TemporaryDirectory(prefix=UNFINISHED, dir=place) as made:
         Path(made, LOG).mkdir()
         for name in (*log.checkpoint_files, *map(entry_name, log.versions)):
             Path(made, name).symlink_to((table.local / name).absolute())
         opened = DeltaTable(made)
+        if not log.versions:
+            return opened
         opened.create_checkpoint()
-        for name in (checkpoint_name(opened.version()), LAST_CHECKPOINT):
-            sync_file(Path(made, name))
-            os.replace(Path(made, name), table.local / name)
+        name = checkpoint_name(opened.version())
+        if name in newest:  # and not among the links: it is damaged
+            table.remove([name])
+        if table.create(name, Path(made, name).read_bytes()):
+            sync_file(Path(made, LAST_CHECKPOINT))
+            os.replace(Path(made, LAST_CHECKPOINT), table.local / LAST_CHECKPOINT)
             sync_file(table.local / LOG)
     return opened
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,7 +101,9 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
         with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
             yield file
     except (LogUnreadable, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # pyarrow has some without for what is damaged
+        # pyarrow raises OSError without a number for a damaged file. A link to itself is what a second checkpoint of
+        # one version once left.
+        if isinstance(error, OSError) and error.errno not in (None, errno.ELOOP):
             raise
         raise CheckpointDamaged(str(error)) from error
     finally:

@@ -5,6 +5,7 @@ Not by delta-rs, which takes up the list of all files: so a batch costs the same
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kctl_agent.storage.lake.delta.commit_actions import ENGINE
 from kctl_agent.storage.lake.delta.log import (
+    LAST_CHECKPOINT,
     CheckpointDamaged,
     EntryMissing,
     LogFiles,
@@ -73,11 +75,14 @@ class LogState:
         try:
             state._replay(table)
         except CheckpointDamaged as damaged:
-            checkpoint = state.log.newest_checkpoint
+            checkpoint, files = state.log.newest_checkpoint, state.log.checkpoint_files
             with suppress(NoTable, EntryMissing):
                 state = cls.read(table, checkpoint)
             if state.version < checkpoint:  # there are no entries any more for what it stands for
                 raise
+            if isinstance(damaged.__cause__, OSError) and damaged.__cause__.errno == errno.ELOOP:
+                with suppress(OSError):  # other engines cannot even list a log that has a link to itself
+                    table.remove([*files, LAST_CHECKPOINT])
             log.warning("the log of %s is read without a checkpoint, for %s: move it away", table, damaged)
         return state
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,10 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint, table
-from kctl_agent.storage.lake.delta.log import log_files, write_entry
+from kctl_agent.storage.lake.delta.log import LogFiles, log_files, write_entry
+from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.sync import sync_file
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
 
 DAY = 86_400.0
 
@@ -76,26 +78,66 @@ def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_
     left = path / "_kctl" / "checkpoint-of-one-that-was-killed"
     left.mkdir(parents=True)
     os.utime(left, (1, 1))
-    log, steps = path / "_delta_log", []
+    written, pointer = f"{2:020}.checkpoint.parquet", "_last_checkpoint"
+    steps: list[str] = []
 
-    def synced(file: Path) -> None:
-        steps.append(f"sync {file.name if file != log else 'log'}")
-        sync_file(file)
+    def synced(number: int) -> None:
+        name = Path(f"/proc/self/fd/{number}").readlink().name
+        steps.append(f"sync {'new file' if name.startswith('_commit_') else name}")
 
-    def named(file: Path, to: Path) -> None:
-        assert not to.exists()
-        steps.append(f"name {to.name}")
-        file.rename(to)
+    def named(do: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
+        def noted(file: Path, to: Path) -> None:
+            assert not to.exists()
+            steps.append(f"name {to.name}")
+            do(file, to)
 
-    monkeypatch.setattr(checkpoint, "sync_file", synced)
-    monkeypatch.setattr(os, "replace", named)
+        return noted
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", named(os.link))
+    monkeypatch.setattr(os, "replace", named(os.replace))
 
     checkpoint.main(str(path), None)
 
-    written, pointer = f"{2:020}.checkpoint.parquet", "_last_checkpoint"
-    assert steps == [f"sync {written}", f"name {written}", "sync log", f"sync {pointer}", f"name {pointer}", "sync log"]
+    new = ["sync new file", f"name {written}", "sync _delta_log"]
+    assert steps == [*new, f"sync {pointer}", f"name {pointer}", "sync _delta_log"]
     assert not list((path / "_kctl").glob("checkpoint-*"))
     assert log_files(storage.folder).checkpoint == DeltaTable(path).version() == 2
+
+
+def test_a_version_that_has_a_checkpoint_keeps_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if another process writes it while ours is written: its readers have listed its size."""
+    storage = configured(path)
+    DeltaTable(path).create_checkpoint()
+    [first] = files = list((path / "_delta_log").glob("*.checkpoint.parquet"))
+    before = first.stat()
+
+    checkpoint.main(str(path), None)
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "log_files", lambda _: LogFiles(None, (), ()))
+        patched.setattr(LogState, "read", lambda _: SimpleNamespace(log=LogFiles(None, (), (0, 1, 2))))
+        checkpoint.main(str(path), None)
+
+    assert first.lstat() == before
+    assert list((path / "_delta_log").glob("*.checkpoint.parquet")) == files
+    begun(storage, 0, 10).commit()
+    assert offsets(path) == list(range(10))
+
+
+def test_a_table_whose_checkpoint_is_a_link_to_itself_recovers(path: Path) -> None:
+    """As a second checkpoint of one version once left it."""
+    storage = configured(path)
+    begun(storage, 0, 10).commit()
+    checkpoint.main(str(path), None)
+    [damaged] = (path / "_delta_log").glob("*.checkpoint.parquet")
+    damaged.unlink()
+    damaged.symlink_to(damaged)
+
+    begun(opened(path), 10, 20).commit()
+
+    assert offsets(path) == list(range(20)), "delta-rs lists no log that has such a link"
+    checkpoint.main(str(path), None)
+    assert log_files(storage.folder).checkpoint == DeltaTable(path).version()
 
 
 def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
