@@ -29,7 +29,6 @@ from kctl.http.errors import (
     internal_error,
 )
 from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_opened, is_same_origin
-from kctl.http.protocol import CONNECTION_KEY
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 
@@ -245,15 +244,11 @@ def _is_for_holders(scope: Scope) -> bool:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a process of this user or of root asks, as the kernel has it. The kernel is asked once a connection:
-    it writes a line for each socket of the machine."""
-    known: dict[str, bool] = scope.get("state", {}).get(CONNECTION_KEY, {})
-    if "is_own" not in known:
-        try:
-            known["is_own"] = owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
-        except OSError:
-            return False
-    return known["is_own"]
+    """Whether a process of this user or of root asks. If the kernel does not show it, the answer is no."""
+    try:
+        return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
+    except OSError:
+        return False
 
 
 def _has_body(scope: Scope) -> bool:

@@ -21,8 +21,6 @@ from kctl.http.errors import HeadersTooLarge, RequestTooSlow, error_body
 from kctl_agent.errors import BadRequest, Busy
 
 MAX_CONNECTIONS = 256
-CONNECTION_KEY = "kctl.connection"
-"""The key of `scope["state"]` under which a dictionary is that lives as long as the connection."""
 HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
@@ -93,7 +91,6 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._door = door
-        self.app_state = {CONNECTION_KEY: {}}  # each request has a copy, as `scope["state"]`
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.address = str((transport.get_extra_info("peername") or ("",))[0])

@@ -19,7 +19,7 @@ import pytest
 
 from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
-from kctl_agent.peers import is_own, owners_of
+from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.exported import exported
@@ -161,7 +161,7 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
     guard_connections()
     port = gateway.gateway_parameters.port
     assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
-    assert owners_of("127.0.0.1", port) == {os.geteuid()}
+    assert owner_of_listener("127.0.0.1", port) == os.geteuid()
 
     gateway.proc.kill()
     gateway.proc.wait()
@@ -185,7 +185,7 @@ def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gate
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "listens\n"
         [other] = socket.getaddrinfo("::1" if address == "::" else address, port, type=socket.SOCK_STREAM)
-        assert owners_of(*other[4][:2]) == {NOBODY}
+        assert owner_of_listener(*other[4][:2]) == NOBODY
         gateway.shutdown_callback_server()
         gateway.close(keep_callback_server=True)  # so the next call connects anew
 
@@ -196,7 +196,7 @@ def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gate
 def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=":" in address) as server:
-        assert owners_of("127.0.0.1", server.getsockname()[1]) == {os.geteuid()}
+        assert owner_of_listener("127.0.0.1", server.getsockname()[1]) == os.geteuid()
 
 
 @pytest.mark.shows("of another user not a line is read before the token, by JVMs nor by callbacks")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kctl_agent.peers import is_own, owners_of
+from kctl_agent.peers import is_own, owner_of_listener
 
 _TOKEN_BYTES = 32
 
@@ -79,7 +79,7 @@ def _take_none_of_others(gateway: Any) -> None:
     """Refuses other users' connections. Where the kernel does not show whose the JVM's socket is, the token is all."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
-    if not owners_of(socket.gethostbyname(jvm.address), jvm.port):
+    if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
         return
 
     def create_of_own(peer: socket.socket, stream: Any) -> Any:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.peers import LOOPBACK
 from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
 """The folder of Java sources, and beside them what they compile to (tests/java_classes.py)."""
 
 _TOKEN_BYTES = 32
+_LOOPBACK = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}"
+"""127.0.0.1 as `/proc/net/tcp` has it, which is all that Java can ask."""
 
 
 class OwnGateways:
@@ -40,7 +43,7 @@ class OwnGateways:
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
         arguments = self._gateway.new_array(self._java("java.lang.Object"), 2)
-        arguments[0], arguments[1] = LOOPBACK, str(os.geteuid())
+        arguments[0], arguments[1] = _LOOPBACK, str(os.geteuid())
         listening = self._new_socket(arguments)
         listening.bind(self._java("java.net.InetSocketAddress")("127.0.0.1", 0))
         # The builder takes a factory of sockets and forgets it (0.10.9.9), so this is `start` of the server by hand.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kctl_agent.peers import owners_of
+from kctl_agent.peers import owner_of_listener
 from kctl_agent.process import deadline
 
 _LEAST_SECONDS: Final = 0.05
@@ -44,9 +44,9 @@ def _limited(send: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
 
 def _only_to_this_user(send_token: Callable[[Any], None]) -> Callable[[Any], None]:
     def authenticate(connection: Any) -> None:
-        owners = owners_of(*connection.socket.getpeername())
-        if owners != {os.geteuid()}:
-            whose = f"uid {', '.join(map(str, sorted(owners)))}" if owners else "nobody"
+        owner = owner_of_listener(*connection.socket.getpeername())
+        if owner != os.geteuid():
+            whose = "nobody (or this kernel lacks tcp_diag)" if owner is None else f"uid {owner}"
             text = f"port {connection.java_port} of the JVM belongs to {whose} now, not to this user"
             raise ConnectionRefusedError(errno.ECONNREFUSED, text)
         send_token(connection)
