@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,6 +67,30 @@ async def test_each_cluster_has_its_age_and_what_failed_in_it() -> None:
     assert (first["lag"], first["state"], first["members"], first["status"]) == (6, "stable", 1, "ok")
     assert first["age_seconds"] >= 1.0
     assert (await ask("/api/v1/groups", MAIN, other, cluster="other")).json()["rows"] == []
+
+
+async def test_a_pattern_of_more_than_300_characters_is_refused_by_one_sentence() -> None:
+    fits = await ask("/api/v1/groups", MAIN, group=["a*" + "*" * 298, "b"])
+    refused = await ask("/api/v1/groups", MAIN, group=["a", "b" * 301])
+
+    assert [row["group"] for row in fits.json()["rows"]] == ["a", "b"]
+    assert (refused.status_code, refused.json()["error"]) == (
+        400,
+        {
+            "code": "bad_params",
+            "message": "query.group.1: String should have at most 300 characters",
+            "retriable": False,
+        },
+    )
+
+
+@pytest.mark.shows("patterns that callers send are not kept in memory")
+async def test_patterns_that_callers_send_are_not_kept() -> None:
+    kept = fnmatch._compile_pattern.cache_info().currsize  # type: ignore[attr-defined]
+
+    await ask("/api/v1/groups", MAIN, group=[f"sent-{number}-*" for number in range(20)])
+
+    assert fnmatch._compile_pattern.cache_info().currsize == kept  # type: ignore[attr-defined]
 
 
 @pytest.mark.shows("the members of a group and what each holds, on demand, never as labels")
