@@ -26,9 +26,9 @@ _NONE = Partitions()
 def gaps(rpc: str, brokers: Freshness, partitions: Partitions = _NONE) -> tuple[Failed, ...]:
     """The gaps of an answer. `partitions` are what the answer to `kafka_lag` or `offset_checker` was made of."""
     if rpc in _OF_PARTITIONS:
-        rows = partitions.every
+        rows = partitions.rows if rpc == "kafka_lag" else partitions.every
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
-        unknown = (*_unknown(partitions.unknown), *(Failed(BROKERS, "unknown", text) for text in missing))
+        unknown = (*_unknown(partitions.unknown(rows)), *(Failed(BROKERS, "unknown", text) for text in missing))
         return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *unknown)
     return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
 

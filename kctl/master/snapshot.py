@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import Partitions
 from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
@@ -150,7 +150,7 @@ class FleetSnapshot:
             self.partitions,
             self.assessments,
             self.group_assessment,
-            kafka_lag(Partitions(self.partitions)) if self.attached else self.kafka_lag,
+            self.kafka_lag,
             self.broker_group,
             is_own=True,
         )

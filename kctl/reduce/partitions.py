@@ -42,10 +42,9 @@ class Partitions:
         """The lag of each of `every`."""
         return tuple(row.lag for row in self.every)
 
-    @property
-    def unknown(self) -> list[PartitionRow]:
-        """Rows whose lag is not known."""
-        return [row for row, lag in zip(self.every, self.lags, strict=True) if lag is None]
+    def unknown(self, rows: Sequence[PartitionRow]) -> list[PartitionRow]:
+        """Those of `rows` or `every` whose lag is not known."""
+        return [row for row, lag in zip(rows, self.lags, strict=False) if lag is None]
 
     def to_json(self) -> JsonObject:
         return {"rows": self.every}
@@ -69,14 +68,13 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
 
 
 def kafka_lag(partitions: Partitions) -> LagTotals:
-    """Sums partitions that are reduced already; what waits for attached applications too."""
+    """Sums the group's partitions, which are reduced already. Attached applications are groups of their own."""
     topics: dict[str, int | None] = {}
     lags = iter(partitions.lags)
-    for topic, rows in groupby(partitions.every, itemgetter(0)):
+    for topic, rows in groupby(partitions.rows, itemgetter(0)):
         known = [lag for _, lag in zip(rows, lags, strict=False) if lag is not None]
-        before = topics.get(topic)
-        topics[topic] = sum(known, before or 0) if known else before
-    unknown = tuple(TopicPartition(row.topic, row.partition) for row in partitions.unknown)
+        topics[topic] = sum(known) if known else None
+    unknown = tuple(TopicPartition(row.topic, row.partition) for row in partitions.unknown(partitions.rows))
     totals = [lag for lag in topics.values() if lag is not None]
     return LagTotals(sum(totals) if totals else None, unknown, topics)
 

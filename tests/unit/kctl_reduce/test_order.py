@@ -115,8 +115,8 @@ def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(comma
 @given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
 def test_lag_and_offsets_come_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
     lag = reduced_json("kafka_lag", answers, cluster)
-    rows = reduced_json("offset_checker", answers, cluster)["rows"]
-    remaining = [((row["topic"], row["partition"]), row["remaining_count"]) for row in rows]
+    rows = COMMANDS["offset_checker"].reduce(parsed("offset_checker", answers), cluster).rows
+    remaining = [((row.topic, row.partition), row.lag) for row in rows]
 
     known = [count for _, count in remaining if count is not None]
     assert lag["total"] == (sum(known) if known else None)
