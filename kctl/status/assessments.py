@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Judgements
-from kctl.status.observations import Reals
+from kctl.status.observations import Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.words import Assessment, Status
 from kctl_agent.rpc.messages import number_of
@@ -77,12 +77,19 @@ class Assessments(Sequence[Assessment]):
     def statuses(self) -> list[Status]:
         return [STATUSES[number] for number in self.status.tolist()]
 
+    def reason_of_all(self, rows: Rows) -> str:
+        """Returns the reason of the first of some of these partitions, with the sums of all of them."""
+        return self._reason(self._begin + int(rows[0]), self._begin + rows)
+
+    def _reason(self, row: int, others: Rows | None = None) -> str:
+        columns = self._columns
+        return _HELD[Held(int(columns.held[row]))] + columns.judgements.reason(row, columns.owners[row], others)
+
     def _at(self, row: int) -> Assessment:
         columns = self._columns
-        reason = columns.judgements.reason(row, columns.owners[row])
         return Assessment(
             STATUSES[columns.status[row]],
-            _HELD[Held(int(columns.held[row]))] + reason,
+            self._reason(row),
             _known(columns.lag_seconds[row]),
             _known(columns.growth_per_second[row]),
             _known(columns.catchup_seconds[row]),
@@ -136,7 +143,7 @@ def _all_well(idle: int, ok: int) -> str:
 
 
 def _reason(part: Assessments, worst: Status, begin: int, name_of: Callable[[int], str]) -> str:
-    such = np.flatnonzero(part.status == NUMBERS[worst]).tolist()
-    names = ", ".join(name_of(begin + row) for row in such[:_NAMED])
+    such = np.flatnonzero(part.status == NUMBERS[worst])
+    names = ", ".join(name_of(begin + row) for row in such[:_NAMED].tolist())
     more = f" and {len(such) - _NAMED} more" if len(such) > _NAMED else ""
-    return f"{len(such)} of {len(part)} partitions {worst.value}: {names}{more}; {part[such[0]].reason}"
+    return f"{len(such)} of {len(part)} partitions {worst.value}: {names}{more}; {part.reason_of_all(such)}"

@@ -46,6 +46,10 @@ class JudgementReason(IntEnum):
     IN_TIME = auto()
 
 
+_SUMMED = frozenset({JudgementReason.REMOVED, JudgementReason.OVERTAKEN, JudgementReason.RISING})
+"""Reasons whose `first` and `second` are numbers of messages."""
+
+
 class Judgements:
     """A judgement of each partition; the lag is the real one, whatever is allowed."""
 
@@ -72,8 +76,15 @@ class Judgements:
             if values is not None:
                 column[rows] = values
 
-    def reason(self, row: int, owner: Owner) -> str:
-        return _TEXTS[JudgementReason(int(self._reason[row]))](_Case(self, row, owner))
+    def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
+        """Returns the reason in words; with `others`, which include `row`, it gives the sums of all of them."""
+        reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
+        if others is not None:
+            alike = others[self._reason[others] == reason]
+            case.lag = int(np.maximum(self.lag[others], 0).sum())
+            if reason in _SUMMED:
+                case.first, case.second = int(self._first[alike].sum()), int(self._second[alike].sum())
+        return _TEXTS[reason](case)
 
     def numbers(self, row: int) -> tuple[float, int, int]:
         return float(self._seconds[row]), int(self._first[row]), int(self._second[row])

@@ -293,6 +293,25 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
     assert group.reason.startswith("1 of 3 partitions stopped: orders-2; nothing has been committed for 17 s while")
 
 
+def test_the_reason_of_a_group_gives_the_sums_of_its_partitions() -> None:
+    assessor = Assessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
+    rows = [row(0, 5, 9), row(1, 5, 1005), row(2, 10, 10)]
+    for t in range(21):
+        each = assessor.assess(rows, lambda _: Owner(None), float(t), 1000.0 + t)
+
+    assert "while 4 messages wait" in each[0].reason
+    assert of_group(rows, each).reason.startswith("2 of 3 partitions stopped: orders-0, orders-1; ")
+    assert "while 1004 messages wait" in of_group(rows, each).reason
+
+
+def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
+    rows = [row(0, 5, 100)._replace(start=15), row(1, 5, 100)._replace(start=45)]
+    each = Assessor(StatusRules()).assess(rows, lambda _: READER, 0.0, 1000.0)
+
+    expected = "2 of 2 partitions losing: orders-0, orders-1; 50 messages were removed before they were read; "
+    assert of_group(rows, each).reason == f"{expected}190 messages wait"
+
+
 def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
     assessor = Assessor(StatusRules())
     uncommitted = PartitionRow("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
