@@ -284,3 +284,20 @@ class GroupActive(BrokerRefused):
     code = "group_active"
     exit_code = 24
     http_status = 409
+
+
+class CheckpointUnreadable(KctlError):
+    """A Spark checkpoint cannot be read: it is not there, there is no permission, or its storage does not answer."""
+
+    code = "checkpoint_unreadable"
+    retriable = True
+    exit_code = 25
+    http_status = 502
+
+
+class CheckpointUnusable(KctlError):
+    """Offsets of a Spark checkpoint cannot be used: it still moves, is damaged, or would move a group backwards."""
+
+    code = "checkpoint_unusable"
+    exit_code = 26
+    http_status = 409

@@ -26,6 +26,7 @@ _MODULES = {
     "operations": "fleet.operations",
     "storage": "storage.commands",
     "kafka": "kafka.commands",
+    "checkpoint": "checkpoint.commands",
     "exporter": "exporter",
     "groups": "groups.groups",
     "group": "groups.group",
@@ -52,7 +53,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer,
 130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,
 14 run_dir unusable, 15 already running, 16 jars missing. A broker refuses: 17 authentication failed,
 18 not authorised, 19 no such group, 20 no such partition, 21 message too large, 22 not enough replicas,
-23 wrong protocol, 24 group has members.
+23 wrong protocol, 24 group has members. A Spark checkpoint: 25 cannot be read, 26 cannot be used.
 """
 
 

@@ -32,7 +32,7 @@ _CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
 _TIMEOUT = Option(("--timeout",), "in all", "number", "SECONDS", 10.0)
 
 
-def _common(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
+def common_options(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
     return (
         Option(
             ("-b", "--bootstrap"),
@@ -52,7 +52,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "groups",
             "List the groups of all brokers: type and state.",
-            _common(),
+            common_options(),
             (("kctl kafka groups", ""), ("kctl kafka groups -b 127.0.0.1:9092 -o json", "")),
         ),
         Command(
@@ -62,7 +62,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("GROUP",), "their names; by default the group of kctl.toml", "words"),
                 Option(("-t", "--topic"), "only members that hold partitions of it", metavar="TOPIC"),
                 Option(("--all",), "every group there is", "flag"),
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka group billing", ""),
@@ -73,7 +73,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "delete-group",
             "Delete a group without live members.",
-            (Option(("GROUP",), "the group", is_required=True), *_CHANGE, *_common()),
+            (Option(("GROUP",), "the group", is_required=True), *_CHANGE, *common_options()),
             (
                 ("kctl kafka delete-group billing", "shows it, and asks on a terminal"),
                 ("kctl kafka delete-group billing --execute", ""),
@@ -83,13 +83,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "topics",
             "List the topics and what is wrong with them.",
-            _common(),
+            common_options(),
             (("kctl kafka topics", ""),),
         ),
         Command(
             "topic",
             "Show a topic: its partitions and what is configured.",
-            (_THE_TOPIC, *_common()),
+            (_THE_TOPIC, *common_options()),
             (("kctl kafka topic orders", ""),),
             "Leader, replicas and ISR of each partition, and every setting that is not the default.",
         ),
@@ -102,7 +102,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("-r", "--replicas"), "so many replicas of each (replication factor)", "int", "N"),
                 _SET,
                 Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka create-topic orders -p 12 -r 3", ""),
@@ -114,7 +114,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "delete-topic",
             "Delete a topic and all its messages.",
-            (_THE_TOPIC, *_CHANGE, *_common()),
+            (_THE_TOPIC, *_CHANGE, *common_options()),
             (
                 ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
                 ("kctl kafka delete-topic orders --execute", ""),
@@ -130,7 +130,7 @@ COMMANDS: dict[str, Command] = {
                 _SET,
                 Option(("--unset",), "back to the default; may be repeated", "texts", "KEY"),
                 *_CHANGE,
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
@@ -142,7 +142,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "brokers",
             "List the brokers, and what each leads and holds.",
-            _common(),
+            common_options(),
             (("kctl kafka brokers", ""),),
         ),
         Command(
@@ -153,7 +153,7 @@ COMMANDS: dict[str, Command] = {
                 _TOPICS,
                 Option(("--all",), "every group there is", "flag"),
                 _READ_COMMITTED,
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka lag -g billing", ""),
@@ -176,7 +176,7 @@ COMMANDS: dict[str, Command] = {
                     default="latest",
                 ),
                 _READ_COMMITTED,
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka list-offsets -t orders", ""),
@@ -186,7 +186,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "offset-fetch",
             "Show what a group has committed.",
-            (_GROUP, _TOPICS, *_common()),
+            (_GROUP, _TOPICS, *common_options()),
             (("kctl kafka offset-fetch -g billing", ""),),
             "With -t all partitions of the topic are shown, also those nothing is committed for.",
         ),
@@ -205,7 +205,7 @@ COMMANDS: dict[str, Command] = {
                     is_required=True,
                 ),
                 *_CHANGE,
-                *_common(),
+                *common_options(),
             ),
             (
                 ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
@@ -235,7 +235,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("--header",), "a header; may be repeated", "texts", "KEY=VALUE"),
                 Option(("--repeat",), "so many times", "int", "N", 1),
                 Option(("--rate",), "at most so many messages a second", "number", "N"),
-                *_common(
+                *common_options(
                     timeout=Option(("--timeout",), "for each message to be acknowledged", "number", "SECONDS", 60.0),
                 ),
             ),
@@ -264,7 +264,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("--follow",), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
                 Option(("--format",), "how each is printed", choices=("value", "line", "json"), default="value"),
-                *_common(output=False),
+                *common_options(output=False),
             ),
             (
                 ("kctl kafka consume -t orders -n 10", ""),

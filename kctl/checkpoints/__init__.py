@@ -1,0 +1,1 @@
+"""Checkpoints of Spark Structured Streaming queries that kctl does not run: read from outside, never written."""

@@ -1,0 +1,235 @@
+"""Reads a checkpoint: what its query has processed, and what Spark would say to it at a restart.
+
+Two listings and four files, of which none is changed. What a batch has planned never counts as processed: that is what
+the newest batch with a file in `commits/` has read. What Spark does with each fault was tried with 3.5 and 4.2
+(tests/acceptance/test_checkpoint_faults.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kctl.checkpoints import entries
+from kctl.checkpoints.entries import BadEntry, Offsets, Planned
+from kctl.checkpoints.places import reading
+from kctl.errors import CheckpointUnreadable
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder.base import Folder
+
+_T = TypeVar("_T")
+_STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delta|snapshot|changelog|zip)")
+
+
+class Finding(NamedTuple):
+    """What a restart of the query has to do with: whether it `starts`. None: this cannot be known from outside."""
+
+    starts: bool | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint at one moment. Times are in seconds since 1970."""
+
+    uri: str
+    query_id: str | None = None
+    planned: int | None = None
+    """The newest batch in `offsets/`."""
+    planned_at: float | None = None
+    committed: int | None = None
+    """The newest batch in `commits/`."""
+    committed_at: float | None = None
+    processed_at: float | None = None
+    """When the newest committed batch was planned: all that it read was there by then."""
+    sources: tuple[Offsets | None, ...] = ()
+    """The next offsets of each source after the newest committed batch; before the first one, where it began."""
+    repeated: Offsets | None = None
+    """Where the batch ends that is planned and not committed."""
+    watermark_ms: int = 0
+    conf: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def offsets(self) -> Offsets:
+        """The next offset of each partition; empty: not known."""
+        return entries.merged(self.sources)
+
+    @property
+    def would_start(self) -> bool | None:
+        """Whether Spark would start from its files; None: this cannot be known."""
+        return starts(self.findings)
+
+
+def starts(findings: tuple[Finding, ...]) -> bool | None:
+    """Whether Spark starts in spite of what was found; None: this cannot be known."""
+    found = {each.starts for each in findings}
+    return False if False in found else None if None in found else True
+
+
+def read(folder: Folder) -> Checkpoint:
+    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable: there is none, or no permission, or
+    the place does not answer."""
+    with reading(folder):
+        try:
+            return _Reader(folder).read()
+        except FileNotFoundError:  # its query has purged an entry meanwhile
+            return _Reader(folder).read()
+
+
+class _Reader:
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        # In this order: a batch is planned before it is committed.
+        self._commits = self._numbers("commits")
+        self._offsets = self._numbers("offsets")
+        self._findings: list[Finding] = []
+
+    def read(self) -> Checkpoint:
+        query_id = self._query_id()
+        planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
+        newest = self._planned(planned)
+        done = self._done(planned, committed, newest)
+        if planned is not None and newest is not None:
+            self._check_previous(planned, newest, is_done=committed == planned)
+        if planned is not None:
+            self._check_state(planned if committed != planned else planned + 1, newest)
+        return Checkpoint(
+            self._folder.uri,
+            query_id,
+            planned,
+            newest.planned_at if newest else None,
+            committed,
+            self._modified(f"commits/{committed}") if committed is not None else None,
+            done.planned_at if done else None,
+            () if done is None else done.sources,
+            entries.merged(newest.sources) if newest is not None and committed != planned else None,
+            0 if newest is None else newest.watermark_ms,
+            newest.conf if newest else {},
+            tuple(self._findings),
+        )
+
+    def _numbers(self, name: str) -> set[int]:
+        names = self._folder.subfolder(name).names()
+        return {int(each) for each in names if each.isascii() and each.isdecimal()}
+
+    def _modified(self, name: str) -> float | None:
+        found = self._folder.find(name)
+        return None if found is None else found.modified
+
+    def _found(self, starts: bool | None, text: str) -> None:
+        self._findings.append(Finding(starts, text))
+
+    def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+        """Returns what a file holds; None: Spark does not read it, or kctl does not. Raises FileNotFoundError."""
+        try:
+            return parse(self._folder.read(name).decode())
+        except (BadEntry, UnicodeDecodeError) as error:
+            reason = str(error) if isinstance(error, BadEntry) else "is not UTF-8"
+            self._found(None if "does not know" in reason else False, f"{name} {reason}")
+            return None
+
+    def _query_id(self) -> str | None:
+        try:
+            return self._parsed("metadata", entries.query_id)
+        except FileNotFoundError:
+            if not self._offsets and not self._commits:
+                raise CheckpointUnreadable(
+                    f"{self._folder} is not a checkpoint: it has no metadata, offsets/ or commits/; name the query's "
+                    "checkpointLocation"
+                ) from None
+            self._found(None, "metadata is missing: Spark 4.2 does not start, 3.4 to 4.1 start with a new query id")
+            return None
+
+    def _planned(self, number: int | None) -> Planned | None:
+        return None if number is None else self._parsed(f"offsets/{number}", entries.planned)
+
+    def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
+        """Returns what the newest committed batch has read; None: not known. Before the first batch it is where the
+        query began."""
+        if committed is None:
+            if planned:
+                self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
+                return None
+            return Planned(self._initial())
+        if self._parsed(f"commits/{committed}", entries.is_commit) is None:
+            return None
+        if planned is None or committed > planned:
+            self._found(
+                False,
+                f"commits/{committed} is newer than all of offsets/, as when one of them was restored from an older "
+                "copy: Spark fails with CONCURRENT_STREAM_LOG_UPDATE, or by an assertion",
+            )
+            return None
+        if committed < planned - 1:
+            self._found(
+                True,
+                f"commits/ ends at batch {committed} and offsets/ at {planned}: Spark takes those between for done "
+                f"and repeats batch {planned} alone; kctl counts what is committed",
+            )
+        if committed == planned:
+            return newest
+        if committed not in self._offsets:
+            self._found(True, f"offsets/{committed} is missing: what the newest committed batch has read is not known")
+            return None
+        return self._planned(committed)
+
+    def _initial(self) -> tuple[Offsets | None, ...]:
+        sources: list[Offsets | None] = []
+        with suppress(FileNotFoundError):
+            while True:
+                sources.append(self._parsed(f"sources/{len(sources)}/0", entries.initial))
+        return tuple(sources)
+
+    def _check_previous(self, planned: int, newest: Planned, *, is_done: bool) -> None:
+        """Checks the second newest entry, from which Spark begins the newest batch."""
+        if planned == 0:
+            return
+        if planned - 1 not in self._offsets:
+            is_async = planned - 1 not in self._commits
+            self._found(
+                None if is_async else False,
+                f"offsets/{planned - 1} is missing: Spark does not start (batch {planned - 1} doesn't exist)"
+                + (", unless the query has asynchronous progress tracking, which leaves such gaps" if is_async else ""),
+            )
+            return
+        before = self._planned(planned - 1)
+        if before is None:
+            return
+        if len(before.sources) != len(newest.sources):
+            self._found(
+                False, f"offsets/{planned} has {len(newest.sources)} sources, the batch before {len(before.sources)}"
+            )
+        ends = entries.merged(newest.sources)
+        back = [(key, was) for key, was in sorted(entries.merged(before.sources).items()) if ends.get(key, was) < was]
+        if back:
+            (topic, partition), was = back[0]
+            self._found(
+                is_done,
+                f"batch {planned} ends before batch {planned - 1} does ({topic}-{partition}: {ends[topic, partition]} "
+                f"after {was}), as when two drivers write one checkpoint: Spark "
+                + ("reads those messages again" if is_done else "fails, unless failOnDataLoss is false"),
+            )
+
+    def _check_state(self, version: int, newest: Planned | None) -> None:
+        """Checks that each store has the version that the next batch begins with: batch N reads version N."""
+        versions: defaultdict[str, int] = defaultdict(int)
+        for file in self._folder.subfolder("state").files():
+            found = _STATE.fullmatch(file.name)
+            if found is not None:
+                versions[found["store"]] = max(versions[found["store"]], int(found["version"]))
+        if not versions and version:
+            has_watermark = newest is not None and newest.watermark_ms > 0
+            text = "there is no state/: a query without state starts, one with aggregates, joins or such does not"
+            self._found(None if has_watermark else True, text)
+        for store, newest_version in sorted(versions.items()):
+            if newest_version < version:
+                self._found(
+                    False, f"state/{store} ends at version {newest_version}, and the next batch reads {version}"
+                )
+                return

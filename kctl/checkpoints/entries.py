@@ -1,0 +1,119 @@
+"""The texts of a checkpoint's files, as Spark 3.4 to 4.2 write them. Pure.
+
+`metadata` is a line of JSON with the query's id. `offsets/N` is `v1`, a line of metadata, and a line for each source:
+for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. With `commits/N` batch N is done; the file is `v1`,
+or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets that a Kafka source began at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+Offsets: TypeAlias = dict[tuple[str, int], int]
+"""The next offset of each partition."""
+_OFFSETS_VERSIONS = ("v1",)
+_COMMIT_VERSIONS = ("v1", "v2")
+_NO_OFFSET = "-"
+"""Stands for a source that has not had an offset yet."""
+
+
+class BadEntry(ValueError):
+    """A file of a checkpoint that Spark does not read, or of a version that kctl does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An entry of `offsets/`: what a batch reads up to. A source that is not Kafka, or has no offset yet, is None."""
+
+    sources: tuple[Offsets | None, ...]
+    planned_at: float | None = None
+    """In seconds since 1970."""
+    watermark_ms: int = 0
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """The settings that Spark takes from the checkpoint when the query restarts."""
+
+
+def query_id(text: str) -> str:
+    """Parses `metadata`. Raises BadEntry: there is no query id in it."""
+    found = _json(text).get("id")
+    try:
+        return str(UUID(found))
+    except (ValueError, TypeError, AttributeError):
+        raise BadEntry("has no query id") from None
+
+
+def planned(text: str) -> Planned:
+    """Parses a file of `offsets/`. Raises BadEntry: it is empty, truncated, or of another version."""
+    lines = _lines(text, _OFFSETS_VERSIONS)
+    if len(lines) < 3:
+        raise BadEntry("is truncated: it names no source")
+    metadata = _json(lines[1] or "{}")
+    at, conf = metadata.get("batchTimestampMs"), metadata.get("conf")
+    return Planned(
+        tuple(map(_source, lines[2:])),
+        at / 1000 if isinstance(at, int) and at > 0 else None,
+        metadata.get("batchWatermarkMs") or 0,
+        {key: str(value) for key, value in conf.items()} if isinstance(conf, dict) else {},
+    )
+
+
+def is_commit(text: str) -> bool:
+    """Checks a file of `commits/`. Raises BadEntry: it is empty, truncated, or of another version."""
+    lines = _lines(text, _COMMIT_VERSIONS)
+    return len(lines) < 2 or isinstance(_json(lines[1]), dict)
+
+
+def initial(text: str) -> Offsets | None:
+    """Parses `sources/I/0`; None: it is not a Kafka source's. Raises BadEntry: it is truncated, or of another
+    version."""
+    return _source(_lines(text.lstrip("\0"), _OFFSETS_VERSIONS)[-1])
+
+
+def merged(sources: Iterable[Offsets | None]) -> Offsets:
+    """Returns the next offset of each partition of any source. If two read the same partition, the lower one counts."""
+    offsets: Offsets = {}
+    for each in sources:
+        for key, offset in (each or {}).items():
+            offsets[key] = min(offset, offsets.get(key, offset))
+    return offsets
+
+
+def starting_offsets(offsets: Offsets) -> str:
+    """Formats offsets as Spark's option `startingOffsets` takes them."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def _lines(text: str, versions: tuple[str, ...]) -> list[str]:
+    version, *rest = text.rstrip("\n").split("\n")
+    if not version.strip():
+        raise BadEntry("is empty")
+    if version.strip() not in versions:
+        raise BadEntry(f"has the version {version.strip()[:20]!r}, which kctl does not know")
+    return [version, *rest]
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise BadEntry("is empty or truncated" if len(text) < 3 else "is truncated, or is not JSON") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _source(line: str) -> Offsets | None:
+    if line == _NO_OFFSET:
+        return None
+    found = _json(line)
+    if not found or not all(isinstance(each, dict) and each for each in found.values()):
+        return None
+    pairs = [(topic, number, offset) for topic, each in found.items() for number, offset in each.items()]
+    if not all(number.isdecimal() and type(offset) is int for _, number, offset in pairs):
+        return None
+    return {(topic, int(number)): offset for topic, number, offset in pairs}

@@ -1,0 +1,150 @@
+"""Compares a checkpoint with the logs of its topics: lag, and whether Spark can go on from each offset."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from kctl.checkpoints.checkpoint import Checkpoint, Finding
+from kctl.errors import KctlError
+from kctl.kafka.client import light_imports
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic, topics_of
+from kctl.kafka.lag import lag_of
+from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
+
+_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
+_SKEW_SECONDS = 60.0
+"""How far the clocks of producers and of the driver may differ."""
+_MEANINGS = {
+    "gone": "the topic or partition is gone: Spark fails",
+    "lost": "messages were deleted unread: Spark fails, unless failOnDataLoss is false",
+    "beyond": "the log ends before the next offset (the topic was recreated or truncated): Spark fails, unless "
+    "failOnDataLoss is false",
+    "recreated": "the last message below the next offset is newer than the batch that read it, so the topic was "
+    "recreated: Spark skips the new messages below the next offset without an error",
+    "new": "the first messages of a new partition were deleted unread: Spark fails, unless failOnDataLoss is false",
+    "unknown": "the brokers did not answer for it: lag and verdict are not known",
+}
+"""What a verdict, by its first word, means for a restart."""
+
+
+class Row(NamedTuple):
+    """A partition of a query. None is unknown, and `error` is why. `record_at` is the time of the last record that the
+    query has processed, in seconds since 1970; `starts` is whether Spark goes on there."""
+
+    topic: str
+    partition: int
+    next_offset: int | None
+    log_start: int | None
+    log_end: int | None
+    lag: int | None
+    record_at: float | None
+    verdict: str
+    starts: bool | None = True
+    error: str | None = None
+
+
+def read_rows(
+    connection: ClusterConnection,
+    checkpoint: Checkpoint,
+    only: Collection[str] = (),
+    *,
+    is_read_committed: bool = False,
+) -> list[Row]:
+    """Returns a row for each partition of the query, and for those of its topics that it has not read yet. Raises
+    KctlError: no broker answered."""
+    offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
+    topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
+    new = {(t.name, p.partition) for t in topics.values() for p in t.partitions} - offsets.keys()
+    keys = sorted({*offsets, *new})
+    starts = log_offsets(connection, topics, keys, EARLIEST)
+    ends = log_offsets(connection, topics, keys, LATEST, is_read_committed=is_read_committed)
+    times = _record_times(connection, topics, offsets, starts, ends)
+    return [
+        judged(key, offsets.get(key), starts[key], ends[key], times.get(key), checkpoint.processed_at) for key in keys
+    ]
+
+
+def unasked(checkpoint: Checkpoint, only: Collection[str] = ()) -> list[Row]:
+    """Returns the rows of a query when no broker answers: nothing is known but its offsets."""
+    offsets = sorted(checkpoint.offsets.items())
+    return [Row(*key, at, None, None, None, None, "unknown", None) for key, at in offsets if not only or key[0] in only]
+
+
+def judged(
+    key: Partition,
+    offset: int | None,
+    start: LogOffset,
+    end: LogOffset,
+    record_at: float | None,
+    processed_at: float | None,
+) -> Row:
+    """Judges a partition; without an `offset` the query does not know it yet."""
+    error = start.error or end.error
+    if error == _GONE:
+        return Row(*key, offset, None, None, None, None, "gone", starts=False)
+    if error is not None or start.offset is None or end.offset is None:
+        return Row(*key, offset, None, None, None, None, "unknown", None, error or "the offset is not known")
+    lag = lag_of(start.offset if offset is None else max(offset, start.offset), end.offset)
+    known = Row(*key, offset, start.offset, end.offset, lag, record_at, "ok")
+    if offset is None:
+        if start.offset == 0:
+            return known._replace(verdict="new partition")
+        return known._replace(verdict=f"new partition, lost {start.offset}", starts=False)
+    if offset < start.offset:
+        return known._replace(verdict=f"lost {start.offset - offset}", starts=False)
+    if offset > end.offset:
+        return known._replace(verdict="beyond the end", lag=None, starts=False)
+    if record_at is not None and processed_at is not None and record_at > processed_at + _SKEW_SECONDS:
+        return known._replace(verdict="recreated", lag=None)
+    return known
+
+
+def findings(rows: list[Row]) -> tuple[Finding, ...]:
+    """Returns what the partitions mean for a restart, a sentence for each verdict."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.starts is not True or row.verdict == "recreated":
+            found[row.verdict.split()[0]].append(row)
+    return tuple(
+        Finding(each[0].starts, f"{_named(each)}: {_MEANINGS[verdict]}") for verdict, each in sorted(found.items())
+    )
+
+
+def _named(rows: list[Row]) -> str:
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return f"{rows[0].topic}-{rows[0].partition}{more}"
+
+
+def _record_times(
+    connection: ClusterConnection,
+    topics: Mapping[str, Topic],
+    offsets: Mapping[Partition, int],
+    starts: Mapping[Partition, LogOffset],
+    ends: Mapping[Partition, LogOffset],
+) -> dict[Partition, float]:
+    """Returns the time of the last record before each offset, in seconds; of those that are not in the log, or that
+    cannot be read in time, none."""
+    wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for (topic, partition), offset in offsets.items():
+        start, end = starts[topic, partition].offset, ends[topic, partition].offset
+        if topic in topics and start is not None and end is not None and start < offset <= end:
+            wanted[topic][partition] = offset
+    times: dict[Partition, float] = {}
+    if not wanted:
+        return times
+    light_imports.complete()
+    from kctl.kafka.consume import reading  # the consumer costs 100 ms
+
+    seconds = max(connection.deadline.left_seconds, 1.0)
+    try:
+        with reading(connection.access, is_read_committed=False, timeout_seconds=seconds) as read:
+            for topic, ends_of in wanted.items():
+                for record in read(topic, {number: offset - 1 for number, offset in ends_of.items()}, ends_of):
+                    if record.timestamp is not None:
+                        times[topic, record.partition] = record.timestamp / 1000
+    except KctlError:
+        return times  # it may be that records may not be read (ACL): lag is known all the same
+    return times

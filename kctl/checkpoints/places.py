@@ -1,0 +1,51 @@
+"""Where a checkpoint is: a local folder, or a prefix of a bucket by obstore. Nothing is ever written there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from kctl.errors import CheckpointUnreadable, UsageError
+
+if TYPE_CHECKING:
+    from kctl_agent.storage.lake.folder.base import Folder
+
+_FOLDERS = ("", "file")
+_BUCKETS = ("s3", "s3a", "s3n")
+_SETTING = "storage.credentials_file, or "
+"""Of a fleet's table: a checkpoint has AWS' own variables, files and roles."""
+
+
+def place(uri: str) -> Folder:
+    """Returns the folder of a checkpoint: a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError: any other."""
+    found = urlsplit(uri)
+    if found.scheme in _FOLDERS:
+        from kctl_agent.storage.lake.folder.local import LocalFolder
+
+        return LocalFolder(Path(unquote(found.path) if found.scheme else uri).absolute())
+    if found.scheme == "hdfs":
+        raise UsageError(f"{uri}: kctl does not read HDFS; copy the checkpoint (hdfs dfs -get), or mount it")
+    if found.scheme not in _BUCKETS:
+        raise UsageError(f"{uri}: a checkpoint is a path, file:// or s3://; {found.scheme}:// has not been tried")
+    if not found.netloc or not found.path.strip("/"):
+        raise UsageError(f"{uri}: write it as s3://BUCKET/PREFIX")
+    try:
+        from kctl_agent.storage.lake.folder.s3 import S3Folder
+    except ImportError:
+        raise UsageError(f"{uri}: S3 needs the package obstore: pip install 'kctl-agent[s3]'") from None
+    storage = {"uri": f"s3://{found.netloc}{found.path}", "endpoint": None, "region": None, "credentials_file": None}
+    return S3Folder.of(storage)
+
+
+@contextmanager
+def reading(folder: Folder) -> Iterator[None]:
+    """Has errors of the place raised as CheckpointUnreadable, which names the checkpoint and the reason."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder
+        why = (error.strerror or str(error)).replace(_SETTING, "")
+        raise CheckpointUnreadable(f"{where} cannot be read: {why}") from error

@@ -1,0 +1,100 @@
+"""The commands of `kctl checkpoint`: each is run by the function of its name, in the module of its name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+
+from kctl.cli.command import Command, CommandGroup, Option
+from kctl.cli.kafka.commands import common_options
+
+_URI = Option(("URI",), "the query's checkpointLocation: a path, file:// or s3://BUCKET/PREFIX", is_required=True)
+_TOPICS = Option(("-t", "--topic"), "only this topic; may be repeated", "texts", "TOPIC")
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        Command(
+            "show",
+            "Show a query's lag, and whether Spark would start from its checkpoint.",
+            (
+                _URI,
+                _TOPICS,
+                Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag"),
+                *common_options(),
+            ),
+            (
+                ("kctl checkpoint show /srv/checkpoints/orders -b 127.0.0.1:9092", ""),
+                ("kctl checkpoint show s3://lake/checkpoints/orders --context production -o json", ""),
+            ),
+            "The lag counts from what the newest committed batch has read. RECORD-TIME is the time of the last message "
+            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; recreated: the topic "
+            "is another one; new partition; gone; unknown. Exit code 1: Spark would not start.",
+        ),
+        Command(
+            "export",
+            "Print what a query has processed as startingOffsets for a new one.",
+            (
+                _URI,
+                _TOPICS,
+                Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N"),
+            ),
+            (("kctl checkpoint export /srv/checkpoints/orders", ""),),
+            "The JSON is on stdout; what it leaves behind (state, watermark, batch numbers) is named on stderr. No "
+            "broker is asked.",
+        ),
+        Command(
+            "commit",
+            "Commit what a query has processed to a consumer group.",
+            (
+                _URI,
+                Option(("-g", "--group"), "the group, which must have no members", metavar="GROUP", is_required=True),
+                _TOPICS,
+                Option(("--follow",), "commit each finished batch until Ctrl-C or SIGTERM, and all once a day", "flag"),
+                Option(
+                    ("--interval",),
+                    "with --follow: between two readings. Otherwise how long the checkpoint must not change",
+                    "seconds",
+                    "SECONDS",
+                    10.0,
+                ),
+                Option(("--force",), "move offsets backwards too, and commit those of a recreated topic", "flag"),
+                Option(("-y", "--execute", "--yes"), "do it without asking; needed off a terminal", "flag"),
+                Option(("--dry-run",), "only show what would be done", "flag"),
+                *common_options(),
+            ),
+            (
+                ("kctl checkpoint commit /srv/checkpoints/orders -g orders-to-lake", "move a job into a fleet"),
+                ("kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y", "for kafka-consumer-groups"),
+            ),
+            "Without --follow the job must have ended: the checkpoint is read twice, --interval apart, and the command "
+            "stops with exit code 26 if a batch was planned or committed meanwhile. A job without new messages writes "
+            "nothing, so it looks like one that has ended: stop it first. A batch that was planned and not committed "
+            "is read again, as Spark would; REPEATED is how many offsets it has. Where messages were deleted unread, "
+            "and in new partitions, the log's start is committed. A group with members is left alone (exit code 24).",
+        ),
+    )
+}
+
+_EPILOG = """\
+Nothing is ever written to a checkpoint. S3 takes AWS' own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) and roles.
+Which cluster: as `kctl kafka`: -b HOST:PORT (plain), else --context NAME (TLS, SASL), else the fleet's kctl.toml.
+
+Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: this cannot be known, or a broker is missing
+and named, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets cannot be used.
+"""
+
+
+def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    code: int = getattr(import_module(f"kctl.cli.checkpoint.{name}"), name)(options, env)
+    return code
+
+
+COMMAND = CommandGroup(
+    "checkpoint",
+    "Watch a Spark job that kctl does not run, by its checkpoint.",
+    tuple(each._replace(epilog=_EPILOG, run=partial(_run, each.name)) for each in COMMANDS.values()),
+    _EPILOG,
+)

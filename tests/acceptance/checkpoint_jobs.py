@@ -1,0 +1,91 @@
+"""A Spark of any version that runs one query after the other, each until it has read everything or has failed.
+
+A line of JSON on stdin is a query, a line of JSON on stdout what became of it. It imports PySpark alone, so that the
+Python of another environment can run it: usage: checkpoint_jobs.py BOOTSTRAP JARS [KEY=VALUE …]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+
+def session(jars: str, conf: list[str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.jars", jars)
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    )
+    for each in conf:
+        builder = builder.config(*each.partition("=")[::2])
+    return builder.getOrCreate()
+
+
+def source(spark: Any, bootstrap: str, topics: str, options: dict[str, str]) -> Any:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    reader = reader.option("subscribe", topics).option("startingOffsets", "earliest")
+    return reader.options(
+        **{"kafka.default.api.timeout.ms": "10000", "kafka.request.timeout.ms": "5000", **options}
+    ).load()
+
+
+def query(spark: Any, bootstrap: str, job: dict[str, Any]) -> Any:
+    frames = [source(spark, bootstrap, topics, job.get("options", {})) for topics in job["topics"]]
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.union(other)
+    if job.get("stateful"):
+        frame = frame.withWatermark("timestamp", "1 minute").groupBy("partition").count()
+    writer = frame.writeStream.format(job.get("sink", "noop")).option("checkpointLocation", job["checkpoint"])
+    for key, value in job.get("write", {}).items():
+        writer = writer.option(key, value)
+    if job.get("stateful"):
+        writer = writer.outputMode("update")
+    return writer.trigger(processingTime=job.get("every", "0 seconds")).start(job.get("path"))
+
+
+def run(spark: Any, bootstrap: str, job: dict[str, Any]) -> dict[str, Any]:
+    started, error = None, None
+    try:
+        started = query(spark, bootstrap, job)
+        if job.get("forever"):
+            print(json.dumps({"started": True}), flush=True)
+            started.awaitTermination()
+        started.processAllAvailable()
+    except Exception as raised:
+        error = str(raised)
+    reports = [] if started is None else started.recentProgress
+    batches = [each if type(each) is dict else json.loads(each.json) for each in reports]
+    if started is not None:
+        started.stop()
+    return {
+        "version": spark.version,
+        "error": error,
+        "batches": [
+            {
+                "batch": b["batchId"],
+                "rows": b["numInputRows"],
+                "from": b["sources"][0]["startOffset"],
+                "to": b["sources"][0]["endOffset"],
+            }
+            for b in batches
+        ],
+    }
+
+
+def main() -> None:
+    bootstrap, jars, *conf = sys.argv[1:]
+    spark = session(jars, conf)
+    for line in sys.stdin:
+        print(json.dumps(run(spark, bootstrap, json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""The verdict of `kctl checkpoint show` on a damaged checkpoint is what Spark does with it.
+
+With KCTL_TEST_SPARK_PYTHON, the Python of an environment with another PySpark, and KCTL_TEST_SPARK_CONF, such as
+`spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7`, it is that version's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.checkpoints.checkpoint import read, starts
+from kctl.checkpoints.logs import findings, read_rows
+from kctl.checkpoints.places import place
+from kctl.jars.lock import jar_paths
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from tests.acceptance.spark_jobs import Outcome, SparkJobs
+from tests.checkpoint_faults import FAULTS, NEXT_OFFSETS, RECORDED, STATE_FAULTS, Fault, copied
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+PYTHON = os.environ.get("KCTL_TEST_SPARK_PYTHON")
+CONF = os.environ.get("KCTL_TEST_SPARK_CONF", "").split()
+LEFT = 2
+"""Messages that each partition has after those that were processed."""
+
+
+@pytest.fixture(scope="module")
+def spark(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJobs]:
+    jars = "" if PYTHON else ",".join(map(str, jar_paths("spark")))
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    with SparkJobs(broker.bootstrap_servers, PYTHON or sys.executable, jars, log, CONF) as running:
+        yield running
+
+
+class Case:
+    """A copy of a recorded checkpoint, and its topic with some messages more than were processed."""
+
+    def __init__(self, broker: KafkaBroker, spark: SparkJobs, folder: Path, name: str = "plain") -> None:
+        self.servers = broker.bootstrap_servers
+        self.spark = spark
+        self.topic = f"c{uuid.uuid4().hex[:8]}"
+        self.is_stateful = name == "stateful"
+        self.folder = copied(RECORDED / "4.2.0" / name, folder / "checkpoint", orders=self.topic)
+        self.create(2, NEXT_OFFSETS + LEFT)
+
+    def create(self, partitions: int, count: int) -> None:
+        topics.create_topic(self.servers, self.topic, partitions)
+        topics.produce(self.servers, self.topic, dict.fromkeys(range(partitions), count))
+
+    def recreate(self, partitions: int, count: int) -> None:
+        topics.delete_topic(self.servers, self.topic)
+        self.create(partitions, count)
+
+    def verdict(self) -> bool | None:
+        checkpoint = read(place(str(self.folder)))
+        with ClusterConnection(plain(self.servers), 30) as connection:
+            rows = read_rows(connection, checkpoint)
+        return starts((*checkpoint.findings, *findings(rows)))
+
+    def outcome(self) -> Outcome:
+        return self.spark.run(self.folder, [self.topic], stateful=self.is_stateful)
+
+
+@pytest.fixture
+def case(broker: KafkaBroker, spark: SparkJobs, tmp_path: Path) -> Case:
+    return Case(broker, spark, tmp_path)
+
+
+def check(case: Case, expected: bool | None) -> Outcome:
+    """Kctl's verdict first: Spark writes."""
+    verdict = case.verdict()
+    outcome = case.outcome()
+    assert verdict is expected
+    if verdict is not None:
+        assert (outcome.error is None) is verdict, outcome
+    return outcome
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_spark_starts_from_a_damaged_checkpoint_as_the_verdict_has_it(name: str, case: Case) -> None:
+    fault: Fault = FAULTS[name]
+    fault.make(case.folder)
+
+    check(case, fault.starts)
+
+
+@pytest.mark.parametrize("name", STATE_FAULTS)
+def test_spark_starts_from_a_damaged_state_as_the_verdict_has_it(
+    name: str, broker: KafkaBroker, spark: SparkJobs, tmp_path: Path
+) -> None:
+    case = Case(broker, spark, tmp_path, "stateful")
+    STATE_FAULTS[name].make(case.folder)
+
+    check(case, STATE_FAULTS[name].starts)
+
+
+def test_metadata_that_is_missing_ends_spark_42_alone(case: Case) -> None:
+    (case.folder / "metadata").unlink()
+
+    outcome = check(case, None)
+
+    assert (outcome.error is not None) is outcome.version.startswith("4.2")
+
+
+LOGS: dict[str, tuple[Callable[[Case], object], bool]] = {
+    "recreated and shorter": (lambda case: case.recreate(2, 5), False),
+    "recreated and empty": (lambda case: case.recreate(2, 0), False),
+    "recreated with fewer partitions": (lambda case: case.recreate(1, 40), False),
+    "gone": (lambda case: topics.delete_topic(case.servers, case.topic), False),
+    "deleted by retention": (
+        lambda case: topics.delete_records(case.servers, case.topic, {0: NEXT_OFFSETS + 1, 1: NEXT_OFFSETS}),
+        False,
+    ),
+    "with a partition more": (lambda case: topics.add_partitions(case.servers, case.topic, 3), True),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_spark_goes_on_with_a_changed_topic_as_the_verdict_has_it(name: str, case: Case) -> None:
+    change, expected = LOGS[name]
+    change(case)
+
+    check(case, expected)
+
+
+def test_messages_of_a_recreated_topic_that_is_longer_are_skipped_without_an_error(case: Case) -> None:
+    case.recreate(2, NEXT_OFFSETS + 10)
+
+    outcome = check(case, True)
+
+    assert outcome.rows == 20
+
+
+def test_a_new_partition_whose_first_messages_are_gone_ends_the_query(case: Case) -> None:
+    topics.add_partitions(case.servers, case.topic, 3)
+    topics.produce(case.servers, case.topic, {2: 5})
+    topics.delete_records(case.servers, case.topic, {2: 2})
+
+    check(case, False)
+
+
+def test_of_missing_commits_spark_repeats_the_newest_batch_alone(case: Case) -> None:
+    FAULTS["two commits are missing"].make(case.folder)
+
+    outcome = case.outcome()
+
+    assert [(batch["batch"], batch["rows"]) for batch in outcome.batches] == [(2, 6), (3, 2 * LEFT)]
+
+
+def test_offsets_that_are_exported_start_another_query_where_this_one_has_ended(case: Case, tmp_path: Path) -> None:
+    from kctl.checkpoints.entries import starting_offsets
+
+    offsets = starting_offsets(read(place(str(case.folder))).offsets)
+
+    outcome = case.spark.run(tmp_path / "another", [case.topic], options={"startingOffsets": offsets})
+
+    assert (outcome.error, outcome.rows) == (None, 2 * LEFT)

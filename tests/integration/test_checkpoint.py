@@ -1,0 +1,329 @@
+"""`kctl checkpoint` against a real broker, on checkpoints that Spark 4.2 has written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.offsets import committed
+from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied, newest, removed
+from tests.command_lines import Kctl, run_here
+from tests.conftest import eventually
+from tests.consumers import until_assigned
+from tests.object_store_server import BUCKET, ObjectStoreServer
+from tests.servers import kafka_tools, topics
+from tests.servers.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+WHEN = int(time.time() * 1000)
+
+
+class Job:
+    """A checkpoint of a query that has processed 18 messages of each of two partitions, of 20."""
+
+    def __init__(self, broker: KafkaBroker, folder: Path, topic: str) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.folder = copied(RECORDED / "4.2.0" / "plain", folder / "checkpoint", orders=topic)
+        self.began_at = json.loads((self.folder / "offsets/0").read_text().splitlines()[1])["batchTimestampMs"]
+        self.create({0: 20, 1: 20})
+
+    def create(self, counts: dict[int, int], at_ms: int | None = None) -> None:
+        """Creates the topic; its messages are older than the query unless `at_ms` is given."""
+        topics.create_topic(self.broker.bootstrap_servers, self.topic, len(counts))
+        self.produce(counts, at_ms)
+
+    def produce(self, counts: dict[int, int], at_ms: int | None = None) -> None:
+        with closing(KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers)) as producer:
+            for partition, count in counts.items():
+                for number in range(count):
+                    at = (at_ms or self.began_at - 60_000) + number
+                    producer.send(self.topic, b"%d" % number, partition=partition, timestamp_ms=at)
+            producer.flush()
+
+    def recreate(self, counts: dict[int, int]) -> None:
+        topics.delete_topic(self.broker.bootstrap_servers, self.topic)
+        self.create(counts, self.began_at + 3_600_000)
+
+    def finish_batch(self, number: int, end: int) -> None:
+        """As Spark does: the offsets first, the commit after the batch."""
+        for name in ("offsets", "commits"):
+            text = (self.folder / name / "2").read_text()
+            (self.folder / name / str(number)).write_text(re.sub(r'"([01])":18', rf'"\1":{end}', text))
+
+
+@pytest.fixture
+def job(broker: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Job:
+    return Job(broker, tmp_path, f"job-{abs(hash(request.node.name))}")
+
+
+@pytest.fixture
+def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> Kctl:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return lambda *words: run_here(capfd, "checkpoint", *map(str, words), "-b", broker.bootstrap_servers)
+
+
+def of_group(broker: KafkaBroker, group: str) -> dict[int, int | None]:
+    with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
+        connection.open()
+        found = committed(connection, {group: None})[group]
+    assert isinstance(found, dict)
+    return {partition: each.offset for (_, partition), each in sorted(found.items())}
+
+
+@pytest.mark.shows("kctl checkpoint show has the lag of a Spark job from its checkpoint, without a fleet")
+def test_the_lag_of_a_job_is_that_of_its_newest_committed_batch(job: Job, kctl: Kctl) -> None:
+    shown = kctl("show", job.folder, "-o", "json")
+
+    assert shown.code == 0
+    assert shown.document["would_start"] is True
+    assert shown.document["committed_batch"] == 2
+    assert [(row["next_offset"], row["log_start"], row["log_end"], row["lag"]) for row in shown.rows] == [
+        (NEXT_OFFSETS, 0, 20, 2)
+    ] * 2
+    assert [row["verdict"] for row in shown.rows] == ["ok", "ok"]
+    assert all(row["record_time"].endswith("Z") for row in shown.rows)
+
+
+def test_the_table_begins_with_the_verdict(job: Job, kctl: Kctl) -> None:
+    shown = kctl("show", job.folder)
+
+    first, *_, head, row, _ = shown.out.splitlines()
+    assert first.startswith("Spark would start from it")
+    assert head.split() == [
+        *("topic", "partition", "next-offset", "log-start"),
+        *("log-end", "lag", "record-time", "verdict"),
+    ]
+    assert row.split()[:6] == [job.topic, "0", "18", "0", "20", "2"]
+
+
+def verdicts(kctl: Kctl, job: Job) -> tuple[int, list[str]]:
+    shown = kctl("show", job.folder, "-o", "json")
+    return shown.code, [row["verdict"] for row in shown.rows]
+
+
+def test_a_topic_that_was_recreated_and_is_shorter_ends_before_the_next_offset(job: Job, kctl: Kctl) -> None:
+    job.recreate({0: 5, 1: 18})
+
+    assert verdicts(kctl, job) == (1, ["beyond the end", "recreated"])
+
+
+def test_a_topic_that_was_recreated_and_is_longer_is_known_by_the_time_of_its_messages(job: Job, kctl: Kctl) -> None:
+    job.recreate({0: 40, 1: 40})
+
+    shown = kctl("show", job.folder)
+
+    assert shown.code == 0
+    assert "recreated: Spark skips the new messages below the next offset" in shown.out
+
+
+def test_messages_that_were_deleted_unread_are_counted(job: Job, kctl: Kctl) -> None:
+    job.produce({0: 5, 1: 5})
+    topics.delete_records(job.broker.bootstrap_servers, job.topic, {0: 21, 1: 18})
+
+    assert verdicts(kctl, job) == (1, ["lost 3", "ok"])
+
+
+def test_a_new_partition_is_shown_with_its_whole_log(job: Job, kctl: Kctl) -> None:
+    topics.add_partitions(job.broker.bootstrap_servers, job.topic, 4)
+    job.produce({2: 7, 3: 7})
+    topics.delete_records(job.broker.bootstrap_servers, job.topic, {3: 2})
+
+    shown = kctl("show", job.folder, "-o", "json")
+
+    assert shown.code == 1
+    assert [(row["verdict"], row["lag"]) for row in shown.rows][2:] == [
+        ("new partition", 7),
+        ("new partition, lost 2", 5),
+    ]
+
+
+def test_a_topic_that_is_gone_has_no_lag(job: Job, kctl: Kctl) -> None:
+    topics.delete_topic(job.broker.bootstrap_servers, job.topic)
+
+    shown = kctl("show", job.folder, "-o", "json")
+
+    assert shown.code == 1
+    assert [(row["verdict"], row["lag"]) for row in shown.rows] == [("gone", None)] * 2
+
+
+def test_without_an_answer_of_the_brokers_lag_is_not_known(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    shown = run_here(capfd, "checkpoint", "show", str(job.folder), "-b", "127.0.0.1:1", "-o", "json", "--timeout", "1")
+
+    assert shown.code == 10
+    assert [(row["next_offset"], row["lag"], row["verdict"]) for row in shown.rows] == [(18, None, "unknown")] * 2
+
+
+def test_exported_offsets_are_those_of_the_newest_committed_batch(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    removed(job.folder / "commits/2")
+
+    shown = run_here(capfd, "checkpoint", "export", str(job.folder))
+
+    assert json.loads(shown.out) == {job.topic: {"0": 15, "1": 15}}
+    assert "batch 2, which was planned and is read again" in shown.err
+
+
+@pytest.mark.shows(
+    "kctl checkpoint commit gives a group the completed offsets of a Spark job, and names what is repeated"
+)
+def test_the_completed_offsets_are_committed_and_the_repeated_ones_are_named(job: Job, kctl: Kctl) -> None:
+    removed(job.folder / "commits/2")
+
+    done = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "-o", "json")
+
+    assert done.code == 0, done.err
+    assert [(row["old"], row["new"], row["repeated"]) for row in done.rows] == [(None, 15, 3)] * 2
+    assert of_group(job.broker, job.topic) == {0: 15, 1: 15}
+    described = kafka_tools.describe_group(job.broker.bootstrap_servers, job.topic)
+    assert {(row.current_offset, row.lag) for row in described} == {(15, 5)}
+
+
+def test_nothing_is_committed_without_a_yes(job: Job, kctl: Kctl) -> None:
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1").code == 2
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "--dry-run").code == 0
+    assert of_group(job.broker, job.topic) == {}
+
+
+def test_a_checkpoint_that_still_moves_is_not_committed(job: Job, kctl: Kctl) -> None:
+    timer = threading.Timer(0.5, job.finish_batch, (3, 19))
+    timer.start()
+
+    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "2", "-y")
+
+    timer.join()
+    assert refused.code == 26
+    assert "still moves" in refused.err
+    assert of_group(job.broker, job.topic) == {}
+
+
+def test_a_group_with_members_is_left_alone(job: Job, kctl: Kctl) -> None:
+    with closing(KafkaConsumer(bootstrap_servers=job.broker.bootstrap_servers, group_id=job.topic)) as consumer:
+        consumer.subscribe([job.topic])
+        until_assigned(consumer)
+
+        refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
+
+    assert refused.code == 24
+
+
+def test_a_group_is_never_moved_backwards_unless_it_is_forced(job: Job, kctl: Kctl) -> None:
+    topics.commit(job.broker.bootstrap_servers, job.topic, job.topic, {0: 19, 1: 3})
+
+    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
+
+    assert refused.code == 26
+    assert "the group is at 19 already: --force moves it back to 18" in refused.err
+    assert of_group(job.broker, job.topic) == {0: 19, 1: 3}
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 0
+    assert of_group(job.broker, job.topic) == {0: 18, 1: 18}
+
+
+def test_offsets_of_a_recreated_topic_are_not_committed(job: Job, kctl: Kctl) -> None:
+    job.recreate({0: 40, 1: 40})
+
+    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
+
+    assert refused.code == 26
+    assert "recreated" in refused.err
+
+
+def test_the_logs_start_is_committed_of_new_partitions_and_where_messages_are_gone(job: Job, kctl: Kctl) -> None:
+    topics.add_partitions(job.broker.bootstrap_servers, job.topic, 3)
+    job.produce({0: 5, 2: 5})
+    topics.delete_records(job.broker.bootstrap_servers, job.topic, {0: 21, 2: 2})
+
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y").code == 0
+
+    assert of_group(job.broker, job.topic) == {0: 21, 1: 18, 2: 2}
+
+
+@pytest.fixture
+def follower(job: Job, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    command = ["checkpoint", "commit", str(job.folder), "-g", job.topic, "--follow", "--interval", "0.2", "-y"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kctl", *command, "-b", job.broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.shows("kctl checkpoint commit --follow commits each finished batch, and never moves a group backwards")
+def test_each_finished_batch_is_committed_until_a_signal_comes(
+    job: Job, follower: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
+    job.finish_batch(3, 19)
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="the next batch")
+    job.finish_batch(4, 17)
+    job.finish_batch(5, 20)
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 20, 1: 20}, what="not backwards, then on")
+
+    follower.send_signal(number)
+
+    assert follower.wait(20) == 0
+
+
+def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
+    away = job.folder.rename(job.folder.with_name("away"))
+    assert follower.stderr is not None
+    for line in follower.stderr:
+        if "tried again every" in line:
+            break
+
+    shutil.move(away, job.folder)
+    job.finish_batch(3, 19)
+
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="it goes on")
+
+
+def test_a_checkpoint_in_a_bucket_is_read(
+    job: Job, kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ObjectStoreServer(tmp_path / "s3") as server:
+        folder = server.folder("jobs/orders")
+        for file in (each for each in job.folder.rglob("*") if each.is_file()):
+            folder.write(str(file.relative_to(job.folder)), file.read_bytes())
+        assert server.keys is not None
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.keys.id)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.keys.secret)
+
+        shown = kctl("show", f"s3a://{BUCKET}/jobs/orders", "-o", "json")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        refused = kctl("show", f"s3://{BUCKET}/jobs/orders")
+
+    assert (shown.code, [row["lag"] for row in shown.rows]) == (0, [2, 2])
+    assert refused.code == 25
+    assert "refuses these keys" in refused.err
+
+
+def test_a_source_that_has_not_been_read_begins_at_its_first_offsets(job: Job, kctl: Kctl) -> None:
+    for name in ("offsets", "commits"):
+        for _ in range(3):
+            removed(newest(job.folder / name))
+
+    shown = kctl("show", job.folder, "-o", "json")
+
+    assert [row["lag"] for row in shown.rows] == [20, 20]

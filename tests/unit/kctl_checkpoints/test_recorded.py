@@ -1,0 +1,137 @@
+"""Checkpoints that Spark 3.4 to 4.2 have written, whole and damaged: what they say, and what they must not be taken
+for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kctl.checkpoints.checkpoint import Checkpoint, read
+from kctl.checkpoints.places import place
+from kctl.errors import CheckpointUnreadable, UsageError
+from tests.checkpoint_faults import FAULTS, NEXT_OFFSETS, RECORDED, STATE_FAULTS, Fault, copied
+
+VERSIONS = sorted(each.name for each in RECORDED.iterdir() if each.is_dir())
+
+
+def read_at(path: Path) -> Checkpoint:
+    return read(place(str(path)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_next_offsets_of_a_query_are_those_of_its_newest_committed_batch(version: str) -> None:
+    found = read_at(RECORDED / version / "plain")
+
+    assert found.offsets == {("orders", 0): NEXT_OFFSETS, ("orders", 1): NEXT_OFFSETS}
+    assert (found.planned, found.committed, found.repeated) == (2, 2, None)
+    assert found.conf["spark.sql.shuffle.partitions"] == "2"
+    assert found.would_start is True
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_source_of_a_query_has_its_own_offsets(version: str) -> None:
+    found = read_at(RECORDED / version / "two_sources")
+
+    assert [{topic for topic, _ in each or ()} for each in found.sources] == [{"orders"}, {"payments"}]
+    assert found.offsets[("payments", 1)] == NEXT_OFFSETS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_gaps_of_asynchronous_progress_tracking_are_not_called_a_fault(version: str) -> None:
+    found = read_at(RECORDED / version / "asynchronous")
+
+    assert found.committed == found.planned
+    assert found.would_start is not False
+
+
+def test_a_planned_batch_never_counts_as_processed(tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
+    (folder / "commits" / "2").unlink()
+
+    found = read_at(folder)
+
+    assert set(found.offsets.values()) == {15}
+    assert found.repeated == {("orders", 0): 18, ("orders", 1): 18}
+
+
+def test_before_the_first_batch_is_done_the_offsets_are_those_that_the_query_began_at(tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
+    for name in ("offsets/1", "offsets/2", "commits/0", "commits/1", "commits/2"):
+        (folder / name).unlink()
+
+    found = read_at(folder)
+
+    assert set(found.offsets.values()) == {0}
+    assert found.repeated == {("orders", 0): 10, ("orders", 1): 10}
+
+
+def check(fault: Fault, folder: Path) -> Checkpoint:
+    fault.make(folder)
+    found = read_at(folder)
+    assert found.would_start is fault.starts, found.findings
+    assert fault.words in "\n".join(each.text for each in found.findings)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.shows("kctl checkpoint show names what is wrong with a checkpoint, for checkpoints of Spark 3.4 to 4.2")
+def test_a_damaged_checkpoint_is_named(name: str, version: str, tmp_path: Path) -> None:
+    found = check(FAULTS[name], copied(RECORDED / version / "plain", tmp_path / "checkpoint"))
+
+    assert max(found.offsets.values(), default=0) <= NEXT_OFFSETS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", STATE_FAULTS)
+def test_a_damaged_state_is_named(name: str, version: str, tmp_path: Path) -> None:
+    check(STATE_FAULTS[name], copied(RECORDED / version / "stateful", tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["offsets of an unknown version", "a commit of an unknown version", "the newest offsets are empty"],
+)
+def test_what_cannot_be_read_leaves_the_offsets_unknown(name: str, tmp_path: Path) -> None:
+    found = check(FAULTS[name], copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint"))
+
+    assert found.offsets == {}
+
+
+def test_reading_a_checkpoint_changes_nothing_in_it(tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "stateful", tmp_path / "checkpoint")
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))}
+
+    read_at(folder)
+
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))} == before
+
+
+def test_a_folder_without_a_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointUnreadable, match="is not a checkpoint"):
+        read_at(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_checkpoint_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
+    (folder / "offsets").chmod(0)
+
+    with pytest.raises(CheckpointUnreadable, match=r"offsets cannot be read: Permission denied"):
+        read_at(folder)
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("hdfs://name/checkpoint", "does not read HDFS"),
+        ("gs://bucket/checkpoint", "gs:// has not been tried"),
+        ("abfs://container@account/checkpoint", "abfs:// has not been tried"),
+        ("s3://bucket", "s3://BUCKET/PREFIX"),
+    ],
+)
+def test_a_place_that_cannot_be_read_is_rejected(uri: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        place(uri)
