@@ -1,8 +1,8 @@
 """The texts of a checkpoint's files, as Spark 3.4 to 4.2 write them. Pure.
 
 `metadata` is a line of JSON with the query's id. `offsets/N` is `v1`, a line of metadata, and a line for each source:
-for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. With `commits/N` batch N is done; the file is `v1`,
-or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets that a Kafka source began at.
+for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. With `commits/N` batch N is done; it is `v1`, or
+`v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets that a Kafka source began at.
 """
 
 from __future__ import annotations

@@ -83,6 +83,7 @@ def run(spark: Any, bootstrap: str, job: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     bootstrap, jars, *conf = sys.argv[1:]
     spark = session(jars, conf)
+    print(json.dumps({"started": True}), flush=True)
     for line in sys.stdin:
         print(json.dumps(run(spark, bootstrap, json.loads(line))), flush=True)
 

@@ -55,6 +55,7 @@ class SparkJobs:
             text=True,
             start_new_session=True,
         )
+        self._read()
 
     def __enter__(self) -> SparkJobs:
         return self
@@ -84,9 +85,12 @@ class SparkJobs:
 
     def _answer(self, job: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
                 answer: dict[str, Any] = json.loads(line)

@@ -83,7 +83,8 @@ Nothing is ever written to a checkpoint. S3 takes AWS' own variables (AWS_ACCESS
 Which cluster: as `kctl kafka`: -b HOST:PORT (plain), else --context NAME (TLS, SASL), else the fleet's kctl.toml.
 
 Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: this cannot be known, or a broker is missing
-and named, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets cannot be used.
+and named, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets cannot be
+used.
 """
 
 

@@ -86,7 +86,8 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         ),
         (
             ("show",),
-            "kctl: there is no command `kctl show`; it is `kctl storage dead show` or `kctl checkpoint show` or `kctl config show`\n",
+            "kctl: there is no command `kctl show`; it is `kctl storage dead show` or `kctl checkpoint show` or "
+            "`kctl config show`\n",
         ),
         (("--show-completion", "bash"), "kctl: --show-completion takes no `bash`: it is for the shell that kctl is"),
         (("status", "--nonsense"), "kctl: kctl status takes no --nonsense; see `kctl status --help`"),
