@@ -27,6 +27,7 @@ from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import kafka_source
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.kafka_source import KafkaSource
+from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.servers.topics import create_topic
 
@@ -98,7 +99,7 @@ class Query:
         self.partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         self.last = 0.0
         self._sent = 0
-        self._batches: Queue[worker.Batch] = Queue()
+        self._batches: Queue[Batch] = Queue()
         storage.init_offsets([StoredOffset(topic, number, None, 0) for number in range(PARTITIONS)])
         self.pipeline = worker.Pipeline(settings, storage, self._batches.put)
 

@@ -48,6 +48,7 @@ from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
+from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.delta_jars import delta_jars
 from tests.servers.topics import create_topic
@@ -123,7 +124,9 @@ def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequenc
             "lake_typed": (into_typed, LakePut(into_typed, typed, "typed")),
         }
         lakes = {sink: Lake(*puts[sink], source) for sink in puts if sink in sinks}
-        turns = Turns(lakes, worker._Run(lake, sources, checkpoint, pipeline), place, rounds, sinks)
+        turns = Turns(
+            lakes, Run(pipeline.batch_put(lake), sources, checkpoint, pipeline.on_batch), place, rounds, sinks
+        )
         query = (
             source.writeStream.foreachBatch(turns.batch)
             .option("checkpointLocation", checkpoint.as_uri())
@@ -194,9 +197,7 @@ class Lake:
 class Turns:
     """The `foreachBatch` callback; a round is a batch for each sink, there and back."""
 
-    def __init__(
-        self, lakes: Mapping[str, Lake], run: worker._Run, place: Path, rounds: int, sinks: Sequence[str]
-    ) -> None:
+    def __init__(self, lakes: Mapping[str, Lake], run: Run, place: Path, rounds: int, sinks: Sequence[str]) -> None:
         self.seconds: dict[str, list[float]] = {sink: [] for sink in sinks}
         self.ended = Event()
         self.lakes = lakes

@@ -42,6 +42,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.kafka_source import KafkaSource
+from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.servers.topics import create_topic
 
@@ -133,7 +134,10 @@ def _in_turns(
             storage.bind(Binding("bench", "bench"))
             storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(partitions)])
         checkpoint = settings.scratch_dir / "checkpoint"
-        runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
+        runs = {
+            kind: Run(pipeline.batch_put(storage), sources, checkpoint, pipeline.on_batch)
+            for kind, storage in storages.items()
+        }
         ends = [next(iter(runs.values())).positions]
 
         def batch(frame: DataFrame, batch_id: int) -> None:

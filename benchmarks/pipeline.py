@@ -60,6 +60,7 @@ from kctl_agent.worker.query import pipeline as worker
 from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.put import PutJob
+from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.servers.topics import create_topic
 
@@ -117,7 +118,10 @@ def _measure(settings: WorkerSettings, storages: Mapping[str, Storage], rounds: 
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     pipeline = worker.Pipeline(settings, next(iter(storages.values())), lambda _: None)
     pipeline.open()
-    runs = {kind: worker._Run(storage, sources, checkpoint, pipeline) for kind, storage in storages.items()}
+    runs = {
+        kind: Run(pipeline.batch_put(storage), sources, checkpoint, pipeline.on_batch)
+        for kind, storage in storages.items()
+    }
     turns = Turns(runs, storages, rounds)
     try:
         queries = [
@@ -162,7 +166,7 @@ class Turns:
     """The `foreachBatch` callbacks of both queries: a round is a batch for each sink and one for `noop` behind it, then
     one for each of the plain query."""
 
-    def __init__(self, runs: Mapping[str, worker._Run], storages: Mapping[str, Storage], rounds: int):
+    def __init__(self, runs: Mapping[str, Run], storages: Mapping[str, Storage], rounds: int):
         self.seconds: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs, *PLAIN)}
         self.after: dict[str, list[float]] = {sink: [] for sink in (*DROPS, *runs)}
         """Of `noop` behind each."""

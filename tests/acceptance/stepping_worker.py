@@ -19,7 +19,8 @@ from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.main import main
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.pipeline import Pipeline, _Run
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Run
 
 STEPS: dict[str, tuple[Any, str, str]] = {
     "the stored offsets are read": (FileStorage, "stored_offsets", "after"),
@@ -28,9 +29,9 @@ STEPS: dict[str, tuple[Any, str, str]] = {
     "the stored offsets are set": (StartOffsets, "place", "after"),
     "the query begins": (Pipeline, "start", "before"),
     "the query has begun": (Pipeline, "start", "after"),
-    "a batch is put": (_Run, "_put", "before"),
-    "a batch is being put": (_Run, "_put", "during"),
-    "a batch was put": (_Run, "_put", "after"),
+    "a batch is put": (Run, "_put", "before"),
+    "a batch is being put": (Run, "_put", "during"),
+    "a batch was put": (Run, "_put", "after"),
     "a batch is committed": (Membership, "commit", "before"),
     "a batch was committed": (Membership, "commit", "after"),
 }

@@ -26,11 +26,13 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """A partition that is assigned and not read, or only by a query of its own, with the reason."""
+    """A partition that is assigned and not read, with the reason. `offset` is that of the first record that cannot be
+    read; None where the partition cannot be read at all."""
 
     topic: str
     partition: int
     why: str | None = None
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import ReadProgress
-from kctl_agent.worker.query.pipeline import Batch, Pipeline
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Batch
 
 LONG_BATCH_SECONDS = 15.0
 """Seconds after which a running batch is checked every so often for whether it still stores something."""
@@ -52,7 +53,7 @@ class WorkerStats(StoringStats):
         self._sources: Sources | None = None
         self._throttled_by: str | None = None
         self._left_out: Mapping[TopicPartition, str] = {}
-        self._isolated: Mapping[TopicPartition, str] = {}
+        self._isolated: Mapping[TopicPartition, UnreadPartition] = {}
         self._long_batch_seen_at = 0.0
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
@@ -75,19 +76,20 @@ class WorkerStats(StoringStats):
         self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
         self._changed("partition_taken_in", before, now, "is left out no more")
 
-    def isolates(self, now: Mapping[TopicPartition, str]) -> None:
-        """Records partitions whose query fails although they are alone in it, and why."""
+    def isolates(self, now: Mapping[TopicPartition, UnreadPartition]) -> None:
+        """Records partitions whose next record cannot be read, and why."""
         before, self._isolated = self._isolated, now
-        self._changed("partition_isolated", now, before, "is read by a query of its own, which fails: {}")
-        self._changed("partition_released", before, now, "is isolated no more")
+        found = {tp: f"offset {each.offset}: {each.why}" for tp, each in now.items()}
+        self._changed("partition_isolated", found, before, "cannot be read from {}")
+        self._changed("partition_released", dict.fromkeys(before, ""), now, "is isolated no more")
 
     def _changed(
-        self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, str], what: str
+        self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, object], what: str
     ) -> None:
         """Reports an event for each partition that is in the one and not in the other."""
         for tp in sorted(found.keys() - besides):
             self.happened(kind, f"{tp.topic}-{tp.partition} {what.format(found[tp])}", tp)
-        if found != besides:
+        if found.keys() != besides.keys():
             self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
@@ -153,12 +155,14 @@ class WorkerStats(StoringStats):
                     query_id=sources.pipeline.query_id,
                     last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
                     left_out=_unread(self._left_out),
-                    isolated=_unread(self._isolated),
+                    isolated=tuple(each for _, each in sorted(self._isolated.items())),
                 ),
             )
 
     def _what_is_not_read(self) -> str | None:
-        reasons = {**self._isolated, **self._left_out}
+        reasons = {tp: f"offset {each.offset}: {each.why}" for tp, each in self._isolated.items()} | dict(
+            self._left_out
+        )
         texts = [f"{tp.topic}-{tp.partition} is not read: {why}" for tp, why in sorted(reasons.items())]
         return "; ".join(texts)[:500] or None
 

@@ -17,7 +17,8 @@ from kctl_agent.worker.lifecycle.actions import WorkerState
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Brokers
-from kctl_agent.worker.query.pipeline import Batch, Pipeline
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import WorkerStats
 

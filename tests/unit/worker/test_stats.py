@@ -18,7 +18,7 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
-from kctl_agent.worker.query.pipeline import Batch
+from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
 from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage

@@ -75,6 +75,8 @@ class StartQuery(Action):
     """Start a query for these partitions. Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
+    is_careful: bool = False
+    """Whether it finds out which of them cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka import TopicPartition
 
-from kctl_agent.replies.workers import Outside
+from kctl_agent.replies.workers import Outside, UnreadPartition
 from kctl_agent.worker.lifecycle import actions
 from kctl_agent.worker.lifecycle.actions import NONE, Action, LogsObserved, Phase, WorkerState
 from kctl_agent.worker.lifecycle.left_out import LeftOut
@@ -40,6 +40,7 @@ class Lifecycle:
         self._plan: list[Group] = []
         """The queries that there should be, as of the last tick."""
         self._groups = QueryGroups()
+        self._unreadable: Mapping[TopicPartition, UnreadPartition] = {}
         self._left_out = LeftOut()
 
     @property
@@ -61,9 +62,9 @@ class Lifecycle:
         """Returns the partitions that have been left out for so long because no leader answers for them, and why."""
         return self._left_out.lasting(seconds, now)
 
-    def isolated(self) -> dict[TopicPartition, str]:
-        """Returns the partitions whose query fails while they are alone in it, and why."""
-        return self._groups.isolated()
+    def isolated(self) -> dict[TopicPartition, UnreadPartition]:
+        """Returns the partitions whose next record cannot be read, and why."""
+        return {tp: each for tp, each in self._unreadable.items() if tp in self._groups.suspects}
 
     def polled(self, assigned: Group, *, is_rebalancing: bool = False) -> list[Action]:
         """The group was polled: this member may read `assigned` now, and nothing while it rebalances."""
@@ -102,6 +103,11 @@ class Lifecycle:
         """A batch with these partitions is stored."""
         self._groups.stored(partitions)
 
+    def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
+        """The careful query has found these partitions to be good, and these to have a record that cannot be read."""
+        self._groups.clear(cleared)
+        self._unreadable = unreadable
+
     def query_started(self, partitions: Group, unanswered: Mapping[TopicPartition, str], now: float) -> list[Action]:
         """The answer to `StartQuery`: the query reads these partitions. The others of its group are not read, and
         why."""
@@ -112,7 +118,7 @@ class Lifecycle:
 
     def start_failed(self, group: Group, why: str, outside: Outside | None, now: float) -> list[Action]:
         """The answer to `StartQuery` where the query could not be started."""
-        failures, seconds = self._groups.failed(group, why, now, is_own_fault=outside is None)
+        failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None, was_read=False)
         return [actions.ReportRetry(why, failures, seconds, outside)]
 
     def query_failed(self, group: Group, why: str, outside: Outside | None) -> None:
@@ -158,7 +164,7 @@ class Lifecycle:
             return []
         self._left_out.keep(self._assigned, now)
         unreadable = self._left_out.still(self._logs.answered, now)
-        self._plan = self._groups.plan(self._wanted - unreadable, now)
+        self._plan = self._groups.plan(self._wanted - unreadable)
         found = self._end_outdated()
         failed, self._failed = self._failed, {}
         for group, (why, outside) in failed.items():
@@ -182,7 +188,8 @@ class Lifecycle:
             return before
         if not self.queries:
             before += self._enter(WorkerState.ASSIGNED)
-        return [*before, actions.StartQuery(due[0])]  # one: it may take long, and the group must be polled
+        start = actions.StartQuery(due[0], is_careful=self._groups.is_careful(due[0]))
+        return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
         """The worker was asked to stop: it leaves its group next, which revokes its partitions."""
@@ -208,7 +215,7 @@ class Lifecycle:
         stopped = self._stop_one(group)
         if not self.queries:
             stopped += self._enter(WorkerState.ASSIGNED)
-        failures, seconds = self._groups.failed(group, why, now, is_own_fault=outside is None)
+        failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None)
         report = actions.ReportRetry(why, failures, seconds, outside)
         return [*stopped, report, actions.ReportQueryFailed(why, is_first=failures == 1)]
 

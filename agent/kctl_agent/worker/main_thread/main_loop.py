@@ -98,7 +98,9 @@ class MainLoop:
             lambda tp: progress.note(tp, start_offsets.identity),
         )
         member = self._membership
-        self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
+        watcher = self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
+        pipeline.log_ends = lambda: watcher.view.ends
+        pipeline.is_own_fault = lambda failure: self._explained(failure)[1] is None
         self._committer = Committer(member, progress, stats, self._describe)
         self._query_start = QueryStart(
             self._lifecycle, pipeline, start_offsets, member, progress, stats, self._describe
@@ -197,6 +199,7 @@ class MainLoop:
         while self._stored:
             lifecycle.batch_stored(self._stored.popleft())
         lifecycle.draining(self._pipeline.draining)
+        lifecycle.read_carefully(self._pipeline.cleared, self._pipeline.unreadable)
         try:
             for group, failure in self._pipeline.failures().items():
                 lifecycle.query_failed(group, *self._explained(failure))
@@ -239,7 +242,7 @@ class MainLoop:
 
     def _start_query(self, action: actions.StartQuery) -> None:
         try:
-            follows = self._query_start.start(action.group)
+            follows = self._query_start.start(action.group, is_careful=action.is_careful)
         except MemberLost:
             self._on_lost()
         else:

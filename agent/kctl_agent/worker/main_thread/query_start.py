@@ -50,11 +50,11 @@ class QueryStart:
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
     """By starts that failed since the last one that did not: the next try finds the same once more."""
 
-    def start(self, wanted: frozenset[TopicPartition]) -> list[Action]:
+    def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
         """Begin to read these with a query of their own, or those of them that can be read. Returns what follows from
         it. Raises Lost, Fenced, BootstrapError; what Py4J raises where the JVM of this process has ended."""
         try:
-            return self._start(wanted)
+            return self._start(wanted, is_careful=is_careful)
         except Exception as error:
             if not _may_pass(error):
                 raise
@@ -66,7 +66,7 @@ class QueryStart:
             why = self._describe(error, what) if is_of_kafka else f"{what}: {first_line(error)}"
             return self._lifecycle.start_failed(wanted, why, outage(error), time.monotonic())
 
-    def _start(self, wanted: frozenset[TopicPartition]) -> list[Action]:
+    def _start(self, wanted: frozenset[TopicPartition], *, is_careful: bool) -> list[Action]:
         decided = self._start_offsets.decide(wanted, self._progress.epochs.known)
         readable = wanted.intersection(decided.found)
         self._start_offsets.place(decided)
@@ -84,9 +84,13 @@ class QueryStart:
         fewer = self._pipeline.limit_kept_consumers(self._membership.partition_counts)
         if fewer is not None:
             self._stats.happened("consumers_not_kept", fewer)
-        self._pipeline.start(sources)
+        self._pipeline.start(sources, is_careful=is_careful)
         self._reported.clear()
-        log.info("reads %s", partition_names(readable, {tp: source.start for tp, source in sources.items()}))
+        log.info(
+            "%s %s",
+            "reads carefully" if is_careful else "reads",
+            partition_names(readable, {tp: source.start for tp, source in sources.items()}),
+        )
         return self._lifecycle.query_started(readable, unanswered, time.monotonic())
 
     def _report(self, decided: Decided) -> None:

@@ -72,12 +72,15 @@ class StartOffsets:
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
-        if missing := {tp.topic for tp in partitions} - {tp.topic for tp in every}:
-            raise UnknownTopicOrPartitionError(f"topic {min(missing)} cannot be described")
+        described = {tp.topic for tp in every}
+        missing = {tp: f"topic {tp.topic} cannot be described" for tp in partitions if tp.topic not in described}
+        if len(missing) == len(partitions):
+            raise UnknownTopicOrPartitionError(missing[min(missing)])
         stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in every])
         read = {topic for topic, _ in stored_offsets}
         new = {tp for tp in every if tp.topic not in read} if is_latest else set()
-        found, unanswered = self._found(partitions, new, known)
+        found, unanswered = self._found(partitions.difference(missing), new, known)
+        unanswered |= missing
         if not found:
             raise LeaderNotAvailableError(unanswered[min(unanswered)])
         starts = {

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.causes import innermost
+from kctl_agent.storage.chunk import GapRefused, StoredOffsetMissing, StoredOffsetMoved
 
 MAX_TEXT = 500
+MOVED = (GapRefused.code, StoredOffsetMissing.code, StoredOffsetMoved.code)
 PY4J = "An error occurred while calling"
 FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
@@ -22,10 +24,17 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage`: the storage could not be used, whatever was to be put into it."""
+    """Why a batch failed. `is_storage`: the storage could not be used, whatever was to be put into it. `code` is that
+    of an error of the storage; empty: it is none."""
 
     text: str
     is_storage: bool = False
+    code: str = ""
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the stored offsets are not those that the batch was planned on."""
+        return self.code in MOVED
 
     def __str__(self) -> str:
         return self.text
@@ -42,11 +51,10 @@ class TaskFailed(Exception):
 def failure(error: BaseException, token: str) -> BatchFailure:
     """Returns the failure that an exception of a batch in the driver means; `token` is that of the batch's job."""
     if isinstance(error, StorageError):
-        return BatchFailure(
-            f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT], isinstance(error, StorageUnusable)
-        )
+        text = f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT]
+        return BatchFailure(text, isinstance(error, StorageUnusable), error.code)
     if found := re.search(rf"{re.escape(token)} (\w+) ([^\r\n]*)", str(error)):
-        return BatchFailure(found[2], found[1] == StorageUnusable.code)
+        return BatchFailure(found[2], found[1] == StorageUnusable.code, found[1])
     return BatchFailure(_one_line(error))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka import TopicPartition
 
@@ -14,6 +14,10 @@ from kctl_agent.worker.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
@@ -48,29 +52,57 @@ def kafka_source(
     session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, KafkaSource], max_records: int
 ) -> DataFrame:
     """Returns the streaming frame of these partitions' records, at most so many in a batch."""
-    assign: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    for tp, source in sorted(sources.items()):
-        assign.setdefault(tp.topic, []).append(tp.partition)
-        starts.setdefault(tp.topic, {})[str(tp.partition)] = source.start
+    starts = {tp: source.start for tp, source in sources.items()}
     return (
-        session.readStream.format("kafka")
+        _options(session.readStream, kafka, sources)
+        .option("startingOffsets", _by_topic(starts))
+        .option("maxOffsetsPerTrigger", max_records)
+        .load()
+    )
+
+
+def kafka_range(
+    session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
+) -> DataFrame:
+    """Returns the frame of these offsets' records, each the first and the one after the last. The consumers are those
+    of the last call with the same `name`, which is all that their group id is for."""
+    return (
+        _options(session.read, kafka, ranges)
+        .option("startingOffsets", _by_topic({tp: start for tp, (start, _) in ranges.items()}))
+        .option("endingOffsets", _by_topic({tp: end for tp, (_, end) in ranges.items()}))
+        .option("kafka.group.id", name)
+        .option("kafka.max.poll.records", LEAST_RECORDS)  # the pool takes equal settings alone under one name
+        .option("kafka.max.partition.fetch.bytes", LEAST_BYTES)
+        .load()
+    )
+
+
+def _options(reader: Reader, kafka: KafkaSettings, partitions: Collection[TopicPartition]) -> Reader:
+    assign: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        assign.setdefault(tp.topic, []).append(tp.partition)
+    return (
+        reader.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         .option("kafka.isolation.level", kafka.isolation_level)
         .options(**spark_options(kafka.security))
         .option("assign", json.dumps(assign))
-        .option("startingOffsets", json.dumps(starts))
-        .option("maxOffsetsPerTrigger", max_records)
         .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
         .option("includeHeaders", True)
-        .option("kafka.max.poll.records", _share(HELD_RECORDS, len(sources), LEAST_RECORDS, MOST_RECORDS))
-        .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(sources), LEAST_BYTES, MOST_BYTES))
+        .option("kafka.max.poll.records", _share(HELD_RECORDS, len(partitions), LEAST_RECORDS, MOST_RECORDS))
+        .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(partitions), LEAST_BYTES, MOST_BYTES))
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .options(**WITHOUT_METRICS)
         .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
         .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
-        .load()
     )
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> str:
+    found: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return json.dumps(found)
 
 
 def _share(of: int, partitions: int, least: int, most: int) -> int:

@@ -1,37 +1,37 @@
 """The streaming queries of a worker: from assigned partitions and their start offsets to batches that are stored.
 
 One query for each set of partitions, as a rule one for all, with a scratch checkpoint that nobody needs afterwards.
-Spark asks for a batch on a Py4J callback thread (`_Run.put_batch`); the main thread starts and stops queries. The end
+Spark asks for a batch on a Py4J callback thread (`Run.put_batch`); the main thread starts and stops queries. The end
 offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import tempfile
-import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
 from kctl_agent.process import deadline
+from kctl_agent.replies.workers import UnreadPartition
 from kctl_agent.spark.conf import STOP_SECONDS
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.worker.query.batch_failure import BatchFailure, failure
-from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
+from kctl_agent.worker.query.batch_failure import BatchFailure
+from kctl_agent.worker.query.batch_put import BatchPut
 from kctl_agent.worker.query.block_put import BlockPut
+from kctl_agent.worker.query.careful_search import CarefulSearch
 from kctl_agent.worker.query.code_version import code_version, forget_code
-from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_source
+from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_range, kafka_source
+from kctl_agent.worker.query.run import Batch, CarefulRun, Run
 from kctl_agent.worker.query.stopping import stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.settings import WorkerSettings
@@ -47,91 +47,6 @@ _LEAST_STOP_SECONDS = 1.0
 """Time for queries to stop, though the turn has used up its own: a JVM that is well needs less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A finished batch. `rows` are the messages it stored; `last_timestamps` in Unix seconds."""
-
-    batch_id: int
-    rows: int
-    seconds: float
-    ends: dict[TopicPartition, int]
-    last_timestamps: dict[TopicPartition, float]
-
-
-class _Run:
-    """A query from its start to its end. `positions` are the ends of its last finished batch."""
-
-    def __init__(
-        self, storage: OffsetStore, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path, pipeline: Pipeline
-    ) -> None:
-        self.sources = dict(sources)
-        self.checkpoint = checkpoint
-        self.positions = {tp: source.start for tp, source in sources.items()}
-        self.planned = self.positions
-        """End offsets of the running batch, else `positions`."""
-        self.gate = threading.Event()
-        """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
-        self.busy = threading.Lock()
-        self.query: Any = None
-        self.query_id: str | None = None
-        self.last_batch_id = -1
-        self.began_at = time.monotonic()
-        self.batch_started_at: float | None = None
-        self.failure: BatchFailure | None = None
-        """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
-        self._token = uuid.uuid4().hex
-        self._batch_put = pipeline.batch_put(storage)
-        self._pipeline = pipeline
-
-    def stream(self, source: DataFrame) -> DataFrame:
-        """Returns the frame that the query is made of."""
-        return self._batch_put.stream(source)
-
-    def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. Where it must not go on it raises
-        and never waits: `StreamingQuery.stop()` waits for it to return."""
-        with self.busy:
-            if self.gate.is_set():
-                raise RuntimeError("the partitions were revoked or the query is stopping")
-            if batch_id <= self.last_batch_id:  # a query begins each batch once, in their order
-                raise RuntimeError(f"batch {batch_id} was called after batch {self.last_batch_id}")
-            self.last_batch_id = batch_id
-            started = self.batch_started_at = time.monotonic()
-            try:
-                ends = self._ends(batch_id)
-                if any(end < self.positions[tp] for tp, end in ends.items()):
-                    self.gate.set()  # the log was truncated: the next query compares it with the stored offset
-                    return
-                self.planned = {**self.positions, **ends}
-                done = self._batch_put.put(frame, self._ranges(ends), self._token)
-                timestamps = {TopicPartition(*tp): at for tp, at in done.last_timestamps.items()}
-                batch = Batch(batch_id, done.rows, time.monotonic() - started, ends, timestamps)
-                self.positions = self.planned
-            except Exception as error:
-                self.failure = self.failure_of(error)
-                log.debug("batch %d failed", batch_id, exc_info=True)
-                raise RuntimeError(self.failure.text) from None
-            finally:
-                self.batch_started_at = None
-        self._pipeline.on_batch(batch)
-
-    def failure_of(self, error: BaseException) -> BatchFailure:
-        """Returns the failure that an error of this query means."""
-        return failure(error, self._token)
-
-    def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
-        return {
-            tuple(tp): BatchRange(self.positions[tp], end, self.sources[tp].version, self.sources[tp].topic_id)
-            for tp, end in ends.items()
-        }
-
-    def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """Returns the batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
-        lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-        offsets: dict[str, dict[str, int]] = json.loads(lines[2])
-        return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
-
-
 class Pipeline:
     """The queries of a worker, and the driver that they run in. For one thread at a time."""
 
@@ -139,7 +54,7 @@ class Pipeline:
         self.on_batch = on_batch
         self._settings = settings
         self._storage = storage
-        self._runs: dict[frozenset[TopicPartition], _Run] = {}
+        self._runs: dict[frozenset[TopicPartition], Run] = {}
         """Runs by their partitions; replaced, never changed in place."""
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
@@ -150,6 +65,12 @@ class Pipeline:
         """Whether the transform was called in this process."""
         self._is_checked = False
         """Whether the result of the transform was checked in this session."""
+        self._search: CarefulSearch | None = None
+        """What the last careful query has found out about its partitions."""
+        self.log_ends: Callable[[], Mapping[TopicPartition, int]] = dict
+        """Returns how far a careful query may read: log ends as the brokers reported them last. For any thread."""
+        self.is_own_fault: Callable[[BatchFailure], bool] = lambda failure: not failure.is_storage
+        """Whether the cause of a failure is in the records, as far as is known. For any thread."""
 
     def open(self) -> None:
         """Starts JVM and session where they are the worker's own, and checks the transform. Raises BootstrapError."""
@@ -258,33 +179,60 @@ class Pipeline:
         """`time.monotonic()` at which the batch that is being put began, the oldest of several; else None."""
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
+    @property
+    def cleared(self) -> frozenset[TopicPartition]:
+        """The partitions of the careful query that can be read with the others again."""
+        is_read = self._search is not None and any(isinstance(run, CarefulRun) for run in self._runs.values())
+        return self._search.cleared(time.monotonic()) if self._search is not None and is_read else frozenset()
+
+    @property
+    def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
+        """The partitions of the last careful query whose next record cannot be read, and why."""
+        return {} if self._search is None else self._search.unreadable()
+
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
         """Limits how many consumers the driver keeps, before its first query: see `kept_consumers`."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
-    def start(self, sources: Mapping[TopicPartition, KafkaSource]) -> None:
-        """Starts a query for these partitions. Raises what Spark raises when it cannot be started, DriverLost when
-        there is no driver any more, TransformFailed, BootstrapError: the user's transform does not fit."""
+    def start(self, sources: Mapping[TopicPartition, KafkaSource], *, is_careful: bool = False) -> None:
+        """Starts a query for these partitions; a careful one reads them range by range (`run.CarefulRun`). Raises what
+        Spark raises when it cannot be started, DriverLost when there is no driver any more, TransformFailed,
+        BootstrapError: the user's transform does not fit."""
         if not self._is_checked:
             self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
-        run = _Run(self._storage, sources, checkpoint, self)
-        seconds = self._settings.pipeline.trigger_seconds
+        begin = self._read_carefully if is_careful else self._stream
         try:
             with self._driver_used():
-                run.query = (
-                    run.stream(self._source(sources))
-                    .writeStream.foreachBatch(run.put_batch)
-                    .option("checkpointLocation", f"file://{checkpoint}")  # no URI: Hadoop does not decode it
-                    .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
-                    .start()
-                )
-                run.query_id = str(run.query.id)
+                run = begin(sources, checkpoint)
         except BaseException:
             shutil.rmtree(checkpoint, ignore_errors=True)
             raise
         self._runs = {**self._runs, frozenset(sources): run}
+
+    def _stream(self, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path) -> Run:
+        run = Run(self.batch_put(self._storage), sources, checkpoint, self.on_batch)
+        seconds = self._settings.pipeline.trigger_seconds
+        run.query = (
+            run.stream(self._source(sources))
+            .writeStream.foreachBatch(run.put_batch)
+            .option("checkpointLocation", f"file://{checkpoint}")  # no URI: Hadoop does not decode it
+            .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
+            .start()
+        )
+        run.query_id = str(run.query.id)
+        return run
+
+    def _read_carefully(self, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path) -> Run:
+        session, settings = self._session(), self._settings
+        starts = {tp: source.start for tp, source in sources.items()}
+        most = settings.pipeline.max_records_per_batch
+        self._search = CarefulSearch(starts, most, time.monotonic(), self._search)
+        put, read = self.batch_put(self._storage), partial(kafka_range, session, settings.kafka)
+        run = CarefulRun(put, sources, checkpoint, self.on_batch, self._search, read)
+        run.begin(session, settings.name, self.log_ends, self.is_own_fault)
+        return run
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
         """Lets no further batch begin, of this query or of any; True when none is running."""
@@ -346,14 +294,18 @@ class Pipeline:
             self._driver.check()
             raise
 
-    def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], _Run]:
+    def _of(self, group: frozenset[TopicPartition] | None) -> dict[frozenset[TopicPartition], Run]:
         return {key: run for key, run in self._runs.items() if group is None or key == group}
 
     def close(self) -> None:
         self._driver.close()
 
     def _source(self, sources: Mapping[TopicPartition, KafkaSource]) -> DataFrame:
-        session = self._driver.session
-        if session is None:
+        return kafka_source(
+            self._session(), self._settings.kafka, sources, self._settings.pipeline.max_records_per_batch
+        )
+
+    def _session(self) -> SparkSession:
+        if self._driver.session is None:
             raise DriverLost("there is no Spark session")
-        return kafka_source(session, self._settings.kafka, sources, self._settings.pipeline.max_records_per_batch)
+        return self._driver.session

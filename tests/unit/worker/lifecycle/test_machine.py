@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from kafka import TopicPartition
 
-from kctl_agent.replies.workers import Outside
+from kctl_agent.replies.workers import Outside, UnreadPartition
 from kctl_agent.worker.lifecycle.actions import (
     Action,
     Commit,
@@ -28,7 +28,7 @@ from kctl_agent.worker.lifecycle.actions import (
 )
 from kctl_agent.worker.lifecycle.actions import WorkerState as S
 from kctl_agent.worker.lifecycle.machine import Lifecycle
-from kctl_agent.worker.lifecycle.query_groups import MOST_QUERIES, SPLIT_AFTER
+from kctl_agent.worker.lifecycle.query_groups import SUSPECT_AFTER
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 A, B, C, D = PARTITIONS
@@ -186,20 +186,24 @@ def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
     assert run([BatchStored(AB), StartFailed(AB, "no")], tired)[1] == [ReportRetry("no", 1, 1.0)]
 
 
-def test_partitions_that_cannot_be_started_hold_up_no_others() -> None:
-    """Whatever keeps a query from starting: each has a back-off of its own."""
-    lifecycle, started = run([Polled(AB)])[0], set[frozenset[TopicPartition]]()
-    for now in range(60):
-        lifecycle.tick(float(now))
-        for action in lifecycle.start_due(float(now)):
-            if isinstance(action, StartQuery):
-                fails = A in action.group
-                answer = StartFailed(action.group, "moved") if fails else QueryStarted(action.group, {})
-                answer(lifecycle, float(now))
-                started |= set() if fails else {action.group}
+def test_partitions_whose_query_fails_are_read_carefully_and_then_streamed_but_for_the_one_that_cannot_be_read() -> (
+    None
+):
+    lifecycle, _ = run(READS)
+    run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue(), QueryStarted(AB, {})], lifecycle, now=101.0)
+    last = run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue()], lifecycle, now=103.0)[1]
+    assert last == [StartQuery(AB, is_careful=True)]
 
-    assert started == {frozenset({B})}
-    assert lifecycle.isolated() == {A: "moved"}
+    unreadable = UnreadPartition("t", 0, "no number", 17)
+    lifecycle.query_started(AB, {}, 103.0)
+    lifecycle.read_carefully(frozenset({B}), {A: unreadable})
+    assert run([Tick(), Drained(AB), StartDue()], lifecycle, now=104.0)[1][-1] == StartQuery(frozenset({B}))
+    lifecycle.query_started(frozenset({B}), {}, 104.0)
+    assert run([Tick(), StartDue()], lifecycle, now=105.0)[1] == [StartQuery(frozenset({A}), is_careful=True)]
+    assert lifecycle.isolated() == {A: unreadable}
+
+    lifecycle.read_carefully(AB, {A: unreadable})
+    assert lifecycle.isolated() == {}
 
 
 @pytest.mark.parametrize("gone", [Lost(), Revoked(AB), Fenced("by worker-1")])
@@ -216,7 +220,7 @@ def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
 
 def test_the_storages_failure_isolates_nobody() -> None:
     lifecycle, now = run([Polled(AB)])[0], 0.0
-    for _ in range(5 * SPLIT_AFTER):
+    for _ in range(5 * SUSPECT_AFTER):
         now += 31.0
         run(
             [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", "storage"), Tick()],
@@ -359,6 +363,10 @@ class World(RuleBasedStateMachine):
             self.queries[group] = False
             self.handle(QueryFailed(group, "no number", outside))
 
+    @rule(cleared=partitions)
+    def good_partitions_are_found(self, cleared: frozenset[TopicPartition]) -> None:
+        self.lifecycle.read_carefully(cleared, {})
+
     @rule(data=st.data())
     def a_query_drains_by_itself(self, data: Any) -> None:
         if self.queries:
@@ -408,7 +416,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def the_lifecycle_knows_which_queries_there_are(self) -> None:
         assert self.lifecycle.queries.keys() == self.queries.keys()
-        assert len(self.queries) <= MOST_QUERIES + 2
+        assert len(self.queries) <= 2
         assert (self.lifecycle.state is S.STOPPING) == self.is_stopping
 
     def teardown(self) -> None:
@@ -421,6 +429,7 @@ class World(RuleBasedStateMachine):
         self.handle(ROOM)
         self.handle(observed(answered=frozenset(PARTITIONS)))
         self.handle(Paused(NONE))
+        self.lifecycle.read_carefully(frozenset(PARTITIONS), {})
         for _ in range(40):
             self.now += 31.0
             self.handle(Polled(self.assigned))

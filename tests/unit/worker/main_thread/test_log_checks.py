@@ -16,7 +16,8 @@ from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
-from kctl_agent.worker.query.pipeline import Pipeline, _Run
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Run
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.test_pipeline import Query
 from tests.unit.worker.test_import_dir import settings
@@ -33,7 +34,7 @@ class Checks:
         if stored is not None:
             self.storage.init_offsets([StoredOffset("t", 0, None, stored)])
         self.pipeline = Pipeline(settings(folder), self.storage, lambda _: None)
-        self.run = _Run(self.storage, SOURCES, folder / "checkpoint", self.pipeline)
+        self.run = Run(self.pipeline.batch_put(self.storage), SOURCES, folder / "checkpoint", self.pipeline.on_batch)
         self.run.query = Query()
         self.pipeline._runs = {frozenset(SOURCES): self.run}
         self.progress = ReadProgress()

@@ -24,13 +24,14 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.lifecycle import query_groups
-from kctl_agent.worker.lifecycle.query_groups import SPLIT_AFTER, Group
+from kctl_agent.worker.lifecycle.query_groups import SUSPECT_AFTER, Group
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.offsets.brokers import Bounds, Topics
 from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.kafka_source import KafkaSource
-from kctl_agent.worker.query.pipeline import Pipeline, _Run
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.stats import WorkerStats
 from tests.servers.scripted_broker import ScriptedBroker
 from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
@@ -89,10 +90,10 @@ class PlayedPipeline(Pipeline):
             raise DriverLost("the engine has ended")
         return super().failures()
 
-    def start(self, sources: Mapping[TopicPartition, KafkaSource]) -> None:
+    def start(self, sources: Mapping[TopicPartition, KafkaSource], *, is_careful: bool = False) -> None:
         if not self.has_driver:
             raise DriverLost("the engine has ended")
-        run = _Run(self._storage, sources, self.folder / "none", self)
+        run = Run(self.batch_put(self._storage), sources, self.folder / "none", self.on_batch)
         run.query = Query()
         self._runs = {**self._runs, frozenset(sources): run}
 
@@ -108,7 +109,7 @@ class PlayedPipeline(Pipeline):
         return done
 
     @property
-    def runs(self) -> dict[Group, _Run]:
+    def runs(self) -> dict[Group, Run]:
         return self._runs
 
 
@@ -200,7 +201,7 @@ def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_r
     monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
     worker = turning()
     worker.until_it_reads()
-    for _ in range(2 * SPLIT_AFTER):
+    for _ in range(2 * SUSPECT_AFTER):
         [run] = worker.pipeline.runs.values()
         run.query.isActive, run.failure = False, BatchFailure("MISCONF", is_storage=True)
         worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023

@@ -76,7 +76,7 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
                 played.committed = dict.fromkeys(EVERYTHING, (40, None))
             begun: Started
 
-            def start(sources: dict[Any, KafkaSource]) -> None:
+            def start(sources: dict[Any, KafkaSource], *, is_careful: bool) -> None:
                 begun.queries.append(sources)
                 begun.stored_at_start.append(len(storage.stored_offsets([tuple(tp) for tp in sources])))
                 begun.asked += [name for name in broker.asked if name == "OffsetCommit"]
@@ -160,7 +160,7 @@ def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_n
     begun = starting()
     errors: list[Exception] = [OSError(28, "No space left on device"), Py4JError("cluster\n\tat Java"), KeyError("bug")]
 
-    def start(_: object) -> None:
+    def start(*_: object, **__: object) -> None:
         raise errors.pop(0)
 
     monkeypatch.setattr(begun.start._pipeline, "start", start)

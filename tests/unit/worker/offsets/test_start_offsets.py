@@ -152,11 +152,14 @@ def test_with_latest_a_new_topic_that_is_not_all_answered_for_waits_and_the_othe
         start.decide(frozenset({U1}), {})
 
 
-def test_a_topic_that_is_not_described_is_not_begun(storage: FileStorage) -> None:
+@pytest.mark.shows("a topic that a worker may not describe does not stop the others of its fleet")
+def test_a_topic_that_is_not_described_is_not_begun_and_the_others_are(storage: FileStorage) -> None:
     start = start_offsets(storage, Answers(), reset="latest")
 
+    decided = start.decide(frozenset({T0, U0}), {})
+    assert (set(decided.found), decided.unanswered) == ({T0, T1}, {U0: "topic u cannot be described"})
     with pytest.raises(KafkaError, match="topic u cannot be described"):
-        start.decide(frozenset({T0, U0}), {})
+        start.decide(frozenset({U0}), {})
 
 
 @pytest.mark.parametrize(

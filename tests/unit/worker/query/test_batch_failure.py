@@ -11,7 +11,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import GapRefused
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.query.batch_failure import BatchFailure, TaskFailed, failure
-from kctl_agent.worker.query.put import PutJob, put_in_task
+from kctl_agent.worker.query.put import BadOrder, PutJob, put_in_task
 
 TOKEN = "5f2a"
 SPARK = (
@@ -29,7 +29,9 @@ def in_driver(error: BaseException) -> BatchFailure:
 
 def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> None:
     error = StorageUnusable("orders-3 could not be stored: database or disk is full")
-    expected = BatchFailure("StorageUnusable: orders-3 could not be stored: database or disk is full", is_storage=True)
+    expected = BatchFailure(
+        "StorageUnusable: orders-3 could not be stored: database or disk is full", True, "storage_unusable"
+    )
 
     assert in_driver(TaskFailed(TOKEN, error)) == expected
     assert failure(error, TOKEN) == expected
@@ -38,8 +40,12 @@ def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> N
 def test_what_the_storage_refuses_is_no_fault_of_it() -> None:
     error = GapRefused("a range of orders-3 begins at 7")
 
-    assert in_driver(TaskFailed(TOKEN, error)) == BatchFailure("GapRefused: a range of orders-3 begins at 7")
-    assert failure(error, TOKEN) == BatchFailure("GapRefused: a range of orders-3 begins at 7")
+    expected = BatchFailure("GapRefused: a range of orders-3 begins at 7", code="gap_refused")
+    assert in_driver(TaskFailed(TOKEN, error)) == expected
+    assert failure(error, TOKEN) == expected
+    assert expected.is_moved
+    refused = in_driver(TaskFailed(TOKEN, BadOrder("of orders-3 came out of offset order")))
+    assert not refused.is_moved
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import block_put
 from kctl_agent.worker.query.kafka_source import KafkaSource
-from kctl_agent.worker.query.pipeline import Batch, Pipeline, _Run
+from kctl_agent.worker.query.pipeline import Pipeline
+from kctl_agent.worker.query.run import Batch, Run
 from tests.conformance.given import next_offset, stored
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.test_put import arrow
@@ -82,26 +83,26 @@ def pipeline(storage: ScratchStorage, batches: list[Batch], tmp_path: Path) -> P
 
 
 @pytest.fixture
-def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> _Run:
-    made = _Run(storage, {TP: KafkaSource(0, None, 1)}, tmp_path / "checkpoint", pipeline)
+def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
+    made = Run(pipeline.batch_put(storage), {TP: KafkaSource(0, None, 1)}, tmp_path / "checkpoint", pipeline.on_batch)
     made.query = Query()
     (made.checkpoint / "offsets").mkdir(parents=True)
     pipeline._runs = {frozenset({TP}): made}
     return made
 
 
-def plan(run: _Run, batch_id: int, end: int) -> None:
+def plan(run: Run, batch_id: int, end: int) -> None:
     """As Spark writes it before it runs the batch."""
     (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
 
 
-def put(run: _Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
+def put(run: Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
     plan(run, batch_id, end)
     run.put_batch(Frame(*records), batch_id)
 
 
 def test_a_batch_is_stored_and_reported_with_its_ends(
-    run: _Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
+    run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
 ) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
 
@@ -112,7 +113,7 @@ def test_a_batch_is_stored_and_reported_with_its_ends(
     assert pipeline.batch_started_at is None
 
 
-def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, storage: ScratchStorage) -> None:
+def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: Run, storage: ScratchStorage) -> None:
     put(run, 0, 5, arrow([0, 1, 2]))
     assert next_offset(storage) == 5
 
@@ -120,7 +121,7 @@ def test_offsets_that_hold_no_record_move_the_stored_offset_too(run: _Run, stora
     assert next_offset(storage) == 7
 
 
-def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _Run, storage: ScratchStorage) -> None:
+def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: Run, storage: ScratchStorage) -> None:
     put(run, 1, 3, arrow([0, 1, 2]))
     with pytest.raises(RuntimeError, match="batch 1 was called after batch 1"):
         put(run, 1, 4, arrow([3]))
@@ -132,7 +133,7 @@ def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: _R
 
 
 def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
-    run: _Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
+    run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
 ) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
     put(run, 1, 2)
@@ -142,7 +143,7 @@ def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
 
 
 def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
-    run: _Run, pipeline: Pipeline, storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
+    run: Run, pipeline: Pipeline, storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full() -> Any:
         raise StorageUnusable("no room")
@@ -158,7 +159,7 @@ def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
 
 
 def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is_gone(
-    run: _Run, pipeline: Pipeline
+    run: Run, pipeline: Pipeline
 ) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
 
@@ -167,7 +168,7 @@ def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is
     assert (pipeline.sources, pipeline.groups, pipeline.positions) == (None, frozenset(), {})
 
 
-def test_only_an_idle_query_is_drained_at_once(run: _Run, pipeline: Pipeline) -> None:
+def test_only_an_idle_query_is_drained_at_once(run: Run, pipeline: Pipeline) -> None:
     with run.busy:
         assert not pipeline.drain()
         assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
@@ -175,7 +176,7 @@ def test_only_an_idle_query_is_drained_at_once(run: _Run, pipeline: Pipeline) ->
 
 
 def test_a_batch_that_does_not_end_in_time_is_abandoned(
-    run: _Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+    run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     with run.busy:
         assert pipeline.stop(0.0) == {TP: 0}
@@ -188,16 +189,16 @@ ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
 
 
 @pytest.fixture
-def other(run: _Run, pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> _Run:
+def other(run: Run, pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
     """A second query beside `run`."""
-    made = _Run(storage, {OTHER: KafkaSource(5, None, 1)}, tmp_path / "other", pipeline)
+    made = Run(pipeline.batch_put(storage), {OTHER: KafkaSource(5, None, 1)}, tmp_path / "other", pipeline.on_batch)
     made.query = Query()
     pipeline._runs = {ALONE: run, OTHER_ALONE: made}
     return made
 
 
 def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fail(
-    run: _Run, other: _Run, pipeline: Pipeline
+    run: Run, other: Run, pipeline: Pipeline
 ) -> None:
     assert not pipeline.has_settled(60.0)
     run.began_at = other.began_at = run.began_at - 61.0
@@ -209,7 +210,7 @@ def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fa
 
 
 def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
-    run: _Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop() -> None:
         raise RuntimeError("the JVM is gone")

@@ -1,0 +1,146 @@
+"""The order in which partitions are read whose query has failed, so that each bad record stops its own partition only.
+
+Groups of partitions are read first; one that fails is divided, until a partition fails alone. Of that partition ever
+smaller ranges are read, in turn with the others, until its next record fails alone: it is retried with a back-off.
+Pure: times are the caller's monotonic seconds. `next`, `failed` and `done` are for one thread, the others for any.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kafka import TopicPartition
+
+from kctl_agent.replies.workers import UnreadPartition
+
+PARTS = 6
+"""Parts into which a range that failed is divided: of 40 partitions with 8 bad ones 14 reads fail, and with halves 23;
+a read that fails takes two to three times as long as one that does not."""
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Back-off between tries of a record that fails alone."""
+JOIN_SECONDS = 10.0
+"""Seconds after which partitions that were read are cleared, though others are not found out about yet."""
+HEALTHY_SECONDS = 600.0
+"""Seconds after its last bad record for which a partition is read carefully, so that the next one disturbs no other."""
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+"""Offsets by partition: the first, and the one after the last."""
+
+
+@dataclass(slots=True)
+class _Partition:
+    position: int
+    goal: int | None = None
+    """The end of the log when the partition was seen first, or failed last: read up to there it is good."""
+    alone: int = 0
+    """How many records are read of it next, alone; 0: it is read with others."""
+    failures: int = 0
+    """In a row, of the record at `position` alone."""
+    retry_at: float = 0.0
+    bad_at: float | None = None
+    why: str = ""
+
+
+class CarefulSearch:
+    """The state of one search."""
+
+    def __init__(
+        self, positions: Mapping[TopicPartition, int], most: int, now: float, before: CarefulSearch | None = None
+    ) -> None:
+        """At most so many records are read at a time. What an earlier search knows of the same positions is kept."""
+        known = before.partitions if before else {}
+        self.partitions: dict[TopicPartition, _Partition] = {
+            tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
+            for tp, at in positions.items()
+        }
+        self._most = most
+        self._join_at = now + JOIN_SECONDS
+        self.waiting = deque(self._divided_before(before))
+        """Groups that are read next, because a larger one has failed."""
+        self._was_good = False
+
+    def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
+        """Returns what is to be read now; nothing: there are no records, or a back-off has not ended."""
+        for tp, each in self.partitions.items():
+            if each.goal is None:
+                each.goal = ends.get(tp)
+        while self.waiting:
+            if ranges := self._ranges(self.waiting.popleft(), ends):
+                return ranges
+        good = {} if self._was_good else self._ranges(self._good(), ends)
+        self._was_good = bool(good)
+        return good or self._failing(ends, now)
+
+    def done(self, ranges: Ranges) -> None:
+        """Records that these were stored."""
+        for tp, (_, end) in ranges.items():
+            each = self.partitions[tp]
+            each.position, each.failures = end, 0
+            is_good = each.goal is not None and end >= each.goal
+            each.alone = 0 if is_good else min(each.alone * PARTS, self._most)
+
+    def failed(self, ranges: Ranges, why: str, now: float) -> None:
+        """Records that these were not stored because of some of their records."""
+        if len(ranges) > 1:
+            self.waiting.extend(_divided(ranges))
+            return
+        [(tp, (start, end))] = ranges.items()
+        each = self.partitions[tp]
+        each.goal, each.alone, each.retry_at = None, max((end - start) // PARTS, 1), now
+        if end - start == 1:
+            each.retry_at += RETRY_SECONDS[min(each.failures, len(RETRY_SECONDS) - 1)]
+            each.failures, each.bad_at, each.why = each.failures + 1, now, why
+
+    def cleared(self, now: float) -> frozenset[TopicPartition]:
+        """Returns the partitions that can be read with all others again."""
+        if self.waiting and now < self._join_at:
+            return frozenset()
+        return frozenset(
+            tp
+            for tp, each in self.partitions.items()
+            if not each.alone
+            and (each.goal is not None and each.position >= each.goal)
+            and (each.bad_at is None or now - each.bad_at >= HEALTHY_SECONDS)
+        )
+
+    def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
+        """Returns the partitions whose next record fails alone."""
+        return {
+            tp: UnreadPartition(tp.topic, tp.partition, each.why, each.position)
+            for tp, each in self.partitions.items()
+            if each.failures
+        }
+
+    def _divided_before(self, before: CarefulSearch | None) -> list[list[TopicPartition]]:
+        """Returns the groups that an earlier search has not read, and those of the partitions that are new here."""
+        old = [[tp for tp in group if tp in self.partitions] for group in (before.waiting if before else ())]
+        return [group for group in old if group] + _divided(set(self._good()).difference(*old))
+
+    def _good(self) -> list[TopicPartition]:
+        return [tp for tp, each in self.partitions.items() if not each.alone]
+
+    def _ranges(self, partitions: Iterable[TopicPartition], ends: Mapping[TopicPartition, int]) -> Ranges:
+        found = {tp: at for tp in partitions if ends.get(tp, 0) > (at := self.partitions[tp].position)}
+        share = max(self._most // max(len(found), 1), 1)
+        return {tp: (start, min(ends[tp], start + share)) for tp, start in found.items()}
+
+    def _failing(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
+        """Returns the next range of a partition that fails alone: of the one that has waited longest."""
+        due = [
+            (each.retry_at, tp)
+            for tp, each in self.partitions.items()
+            if each.alone and each.retry_at <= now and ends.get(tp, 0) > each.position
+        ]
+        if not due:
+            return {}
+        _, tp = min(due)
+        each = self.partitions[tp]
+        return {tp: (each.position, min(ends[tp], each.position + each.alone))}
+
+
+def _divided(partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
+    ordered, size = sorted(partitions), len(partitions)
+    parts = [ordered[i * size // PARTS : (i + 1) * size // PARTS] for i in range(PARTS)]
+    return [part for part in parts if part]

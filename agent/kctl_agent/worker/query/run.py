@@ -1,0 +1,203 @@
+"""A query while it runs: the batches that it stores, and how far they go.
+
+A `Run` is a streaming query. A `CarefulRun` is a thread that reads range by range: what fails stops nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+
+from kctl_agent.worker.query.batch_failure import BatchFailure, failure
+from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
+from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
+from kctl_agent.worker.query.kafka_source import KafkaSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 0.2
+"""Pause between looks for new records while there are none to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A finished batch. `rows` are the messages it stored; `last_timestamps` in Unix seconds."""
+
+    batch_id: int
+    rows: int
+    seconds: float
+    ends: dict[TopicPartition, int]
+    last_timestamps: dict[TopicPartition, float]
+
+
+class Run:
+    """A query from its start to its end. `positions` are the ends of its last finished batch."""
+
+    def __init__(
+        self,
+        batch_put: BatchPut,
+        sources: Mapping[TopicPartition, KafkaSource],
+        checkpoint: Path,
+        on_batch: Callable[[Batch], None],
+    ) -> None:
+        self.sources = dict(sources)
+        self.checkpoint = checkpoint
+        self.positions = {tp: source.start for tp, source in sources.items()}
+        self.planned = self.positions
+        """End offsets of the running batch, else `positions`."""
+        self.gate = threading.Event()
+        """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
+        self.busy = threading.Lock()
+        self.query: Any = None
+        self.query_id: str | None = None
+        self.last_batch_id = -1
+        self.began_at = time.monotonic()
+        self.batch_started_at: float | None = None
+        self.failure: BatchFailure | None = None
+        """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
+        self._token = uuid.uuid4().hex
+        self._batch_put = batch_put
+        self._on_batch = on_batch
+
+    def stream(self, source: DataFrame) -> DataFrame:
+        """Returns the frame that the query is made of."""
+        return self._batch_put.stream(source)
+
+    def put_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. Where it must not go on it raises
+        and never waits: `StreamingQuery.stop()` waits for it to return."""
+        with self.busy:
+            if self.gate.is_set():
+                raise RuntimeError("the partitions were revoked or the query is stopping")
+            if batch_id <= self.last_batch_id:  # a query begins each batch once, in their order
+                raise RuntimeError(f"batch {batch_id} was called after batch {self.last_batch_id}")
+            self.last_batch_id = batch_id
+            try:
+                ends = self._ends(batch_id)
+                if any(end < self.positions[tp] for tp, end in ends.items()):
+                    self.gate.set()  # the log was truncated: the next query compares it with the stored offset
+                    return
+                batch = self._put(frame, batch_id, ends)
+            except Exception as error:
+                self.failure = self.failure_of(error)
+                log.debug("batch %d failed", batch_id, exc_info=True)
+                raise RuntimeError(self.failure.text) from None
+        self._on_batch(batch)
+
+    def _put(self, frame: DataFrame, batch_id: int, ends: dict[TopicPartition, int]) -> Batch:
+        started = self.batch_started_at = time.monotonic()
+        try:
+            self.planned = {**self.positions, **ends}
+            done = self._batch_put.put(frame, self._ranges(ends), self._token)
+            self.positions = self.planned
+        finally:
+            self.batch_started_at = None
+        timestamps = {TopicPartition(*tp): at for tp, at in done.last_timestamps.items()}
+        return Batch(batch_id, done.rows, time.monotonic() - started, ends, timestamps)
+
+    def failure_of(self, error: BaseException) -> BatchFailure:
+        """Returns the failure that an error of this query means."""
+        return failure(error, self._token)
+
+    def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
+        return {
+            tuple(tp): BatchRange(self.positions[tp], end, self.sources[tp].version, self.sources[tp].topic_id)
+            for tp, end in ends.items()
+        }
+
+    def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
+        """Returns the batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
+        lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        offsets: dict[str, dict[str, int]] = json.loads(lines[2])
+        return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
+
+
+class CarefulRun(Run):
+    """Stores the ranges that a `CarefulSearch` names, each as a batch of its own. It is its own `query`."""
+
+    def __init__(
+        self,
+        batch_put: BatchPut,
+        sources: Mapping[TopicPartition, KafkaSource],
+        checkpoint: Path,
+        on_batch: Callable[[Batch], None],
+        search: CarefulSearch,
+        read: Callable[[Ranges, str], DataFrame],
+    ) -> None:
+        """`read` returns the records of ranges, with consumers that are known by a name."""
+        super().__init__(batch_put, sources, checkpoint, on_batch)
+        self.query = self
+        self._search = search
+        self._read = read
+
+    def begin(
+        self,
+        session: SparkSession,
+        pool: str,
+        log_ends: Callable[[], Mapping[TopicPartition, int]],
+        is_own_fault: Callable[[BatchFailure], bool],
+    ) -> None:
+        """Starts the thread; its jobs run in this pool of Spark's scheduler."""
+        self._session, self._log_ends, self._is_own_fault = session, log_ends, is_own_fault
+        self._thread = threading.Thread(target=self._work, args=[pool], name="kctl-careful", daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        return self._thread.is_alive()
+
+    def exception(self) -> None:
+        """Returns None: `failure` has the cause."""
+
+    def stop(self) -> None:
+        """Cancels the running job, and waits for the thread."""
+        self._session.sparkContext.cancelJobsWithTag(self._token)
+        self._thread.join()
+
+    def _work(self, pool: str) -> None:
+        try:
+            # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
+            self._session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+            self._session.sparkContext.addJobTag(self._token)
+            while not self.gate.is_set():
+                ranges = self._search.next(self._log_ends(), time.monotonic())
+                if ranges:
+                    self._store(ranges)
+                else:
+                    self.gate.wait(IDLE_SECONDS)
+        except Exception as error:  # Spark's, Py4J's, those of the user's transform: the main thread finds it
+            log.debug("the careful query failed", exc_info=True)
+            self.failure = self.failure_of(error)
+
+    def _store(self, ranges: Ranges) -> None:
+        with self.busy:
+            why = None if self.gate.is_set() else self._tried(ranges)
+            if why is not None and not self.gate.is_set():  # a job that was cancelled has failed too
+                self._search.failed(ranges, why.text, time.monotonic())
+
+    def _tried(self, ranges: Ranges) -> BatchFailure | None:
+        """Stores these records; returns why that failed, where the cause is in the records."""
+        self.last_batch_id += 1
+        frame = self.stream(self._read(ranges, self._token))
+        try:
+            batch = self._put(frame, self.last_batch_id, {tp: end for tp, (_, end) in ranges.items()})
+        except Exception as error:
+            self.planned, failure = self.positions, self.failure_of(error)
+            if not self.gate.is_set() and (failure.is_moved or not self._is_own_fault(failure)):
+                raise
+            return failure
+        self._search.done(ranges)
+        self._on_batch(batch)
+        return None
