@@ -192,7 +192,7 @@ def _tasks(master: str) -> int:
 
 def _heap(driver_bytes: int, workers: int) -> str:
     """The heap of one driver, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
-    return f"{(driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) // 1024}k"
+    return f"{max((driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) >> 20, 1)}m"
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:

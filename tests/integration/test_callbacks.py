@@ -11,25 +11,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
+from py4j.protocol import Py4JError
 
 from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.conf import memory_exits
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
 from kctl_agent.spark.py4j_connections import guard_connections
-from kctl_agent.spark.session import serve_this_user
+from kctl_agent.spark.session import serve_this_user, why_lost
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.conftest import BRIEF_JVM, eventually
 from tests.java_classes import compiled
 from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
+from tests.unit.worker.test_import_dir import driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,6 +268,27 @@ def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:
             assert not is_own(accepted)
             assert serve(accepted, False) == 1
             assert accepted.fileno() == -1
+
+
+@pytest.mark.shows("an exit for lack of memory names the heap and its setting, and is noted for the next JVM")
+def test_a_jvm_that_runs_out_of_memory_is_named_with_its_heap_and_noted_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark import SparkContext
+
+    settings = driver(tmp_path, driver_memory="512m")
+    settings.scratch_dir.mkdir(parents=True)
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "64m")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+ExitOnOutOfMemoryError")
+    with running_gateway() as gateway:
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+
+        with pytest.raises((Py4JError, OSError)) as raised:
+            gateway.new_array(gateway.jvm.byte, 128 << 20)
+
+        lost = why_lost(raised.value, settings, "engine.heap")
+        assert lost == "out of memory (heap 512m): raise engine.heap"
+    assert memory_exits(settings).read_bytes() == b"."
 
 
 def test_the_java_classes_are_what_their_sources_compile_to(one_gateway: Any) -> None:

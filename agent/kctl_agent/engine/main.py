@@ -23,7 +23,7 @@ from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
-from kctl_agent.spark.session import lost_jvm
+from kctl_agent.spark.session import why_lost
 
 log = logging.getLogger("kctl_agent.engine")
 
@@ -64,7 +64,8 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
     try:
         engine.run()
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
-        why = f"failed: {lost_jvm(error) or f'{type(error).__name__}: {first_line(error)}'}"
+        lost = why_lost(error, settings.spark, "engine.heap")
+        why = f"failed: {lost or f'{type(error).__name__}: {first_line(error)}'}"
         stats.ended(why)
         log_trace(error)
     finally:

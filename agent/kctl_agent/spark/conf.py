@@ -40,8 +40,11 @@ KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
 """Kafka consumers of a JVM, until it is known how many partitions are read (`kept_consumers`). With Spark's 64 a batch
 over 400 partitions takes twice as long (benchmarks/README.md)."""
-IDLE_CONSUMER_SECONDS = 60
-EVICTION_SECONDS = 10
+IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
+RELEASED_RECORDS_MS = 250
+"""How long fetched records may be kept after their task, once a JVM has run out of memory."""
+MEMORY_EXITS = "spark.kctl.memoryExits"
+"""How often JVMs with the same heap have run out of memory before."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 """Most idle Pythons. Spark keeps all that ever ran for a minute; with as many as processors it was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
@@ -75,7 +78,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
         **CHECKPOINT_FILES,
-        **_kept_consumers(),
+        **_kept_consumers(memory_exits(settings)),
         **_history(settings),
         **_sharing(settings),
         **_authentication(settings),
@@ -118,16 +121,27 @@ def _history(settings: SparkSettings) -> dict[str, str]:
     ) | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
 
 
-def _kept_consumers() -> dict[str, str]:
+def memory_exits(settings: SparkSettings) -> Path:
+    """Returns the file that has a byte for each exit of a JVM with this heap for lack of memory."""
+    return settings.scratch_dir / f"memory-exits-{heap_of(settings)}"
+
+
+def heap_of(settings: SparkSettings) -> str:
+    return settings.conf.get("spark.driver.memory", settings.driver_memory)
+
+
+def _kept_consumers(noted: Path) -> dict[str, str]:
     """Returns the properties of kept consumers. Those of partitions that are not read any more are closed soon: after
-    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors."""
+    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors. Fetched records are kept for the next
+    batch, unless memory is short: their consumers would have to fetch again what a batch has left over."""
+    exits = noted.stat().st_size if noted.exists() else 0
+    cache = "spark.kafka.consumer.cache", IDLE_CONSUMER_MS, EVICTION_MS
+    fetched = "spark.kafka.consumer.fetchedData.cache", *((0, RELEASED_RECORDS_MS) if exits else cache[1:])
     return {
         "spark.kafka.consumer.cache.capacity": str(KEPT_CONSUMERS),
-        **{
-            f"spark.kafka.consumer.{cache}.{key}": f"{seconds}s"
-            for cache in ("cache", "fetchedData.cache")
-            for key, seconds in (("timeout", IDLE_CONSUMER_SECONDS), ("evictorThreadRunInterval", EVICTION_SECONDS))
-        },
+        MEMORY_EXITS: str(exits),
+        **{f"{name}.timeout": f"{idle}ms" for name, idle, _ in (cache, fetched)},
+        **{f"{name}.evictorThreadRunInterval": f"{pause}ms" for name, _, pause in (cache, fetched)},
     }
 
 

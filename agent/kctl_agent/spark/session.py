@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from socketserver import TCPServer
 from typing import TYPE_CHECKING
@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from kctl_agent.peers import is_own
 from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
-from kctl_agent.spark.conf import LOG_OPTION, configuration, is_local, properties_file, use_this_python
+from kctl_agent.spark.conf import (
+    LOG_OPTION,
+    configuration,
+    heap_of,
+    is_local,
+    memory_exits,
+    properties_file,
+    use_this_python,
+)
 from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, UTF8, is_utf8
 from kctl_agent.spark.own_gateway import launched
@@ -33,6 +41,9 @@ when it had nothing to collect for 15 s, beside the threads that work (JEP 346).
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_OUT_OF_MEMORY = "its JVM has run out of memory"
+_OUT_OF_MEMORY_CODE = 3
+"""Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
 """Most seconds from the end of a connection to that of the process behind it."""
 
@@ -94,4 +105,17 @@ def lost_jvm(error: BaseException) -> str | None:
         code = process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         return "its JVM does not answer" if deadline.left() <= 0 else None
+    if code == _OUT_OF_MEMORY_CODE:
+        return _OUT_OF_MEMORY
     return f"its JVM died (signal {-code})" if code < 0 else f"its JVM ended (exit code {code})"
+
+
+def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
+    """Returns what `lost_jvm` does, at the end of the process whose JVM these settings are for. If the JVM ran out of
+    memory, names its heap and the setting for that, and notes it for the next JVM (`kept_consumers`)."""
+    why = lost_jvm(error)
+    if settings is None or why != _OUT_OF_MEMORY:
+        return why
+    with suppress(OSError), memory_exits(settings).open("ab") as noted:  # a full disk
+        noted.write(b".")
+    return f"out of memory (heap {heap_of(settings)}): raise {heap_setting}"

@@ -21,7 +21,7 @@ from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands, 
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.spark.scratch import sweep
-from kctl_agent.spark.session import lost_jvm
+from kctl_agent.spark.session import why_lost
 from kctl_agent.storage.base import OffsetStore, StorageMisconfigured, TableRefused
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced
@@ -67,7 +67,8 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
         code, why = EX_CONFIG, f"fenced: {error}"
         stats.ended(str(error))
     except Exception as error:  # the boundary of the process: its last line is why, in one sentence
-        text = lost_jvm(error) or _text(error, settings.kafka.bootstrap_servers)
+        lost = why_lost(error, settings.spark, "spark.driver_memory")
+        text = lost or _text(error, settings.kafka.bootstrap_servers)
         code, why = 1, f"failed: {text}"
         stats.ended(text)
         log.error("%s; leaving", why)

@@ -49,7 +49,7 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     spark = parse_engine(json.dumps(engine.settings)).spark
     conf = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "4"}
     assert (spark.jars, spark.conf) == (("/jars/a.jar",), conf)
-    assert (spark.master, spark.driver_memory, spark.workers) == ("local[6]", f"{768 << 10}k", 3)
+    assert (spark.master, spark.driver_memory, spark.workers) == ("local[6]", "768m", 3)
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
 
 

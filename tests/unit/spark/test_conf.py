@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.spark.conf import configuration, is_local, properties_file
+from kctl_agent.spark.conf import MEMORY_EXITS, configuration, is_local, memory_exits, properties_file
 from tests.unit.worker.test_import_dir import driver
 
 
@@ -40,6 +40,18 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     conf = of(tmp_path, conf={"spark.authenticate": "false", "spark.redaction.regex": "x"})
 
     assert (conf["spark.authenticate"], conf["spark.redaction.regex"]) == ("false", "x")
+
+
+def test_once_a_heap_was_too_small_fetched_records_are_not_kept_until_it_is_another(tmp_path: Path) -> None:
+    age = "spark.kafka.consumer.fetchedData.cache.timeout"
+    small, large = (driver(tmp_path, driver_memory=heap) for heap in ("512m", "1g"))
+    assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("0", "60000ms")
+
+    memory_exits(small).parent.mkdir(parents=True)
+    memory_exits(small).write_bytes(b"..")
+
+    assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("2", "0ms")
+    assert (configuration(large)[MEMORY_EXITS], configuration(large)[age]) == ("0", "60000ms")
 
 
 def test_a_driver_without_a_ui_remembers_few_jobs_that_have_ended(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.spark.conf import KEPT_CONSUMERS
+from kctl_agent.spark.conf import KEPT_CONSUMERS, MEMORY_EXITS
 from kctl_agent.spark.kept_consumers import CAPACITY, limit_kept_consumers
 
 MB = 1 << 20
@@ -17,8 +17,11 @@ class Conf(dict[str, str]):
     set = dict.__setitem__
 
 
-def session(heap: int, capacity: str = str(KEPT_CONSUMERS), master: str = "local[2]") -> tuple[Any, Conf]:
-    conf, runtime = Conf({CAPACITY: capacity}), SimpleNamespace(maxMemory=lambda: heap)
+def session(
+    heap: int, capacity: str = str(KEPT_CONSUMERS), master: str = "local[2]", exits: int = 0
+) -> tuple[Any, Conf]:
+    conf = Conf({CAPACITY: capacity, MEMORY_EXITS: str(exits)})
+    runtime = SimpleNamespace(maxMemory=lambda: heap)
     env = SimpleNamespace(get=lambda: SimpleNamespace(conf=lambda: conf))
     jvm = SimpleNamespace(
         org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(SparkEnv=env))),
@@ -38,6 +41,17 @@ def test_as_many_are_kept_as_half_the_heap_holds(topics: list[int], heap: int, k
     limit_kept_consumers(spark, topics)
 
     assert conf[CAPACITY] == str(kept)
+
+
+@pytest.mark.shows("after each exit for lack of memory a JVM keeps a quarter of the consumers, down to one")
+def test_after_each_exit_for_lack_of_memory_a_quarter_of_the_consumers_is_kept() -> None:
+    kept = []
+    for exits in range(6):
+        spark, conf = session(512 * MB, exits=exits)
+        limit_kept_consumers(spark, [400])
+        kept.append(int(conf[CAPACITY]))
+
+    assert kept == [1000, 59, 15, 3, 1, 1]
 
 
 def test_fewer_than_there_are_partitions_are_named_with_the_heap_that_all_need_by_the_first_worker_of_an_engine() -> (
