@@ -1,7 +1,7 @@
 """Reads a checkpoint: what its query has processed, and what Spark would say to it at a restart.
 
-Two listings and four files, of which none is changed. What a batch has planned never counts as processed: that is what
-the newest batch with a file in `commits/` has read. What Spark does with each fault was tried with 3.5 and 4.2
+Nothing in it is changed. What a batch has planned never counts as processed: that is what the newest batch with a file
+in `commits/` has read. What Spark does with each fault was tried with 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
 """
 
@@ -72,14 +72,14 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def read(folder: Folder) -> Checkpoint:
-    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable: there is none, or no permission, or
-    the place does not answer."""
+def read(folder: Folder, *, with_state: bool = True) -> Checkpoint:
+    """Reads a checkpoint, also while its query runs. Without `state/`, whose listing may be long, it takes two listings
+    and four files. Raises CheckpointUnreadable: there is none, or no permission, or the place does not answer."""
     with reading(folder):
         try:
-            return _Reader(folder).read()
+            return _Reader(folder).read(with_state=with_state)
         except FileNotFoundError:  # its query has purged an entry meanwhile
-            return _Reader(folder).read()
+            return _Reader(folder).read(with_state=with_state)
 
 
 class _Reader:
@@ -90,14 +90,14 @@ class _Reader:
         self._offsets = self._numbers("offsets")
         self._findings: list[Finding] = []
 
-    def read(self) -> Checkpoint:
+    def read(self, *, with_state: bool) -> Checkpoint:
         query_id = self._query_id()
         planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
         newest = self._planned(planned)
         done = self._done(planned, committed, newest)
         if planned is not None and newest is not None:
             self._check_previous(planned, newest, is_done=committed == planned)
-        if planned is not None:
+        if with_state and planned is not None:
             self._check_state(planned if committed != planned else planned + 1, newest)
         return Checkpoint(
             self._folder.uri,

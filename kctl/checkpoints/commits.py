@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.logs import Row, read_rows
 from kctl.errors import CheckpointUnusable, KctlError
-from kctl.kafka import reset
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import Committed, committed
-from kctl.kafka.reset import OffsetChange
+from kctl.kafka.reset import OffsetChange, refuse_active
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder.base import Folder
-
-
-class Commit(NamedTuple):
-    """A change of the group's offset, and how many offsets of a batch that was planned and not committed are read
-    again."""
-
-    change: OffsetChange
-    repeated: int | None
 
 
 def read_still(folder: Folder, seconds: float) -> Checkpoint:
@@ -41,49 +32,37 @@ def read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 def plan(
     connection: ClusterConnection, checkpoint: Checkpoint, group: str, only: Collection[str] = (), *, is_forced: bool
-) -> list[Commit]:
+) -> list[OffsetChange]:
     """Plans what is committed of each partition; nothing is changed. Raises GroupActive: the group has members;
-    CheckpointUnusable: what was processed is not known; KctlError: the brokers do not answer."""
+    CheckpointUnusable: what was processed is not known, or Spark would not start from the checkpoint; KctlError: the
+    brokers do not answer."""
     rows = read_rows(connection, checkpoint, only)
-    if not rows:
+    if not rows or (checkpoint.would_start is False and not is_forced):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"
-        raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}")
-    reset.refuse_active(connection, group)
+        force = "; --force commits what it holds" if rows else ""
+        raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}{force}")
+    refuse_active(connection, group)
     known = committed(connection, {group: [(row.topic, row.partition) for row in rows]})[group]
     if isinstance(known, KctlError):
         raise known
-    return [
-        Commit(
-            _change(row, known.get((row.topic, row.partition), Committed(None)), is_forced=is_forced),
-            _repeated(row, checkpoint),
-        )
-        for row in rows
-    ]
+    return [_change(row, known.get((row.topic, row.partition), Committed(None)), is_forced=is_forced) for row in rows]
 
 
-def apply(connection: ClusterConnection, group: str, commits: Collection[Commit]) -> list[Commit]:
-    """Commits a plan, but for what has an error; each comes back with the coordinator's, if there was one. Raises
-    GroupActive: a member has joined meanwhile; KctlError: the coordinator did not answer."""
-    changes = reset.apply(connection, group, [each.change for each in commits])
-    return [each._replace(change=made) for each, made in zip(commits, changes, strict=True)]
+def repeated(checkpoint: Checkpoint, change: OffsetChange) -> int | None:
+    """Returns how many offsets are read again, of a batch that was planned and not committed; None: not known."""
+    if checkpoint.repeated is None:
+        return 0
+    end = checkpoint.repeated.get((change.topic, change.partition))
+    return None if end is None or change.new is None else max(end - change.new, 0)
 
 
 def _change(row: Row, known: Committed, *, is_forced: bool) -> OffsetChange:
-    kind, old = row.verdict.split()[0], known.offset
-    error = row.error or known.error
+    kind, old, error = row.verdict.split()[0], known.offset, row.error or known.error
     new = row.log_start if row.next_offset is None or kind == "lost" else row.next_offset
     if error is None and kind == "gone":
         error = "the partition is gone"
-    elif error is None and kind in ("beyond", "recreated") and not is_forced:
+    elif error is None and not is_forced and kind in ("beyond", "recreated"):
         error = f"{row.verdict}: the offset belongs to a topic that is gone; --force commits it"
-    elif error is None and old is not None and new is not None and new < old and not is_forced:
+    elif error is None and not is_forced and old is not None and new is not None and new < old:
         error = f"the group is at {old} already: --force moves it back to {new}"
     return OffsetChange(row.topic, row.partition, old, None if error else new, error)
-
-
-def _repeated(row: Row, checkpoint: Checkpoint) -> int | None:
-    if checkpoint.repeated is None:
-        return 0
-    end = checkpoint.repeated.get((row.topic, row.partition))
-    begin = row.log_start if row.next_offset is None else row.next_offset
-    return None if end is None or begin is None else max(end - begin, 0)

@@ -17,22 +17,32 @@ from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
 _GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 _SKEW_SECONDS = 60.0
 """How far the clocks of producers and of the driver may differ."""
-_MEANINGS = {
-    "gone": "the topic or partition is gone: Spark fails",
-    "lost": "messages were deleted unread: Spark fails, unless failOnDataLoss is false",
-    "beyond": "the log ends before the next offset (the topic was recreated or truncated): Spark fails, unless "
-    "failOnDataLoss is false",
-    "recreated": "the last message below the next offset is newer than the batch that read it, so the topic was "
-    "recreated: Spark skips the new messages below the next offset without an error",
-    "new": "the first messages of a new partition were deleted unread: Spark fails, unless failOnDataLoss is false",
-    "unknown": "the brokers did not answer for it: lag and verdict are not known",
+_MEANINGS: dict[str, tuple[bool | None, str]] = {
+    "gone": (False, "the topic or partition is gone: Spark fails"),
+    "lost": (False, "messages were deleted unread: Spark fails, unless failOnDataLoss is false"),
+    "beyond": (
+        False,
+        "the log ends before the next offset (the topic was recreated or truncated): Spark fails, unless "
+        "failOnDataLoss is false",
+    ),
+    "recreated": (
+        True,
+        "the last message below the next offset is newer than the batch that read it, so the topic was recreated: "
+        "Spark skips the new messages below the next offset without an error",
+    ),
+    "new": (
+        False,
+        "the first messages of a new partition were deleted unread: Spark fails, unless failOnDataLoss is false",
+    ),
+    "unknown": (None, "the brokers did not answer for it: lag and verdict are not known"),
 }
-"""What a verdict, by its first word, means for a restart."""
+"""What a verdict, by its first word, means for a restart: whether Spark starts, and why."""
+_FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
     """A partition of a query. None is unknown, and `error` is why. `record_at` is the time of the last record that the
-    query has processed, in seconds since 1970; `starts` is whether Spark goes on there."""
+    query has processed, in seconds since 1970."""
 
     topic: str
     partition: int
@@ -42,7 +52,6 @@ class Row(NamedTuple):
     lag: int | None
     record_at: float | None
     verdict: str
-    starts: bool | None = True
     error: str | None = None
 
 
@@ -70,7 +79,7 @@ def read_rows(
 def unasked(checkpoint: Checkpoint, only: Collection[str] = ()) -> list[Row]:
     """Returns the rows of a query when no broker answers: nothing is known but its offsets."""
     offsets = sorted(checkpoint.offsets.items())
-    return [Row(*key, at, None, None, None, None, "unknown", None) for key, at in offsets if not only or key[0] in only]
+    return [Row(*key, at, None, None, None, None, "unknown") for key, at in offsets if not only or key[0] in only]
 
 
 def judged(
@@ -84,19 +93,17 @@ def judged(
     """Judges a partition; without an `offset` the query does not know it yet."""
     error = start.error or end.error
     if error == _GONE:
-        return Row(*key, offset, None, None, None, None, "gone", starts=False)
+        return Row(*key, offset, None, None, None, None, "gone")
     if error is not None or start.offset is None or end.offset is None:
-        return Row(*key, offset, None, None, None, None, "unknown", None, error or "the offset is not known")
+        return Row(*key, offset, None, None, None, None, "unknown", error or "the offset is not known")
     lag = lag_of(start.offset if offset is None else max(offset, start.offset), end.offset)
     known = Row(*key, offset, start.offset, end.offset, lag, record_at, "ok")
     if offset is None:
-        if start.offset == 0:
-            return known._replace(verdict="new partition")
-        return known._replace(verdict=f"new partition, lost {start.offset}", starts=False)
+        return known._replace(verdict=f"new partition, lost {start.offset}" if start.offset else "new partition")
     if offset < start.offset:
-        return known._replace(verdict=f"lost {start.offset - offset}", starts=False)
+        return known._replace(verdict=f"lost {start.offset - offset}")
     if offset > end.offset:
-        return known._replace(verdict="beyond the end", lag=None, starts=False)
+        return known._replace(verdict="beyond the end", lag=None)
     if record_at is not None and processed_at is not None and record_at > processed_at + _SKEW_SECONDS:
         return known._replace(verdict="recreated", lag=None)
     return known
@@ -106,11 +113,10 @@ def findings(rows: list[Row]) -> tuple[Finding, ...]:
     """Returns what the partitions mean for a restart, a sentence for each verdict."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.starts is not True or row.verdict == "recreated":
+        if row.verdict not in _FINE:
             found[row.verdict.split()[0]].append(row)
-    return tuple(
-        Finding(each[0].starts, f"{_named(each)}: {_MEANINGS[verdict]}") for verdict, each in sorted(found.items())
-    )
+    meanings = [(each, *_MEANINGS[verdict]) for verdict, each in sorted(found.items())]
+    return tuple(Finding(starts, f"{_named(each)}: {text}") for each, starts, text in meanings)
 
 
 def _named(rows: list[Row]) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from kctl.kafka.admin import delete_group
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import committed
@@ -282,6 +283,52 @@ def test_each_finished_batch_is_committed_until_a_signal_comes(
     follower.send_signal(number)
 
     assert follower.wait(20) == 0
+
+
+def test_a_follower_ends_when_a_member_joins_its_group(job: Job, follower: subprocess.Popen[str]) -> None:
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
+    with closing(KafkaConsumer(bootstrap_servers=job.broker.bootstrap_servers, group_id=job.topic)) as consumer:
+        consumer.subscribe([job.topic])
+        until_assigned(consumer)
+
+        job.finish_batch(3, 19)
+
+        assert follower.wait(20) == 24
+
+
+def test_a_follower_commits_everything_again_though_no_batch_is_finished(
+    job: Job, kctl: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.cli.checkpoint.commit._EVERYTHING_SECONDS", 0.5)
+
+    def forget_and_wait() -> None:
+        try:
+            eventually(lambda: of_group(job.broker, job.topic), what="the first commit")
+            with ClusterConnection(plain(job.broker.bootstrap_servers), 30) as connection:
+                connection.open()
+                delete_group(connection, job.topic)
+            found.append(eventually(lambda: of_group(job.broker, job.topic), what="the second commit"))
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    found: list[dict[int, int | None]] = []
+    thread = threading.Thread(target=forget_and_wait)
+    thread.start()
+    done = kctl("commit", job.folder, "-g", job.topic, "--follow", "--interval", "0.2", "-y")
+    thread.join()
+
+    assert found == [{0: 18, 1: 18}]
+    assert done.code == 0
+
+
+def test_a_damaged_checkpoint_is_not_committed_unless_it_is_forced(job: Job, kctl: Kctl) -> None:
+    removed(job.folder / "offsets/1")
+
+    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
+
+    assert refused.code == 26
+    assert "offsets/1 is missing" in refused.err
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 0
 
 
 def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.places import place
@@ -21,7 +21,7 @@ from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, KctlError
 
 if TYPE_CHECKING:
-    from kctl.checkpoints.commits import Commit
+    from kctl.kafka.reset import OffsetChange
     from kctl_agent.storage.lake.folder.base import Folder
 
 _COLUMNS = ("topic", "partition", "old", "new", "difference", "repeated")
@@ -48,21 +48,28 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
     """Shows what would be committed, has it confirmed, and commits all of it. Raises CheckpointUnusable: a partition
     cannot be committed, so nothing is."""
     with connected(options, env) as connection:
-        from kctl.checkpoints.commits import apply, plan
+        from kctl.checkpoints.commits import plan, repeated
+        from kctl.kafka.reset import apply
 
-        commits = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
-        if any(each.change.error for each in commits):
-            raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, commits, options.group)}")
+        changes = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
+        if any(each.error for each in changes):
+            raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, changes, options.group)}")
+        again = [repeated(checkpoint, each) for each in changes]
 
         def make() -> str:
-            nonlocal commits
-            commits = apply(connection, options.group, commits)
-            return _summary(checkpoint, commits, options.group)
+            nonlocal changes
+            changes = apply(connection, options.group, changes)
+            return _summary(checkpoint, changes, options.group)
 
         def shown(*, executed: bool) -> None:
-            _show(options, checkpoint, commits, executed=executed)
+            rows = [
+                each._asdict() | {"difference": each.difference, "repeated": count}
+                for each, count in zip(changes, again, strict=True)
+            ]
+            batches = {"committed_batch": checkpoint.committed, "planned_batch": checkpoint.planned}
+            show(options, _COLUMNS, rows, (), group=options.group, uri=checkpoint.uri, executed=executed, **batches)
 
-        offsets = [[each.change.topic, each.change.partition, each.change.old, each.change.new] for each in commits]
+        offsets = [[each.topic, each.partition, each.old, each.new] for each in changes]
         params = {"group": options.group, "checkpoint": checkpoint.uri, "offsets": offsets}
         question = f"Commit these offsets to group {options.group}?"
         return change(options, env, connection, "checkpoint-commit", question, shown, make, **params)
@@ -73,17 +80,18 @@ def _follow(
 ) -> None:
     """Commits everything whenever a batch was committed, and once a day. Outages of brokers and storage are waited out.
     Raises KctlError: what waiting does not cure, such as a member in the group."""
-    from kctl.checkpoints.commits import apply, plan
+    from kctl.checkpoints.commits import plan
+    from kctl.kafka.reset import apply
 
     due, reported = time.monotonic() + _EVERYTHING_SECONDS, ""
     while not stop.wait(options.interval):
         try:
-            checkpoint = read(folder)
+            checkpoint = read(folder, with_state=False)
             if checkpoint.committed == last and time.monotonic() < due:
                 continue
             with connected(options, env) as connection:
-                commits = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
-                line = _summary(checkpoint, apply(connection, options.group, commits), options.group)
+                changes = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
+                line = _summary(checkpoint, apply(connection, options.group, changes), options.group)
             last, due = checkpoint.committed, time.monotonic() + _EVERYTHING_SECONDS
         except KctlError as error:
             if not error.retriable and not isinstance(error, CheckpointUnusable):
@@ -95,20 +103,10 @@ def _follow(
         reported = line
 
 
-def _summary(checkpoint: Checkpoint, commits: list[Commit], group: str) -> str:
-    failed = [each.change for each in commits if each.change.error is not None]
-    text = f"batch {checkpoint.committed}: {len(commits) - len(failed)} of {len(commits)} offsets for group {group}"
-    if failed:
-        text += f", not {failed[0].topic}-{failed[0].partition}: {failed[0].error}"
-    return text
-
-
-def _show(options: argparse.Namespace, checkpoint: Checkpoint, commits: list[Commit], **more: Any) -> None:
-    rows = [
-        each.change._asdict() | {"difference": each.change.difference, "repeated": each.repeated} for each in commits
-    ]
-    more |= {"committed_batch": checkpoint.committed, "planned_batch": checkpoint.planned}
-    show(options, _COLUMNS, rows, group=options.group, uri=checkpoint.uri, **more)
+def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) -> str:
+    failed = [each for each in changes if each.error is not None]
+    text = f"batch {checkpoint.committed}: {len(changes) - len(failed)} of {len(changes)} offsets for group {group}"
+    return text + (f", not {failed[0].topic}-{failed[0].partition}: {failed[0].error}" if failed else "")
 
 
 @contextmanager
