@@ -76,7 +76,7 @@ class AgentRefused(KctlError):
 
 
 class StopTimeout(KctlError):
-    """The master was asked to stop and is still there when the time is over."""
+    """A fleet was asked to stop, and its master or one of its processes is still there."""
 
     code = "stop_timeout"
     retriable = True

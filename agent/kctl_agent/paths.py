@@ -95,7 +95,8 @@ def process_identity(pid: int | None = None) -> ProcessIdentity:
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"no process {pid}") from None
     fields = line[line.rindex(b")") + 2 :].split()  # the name in brackets may hold spaces and brackets itself
-    if fields[0] in (b"Z", b"X"):
+    # A process that was killed is a zombie with threads while one of them is in the kernel, for a disk that hangs.
+    if fields[0] in (b"Z", b"X") and fields[17] in (b"0", b"1"):
         raise ProcessLookupError(f"process {pid} has ended")
     return ProcessIdentity(pid, int(fields[19]))
 

@@ -53,7 +53,8 @@ def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Even
                 text = f"{worker.name} is started again: {cause}"
                 yield Event(after.taken_at_unix, "restart", text, worker=worker.name)
         if worker.state != old.state:
-            why = f"; {worker.last_error}" if worker.last_error and worker.state in ("backoff", "fatal") else ""
+            has_reason = worker.last_error and worker.state in ("backoff", "fatal", "unkillable")
+            why = f"; {worker.last_error}" if has_reason else ""
             text = f"{worker.name}: {old.state} -> {worker.state}{why}"
             yield Event(after.taken_at_unix, "state", text, worker=worker.name)
 

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,8 @@ from kctl.master.process_log import ProcessLog
 from kctl_agent.paths import remove_files, socket_owner
 
 _KILL_POLL_SECONDS = 0.02
-_KILL_DEADLINE_SECONDS = 5.0
+KILL_SECONDS = 5.0
+"""A process that has not ended so long after SIGKILL counts as unkillable."""
 _ABORT_SECONDS = 1.0
 _MARK = "KCTL_SUPERVISED"
 
@@ -70,33 +72,25 @@ class Child:
         """Waits for the exit code, or minus the signal number; may be cancelled and called again."""
         return await self._process.wait()
 
-    async def stop(self, timeout_seconds: float) -> int:
-        """Asks the process to leave (SIGTERM), waits that long, then kills its whole session; returns its exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                return await self.wait()
-        except TimeoutError:
-            return await self.kill()
-
-    async def kill(self) -> int:
-        """Kills its whole session; returns its exit code."""
-        await kill_session(self.pid)
-        return await self.wait()
-
-    async def abort(self) -> int:
-        """Lets a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
-        processes), then kills its session; returns its exit code."""
-        with contextlib.suppress(OSError), self.log.open() as file:
-            file.write(b"kctl ends this process, which does not answer. Where its threads stand:\n")
-        for number in (signal.SIGABRT, signal.SIGCONT):  # one that is stopped takes no signal but SIGKILL
+    async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
+        """Sends `signals`, SIGTERM by default; returns whether the process has ended within `timeout_seconds`."""
+        for number in signals or (signal.SIGTERM,):
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ABORT_SECONDS):
+        try:
+            async with asyncio.timeout(timeout_seconds):
                 await self.wait()
-        return await self.kill()
+        except TimeoutError:
+            return False
+        return True
+
+    async def abort(self) -> None:
+        """Has a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
+        processes), and waits a second for its end."""
+        with contextlib.suppress(OSError), self.log.open() as file:
+            file.write(b"kctl ends this process, which does not answer. Where its threads stand:\n")
+        # One that is stopped takes no signal but SIGKILL.
+        await self.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
 
     def close(self) -> None:
         """Closes the pipe to a process that has ended."""
@@ -104,38 +98,53 @@ class Child:
             self._process.stdin.close()
 
 
-async def kill_session(session: int, mark: str | None = None) -> int:
-    """Kills what is left of the session and waits until it is gone; returns how many processes had to be killed. With
-    a `mark` only those that were spawned with it, and what they have started.
+async def kill_session(
+    session: int, mark: str | None = None, seconds: float = KILL_SECONDS
+) -> tuple[int, Mapping[int, str]]:
+    """Kills what is left of the session and waits up to `seconds` until it is gone. With a `mark` only those that were
+    spawned with it, and what they have started. Returns how many processes it has killed, and the pids of those that
+    survive, with the reason: they are in uninterruptible sleep, or belong to another user.
 
-    Repeated until none is found: a process may fork between the search and the kill. Raises TimeoutError: something
-    survived SIGKILL for 5 s (a process in uninterruptible I/O).
+    Repeated until none is found, because a process may fork between the search and the kill.
     """
     killed: set[int] = set()
-    async with asyncio.timeout(_KILL_DEADLINE_SECONDS):
-        while members := await asyncio.to_thread(_members, session, mark):
-            for pid in members:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            killed.update(members)
-            await asyncio.sleep(_KILL_POLL_SECONDS)
-    return len(killed)
+    deadline = time.monotonic() + seconds
+    while members := await asyncio.to_thread(_members, session, mark):
+        survivors = {each.pid: _kill(each) for each in members}
+        if time.monotonic() >= deadline:
+            return len(killed - survivors.keys()), survivors
+        killed.update(survivors)
+        await asyncio.sleep(_KILL_POLL_SECONDS)
+    return len(killed), {}
 
 
-def _members(session: int, mark: str | None) -> list[int]:
-    return [pid for pid in session_members(session) if mark is None or _has_mark(pid, mark)]
+def _kill(process: Process) -> str:
+    """Sends SIGKILL; returns why the process will have survived if it is still there later."""
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return "it belongs to another user, who has to end it"
+    return "it waits in the kernel, for instance for a disk or a network mount that hangs"
+
+
+def _members(session: int, mark: str | None = None) -> list[Process]:
+    found = (each for each in processes() if each.session == session and not each.is_dead)
+    return [each for each in found if mark is None or _has_mark(each.pid, mark)]
 
 
 def _has_mark(pid: int, mark: str) -> bool:
-    try:
-        return f"{_MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    # The main thread of a killed process may have ended, and only another one is still in the kernel.
+    for environment in Path(f"/proc/{pid}/task").glob("*/environ"):
+        with contextlib.suppress(OSError):
+            return f"{_MARK}={mark}".encode() in environment.read_bytes().split(b"\0")
+    return False
 
 
 def session_members(session: int) -> list[int]:
-    """Returns the pids of a session's living processes (a zombie is dead). Reads /proc: call it in a thread."""
-    return [process.pid for process in processes() if process.session == session and process.state != "Z"]
+    """Returns the pids of a session's living processes. Reads /proc: call it in a thread."""
+    return [process.pid for process in _members(session)]
 
 
 def remove_socket(path: Path, pid: int) -> None:
@@ -148,6 +157,13 @@ def remove_socket(path: Path, pid: int) -> None:
         remove_files(path)
 
 
+def record_session(path: Path, pid: int) -> None:
+    """Records a session of which something survives, for `kctl stop` and the next master, beside the socket that its
+    process has removed at its end."""
+    if socket_owner(path) is None:
+        path.with_suffix(".pid").write_text(f"{pid} 0\n")
+
+
 class Process(NamedTuple):
     """A process as /proc has it."""
 
@@ -157,11 +173,18 @@ class Process(NamedTuple):
     resident_pages: int
     stack_start: int
     """Address of its stack: one that was forked and executed nothing has its parent's. 0 of another user's process."""
+    threads: int
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended. The main thread of a process that was killed is a zombie too while another thread of it
+        is in the kernel."""
+        return self.state == "Z" and self.threads == 1
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields these processes, or all of the machine, from /proc/PID/stat, fields 1, 3, 6, 24 and 28 of proc(5); those
-    that have ended meanwhile are left out. Call it in a thread."""
+    """Yields these processes, or all of the machine, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5));
+    those that have ended meanwhile are left out. Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -175,4 +198,4 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
             os.close(descriptor)
         # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
-        yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]))
+        yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]), int(fields[17]))

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from kctl.errors import OperationUnknown
 from kctl.master.exit_reasons import cause, why
 from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
-from kctl.master.process import Child, kill_session, remove_socket
+from kctl.master.process import KILL_SECONDS, Child, kill_session, record_session, remove_socket
 from kctl.master.process_log import ProcessLog
 from kctl.master.restart import (
     Cause,
@@ -32,6 +33,7 @@ from kctl.master.restart import (
     Stop,
     SupervisionState,
     SupervisionStatus,
+    Survived,
     step,
 )
 from kctl.rows.workers import WorkerStatus
@@ -45,6 +47,7 @@ Probe = Callable[[str, float], Awaitable[PingReply | None]]
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
 _CAUSES = {cause.value: cause for cause in Cause}
+_SURVIVORS_POLL_SECONDS = 0.5
 _SPAWN_FAILED = 127
 """The shell's exit code for a command that cannot be executed."""
 
@@ -95,17 +98,21 @@ class ProcessSupervisor:
         self._at_start = at_start
         self._given_up = given_up
         self._stalled_from_start = stalled_from_start
+        self.former: int | None = None
+        """The session of a process of an earlier master that survives SIGKILL: it must end first."""
         self.started_with: Mapping[str, object] = {}
         """The settings of the launch of its last process."""
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self._incarnation = 0
         self._child: Child | None = None
+        self._survivors: Mapping[int, str] = {}
+        """Pids of what survives SIGKILL, with the reason."""
         self._duties: asyncio.TaskGroup | None = None
         self._health_check: asyncio.Task[None] | None = None
         self._health: Health | None = None
         self._status = SupervisionStatus(since=time.monotonic())
-        self._is_gone = asyncio.Event()
-        self._is_gone.set()
+        self._has_stopped = asyncio.Event()
+        self._has_stopped.set()
         self._changed = asyncio.Condition()
         self._has_ended = False
         self._ending = ""
@@ -162,10 +169,12 @@ class ProcessSupervisor:
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
         """Asks the process to leave, kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
-        nothing of it is left."""
+        nothing of it is left. Raises OperationUnknown: something of it survives SIGKILL; the message names the pid."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
-            await self._is_gone.wait()
+            await self._has_stopped.wait()
+        if self._survivors:
+            raise OperationUnknown(self.unkillable_text)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
         """Waits until the predicate is true; it is asked again whenever the state has changed."""
@@ -188,6 +197,14 @@ class ProcessSupervisor:
         if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
             self._health = on_heartbeat(self._health, beat, at)
 
+    @property
+    def unkillable_text(self) -> str:
+        """What of it survives SIGKILL, and what follows; empty if nothing does."""
+        if not self._survivors:
+            return ""
+        found = "; ".join(f"pid {pid} survives SIGKILL: {reason}" for pid, reason in sorted(self._survivors.items()))
+        return f"{found}; {self.name} is not started again before that is gone"
+
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status
         return WorkerStatus(
@@ -195,13 +212,13 @@ class ProcessSupervisor:
             kind=self.launch.kind,
             desired=status.desired.value,
             state=status.state.value,
-            pid=self.pid,
+            pid=next(iter(sorted(self._survivors)), self.pid),
             since_seconds=now - status.since,
             restarts_by_cause=MappingProxyType(
                 {name: status.restarts.get(cause, 0) for name, cause in _CAUSES.items()}
             ),
             next_try_seconds=None if status.next_try_at is None else max(status.next_try_at - now, 0.0),
-            last_error=self._last_error,
+            last_error=self.unkillable_text or self._last_error,
             log=str(self.launch.log_path),
             resident_bytes=None if self._health is None else self._health.resident_bytes,
             warning=self._warning,
@@ -217,11 +234,13 @@ class ProcessSupervisor:
                         await self._handle(event)
         finally:
             if self._child is not None:
-                await self._kill_rest(self._child)
-                await self._child.wait()
+                if not await self._survives(self._child.pid):
+                    await self._child.wait()
                 self._let_go()
+            if self._survivors:
+                log.error("action=left worker=%s: %s", self.name, self.unkillable_text)
             self._has_ended = True
-            self._is_gone.set()
+            self._has_stopped.set()
 
     async def _handle(self, event: Event) -> None:
         before = self._status
@@ -229,8 +248,8 @@ class ProcessSupervisor:
         if isinstance(event, Exited):
             self._let_go()
         if self._status.state is before.state:
-            if isinstance(event, Stop) and self._status.state is SupervisionState.STOPPED:
-                self._is_gone.set()
+            if isinstance(event, Stop) and before.state in (SupervisionState.STOPPED, SupervisionState.UNKILLABLE):
+                self._has_stopped.set()
         else:
             await self._entered(before, event)
         async with self._changed:
@@ -249,11 +268,15 @@ class ProcessSupervisor:
                 self._health = None
                 if self._child is not None:
                     self._duty(self._end(self._child, event), "stop")
+            case SupervisionState.UNKILLABLE:
+                log.error("action=unkillable worker=%s: %s", self.name, self.unkillable_text)
+                self._health = None
+                self._has_stopped.set()
             case SupervisionState.BACKOFF:
                 self._wait_for_next_try()
             case SupervisionState.STOPPED:
                 log.info("action=stopped worker=%s", self.name)
-                self._is_gone.set()
+                self._has_stopped.set()
             case SupervisionState.FATAL:
                 log.error(
                     "action=fatal worker=%s: %s, not started again; %s", self.name, self._ending, self._last_error
@@ -262,6 +285,10 @@ class ProcessSupervisor:
 
     async def _spawn(self) -> None:
         self._incarnation += 1
+        if self.former is not None:
+            self._duty(self._end_former(self.former), "former")
+            self.former = None
+            return
         self.started_with = self.launch.settings
         try:
             settings = {**self.launch.settings, **self._at_start(self.name)}
@@ -274,6 +301,11 @@ class ProcessSupervisor:
         log.info("action=start worker=%s pid=%d", self.name, self._child.pid)
         self._duty(self._watch(self._child), "watch")
         self._health_check = self._duty(self._check_health(self._child.pid), "health")
+
+    async def _end_former(self, session: int) -> None:
+        await self._kill_rest(session)
+        self._ending = "was left by an earlier master"
+        self._post(Exited(-signal.SIGKILL))
 
     def _wait_for_next_try(self) -> None:
         assert self._status.next_try_at is not None
@@ -290,10 +322,11 @@ class ProcessSupervisor:
         code = await child.wait()
         if self._health_check is not None:
             self._health_check.cancel()  # an answer from before the end would clear the error that follows
+        was_ended = self._status.state in (SupervisionState.STOPPING, SupervisionState.UNKILLABLE)
         lines = await asyncio.to_thread(child.log.last_lines, 1)
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
-        await self._kill_rest(child)
-        if self._status.state is SupervisionState.STOPPING:
+        await self._kill_rest(child.pid)
+        if was_ended:
             self._ending = "was ended"
         else:
             self._ending = _ending(code)
@@ -352,21 +385,27 @@ class ProcessSupervisor:
     async def _end(self, child: Child, event: Event) -> None:
         started = time.monotonic()
         if isinstance(event, Replace) and event.at_once:
-            code = await (child.abort() if event.cause is Cause.UNRESPONSIVE else child.kill())
+            if event.cause is Cause.UNRESPONSIVE:
+                await child.abort()
         else:
             timeout_seconds = event.timeout_seconds if isinstance(event, Stop) else None
-            code = await child.stop(self.launch.stop_timeout_seconds if timeout_seconds is None else timeout_seconds)
-        if code == -signal.SIGKILL:
-            log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
-
-    async def _kill_rest(self, child: Child) -> None:
-        while True:
-            try:
-                await kill_session(child.pid)
-                await asyncio.to_thread(remove_socket, self.launch.socket_path, child.pid)
+            if await child.stop(self.launch.stop_timeout_seconds if timeout_seconds is None else timeout_seconds):
                 return
-            except TimeoutError:
-                log.error("action=unkillable worker=%s session=%d: a process survives SIGKILL", self.name, child.pid)
+        await self._kill_rest(child.pid)
+        log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
+
+    async def _kill_rest(self, session: int) -> None:
+        """Kills what is left of a process's session; returns when nothing is, however long the kernel keeps it."""
+        while await self._survives(session):
+            self._post(Survived())
+            await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
+
+    async def _survives(self, session: int) -> bool:
+        """Kills a session; returns whether something of it survives, which a later master finds by its pid file."""
+        _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
+        tidy = record_session if self._survivors else remove_socket
+        await asyncio.to_thread(tidy, self.launch.socket_path, session)
+        return bool(self._survivors)
 
     async def _post_at(self, due: float, event: Event) -> None:
         # A loop may wake up one clock tick early, but an early `Due` means nothing and no other would follow.
@@ -381,7 +420,7 @@ class ProcessSupervisor:
         self._child = self._health_check = self._health = None
 
     def _request(self, event: Event) -> None:
-        self._is_gone.clear()
+        self._has_stopped.clear()
         self._events.put_nowait((None, event))
 
     def _post(self, event: Event) -> None:

@@ -1,8 +1,8 @@
 """The state machine of a supervised process, start, restart, stop, given up: pure, over a `SupervisionStatus`.
 
 No clock, no process, no randomness in here: `step` is given the time and the jitter. What has to be done follows from
-the state that is entered (`starting`: spawn, `stopping`: terminate, `backoff`: wait until `next_try_at`);
-`process_supervisor` does it. Whether a living process is unhealthy is decided in `health`.
+the state that is entered (`starting`: spawn, `stopping`: terminate, `unkillable`: wait for its end, `backoff`: wait
+until `next_try_at`); `process_supervisor` does it. Whether a living process is unhealthy is decided in `health`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class SupervisionState(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     FATAL = "fatal"
+    UNKILLABLE = "unkillable"
 
 
 class Cause(StrEnum):
@@ -104,11 +105,16 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Survived:
+    """The process, or something it had started, survives SIGKILL: no other may start before it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     """The clock may have reached `next_try_at`."""
 
 
-Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Due
+Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
@@ -147,13 +153,18 @@ def step(
             return at.entered(
                 SupervisionState.STOPPING, desired=SupervisionState.RUNNING, cause=cause, failures=failures
             )
-        case SupervisionState.STOPPING, Start():
+        case SupervisionState.STARTING | SupervisionState.RUNNING | SupervisionState.STOPPING, Survived():
+            failures = 0 if at.is_stable else status.failures
+            return at.entered(SupervisionState.UNKILLABLE, failures=failures)
+        case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Start():
             return replace(status, desired=SupervisionState.RUNNING, cause=status.cause or Cause.REQUESTED)
-        case SupervisionState.STOPPING, Stop():
+        case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Stop():
             return replace(status, desired=SupervisionState.STOPPED, cause=None)
-        case SupervisionState.STOPPING, Exited() if status.desired is SupervisionState.STOPPED:
+        case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Exited() if (
+            status.desired is SupervisionState.STOPPED
+        ):
             return at.stopped()
-        case SupervisionState.STOPPING, Exited(code):
+        case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Exited(code):
             return at.launched() if status.cause is Cause.REQUESTED else at.failed(code, status.failures)
     return status
 

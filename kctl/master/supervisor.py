@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+from kctl.errors import OperationUnknown
 from kctl.master.memory import Memory
 from kctl.master.process_log import ProcessLog
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
@@ -81,10 +83,15 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stops all at the same time, but the engine after those that work in it; returns when nothing of them is
-        left."""
+        left, except what survives SIGKILL."""
         engines = self._engines
-        await asyncio.gather(*(process.stop() for process in self._processes.values() if process not in engines))
-        await asyncio.gather(*(process.stop() for process in engines))
+        await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
+        await asyncio.gather(*(_stopped(process) for process in engines))
+
+    @property
+    def has_survivors(self) -> bool:
+        """Whether a process survives SIGKILL."""
+        return any(process.unkillable_text for process in self._processes.values())
 
     def add(self, launch: Launch) -> ProcessSupervisor:
         """Adds a process, and starts it now."""
@@ -93,7 +100,7 @@ class Supervisor:
         return process
 
     async def remove(self, name: str) -> None:
-        """Stops a process and forgets it."""
+        """Stops a process and forgets it. Raises OperationUnknown: it survives SIGKILL, and is not forgotten."""
         await self.process(name).stop()
         del self._processes[name]
         task = self._running.pop(name)
@@ -177,3 +184,8 @@ class Supervisor:
         for engine in self._engines:
             if last_batch < max(since, engine.since):
                 engine.replace(Cause.STALLED, f"{name} stalls, and no worker has finished a batch in it")
+
+
+async def _stopped(process: ProcessSupervisor) -> None:
+    with suppress(OperationUnknown):  # logged
+        await process.stop()

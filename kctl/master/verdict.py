@@ -208,12 +208,12 @@ def _failing_seconds(row: WorkerRow) -> float:
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
-    """Returns the processes of this kind that should run, with their reports."""
+    """Returns the processes of this kind that should run or cannot be killed, with their reports."""
     rows = {row.name: row for row in snapshot.workers.result.rows}
     return [
         (status, rows.get(status.name))
         for status in snapshot.supervised
-        if status.kind == kind and status.desired == "running"
+        if status.kind == kind and (status.desired == "running" or status.state == "unkillable")
     ]
 
 

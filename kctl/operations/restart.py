@@ -20,9 +20,9 @@ class RestartProcesses(FleetOperation):
     """Start workers, sinkers or the engine anew, some or all.
 
     Each finishes its batch, commits and leaves the group first. `--all` begins with what was given up (`fatal`) and
-    leaves out what was stopped: `kctl start NAME`. While the engine is restarted, which takes about 5 s, nobody reads:
-    `--all` does it only where its JVM needs other settings, and on a terminal it is asked for. Gives up after 600 s, or
-    `--deadline`.
+    leaves out what was stopped (`kctl start NAME`) or cannot be killed. While the engine is restarted, which takes
+    about 5 s, nobody reads: `--all` does it only where its JVM needs other settings, and on a terminal it is asked for.
+    Gives up after 600 s, or `--deadline`.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -81,7 +81,8 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
     in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
     operation."""
     processes = map(context.supervisor.process, context.supervisor.names)
-    alive = [each for each in processes if each.state is not SupervisionState.STOPPED and _is_taken(each)]
+    left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
+    alive = [each for each in processes if each.state not in left_out and _is_taken(each)]
     return sorted(alive, key=lambda each: (each.launch.kind != "engine", each.state is not SupervisionState.FATAL))
 
 

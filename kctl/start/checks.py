@@ -136,13 +136,17 @@ def _check_jars(config: Config) -> None:
         raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
 
 
-async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event) -> None:
+async def await_former_workers(
+    run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
+) -> dict[str, int]:
     """Waits for the processes of a master that was killed: without it they leave, but a batch may have to end first.
     What has not left after `timeout_seconds`, a process that hangs or a JVM without its worker, is killed.
 
-    Returns at once when `stop` is set. Raises AlreadyRunning: one survives even that; two of one name must never live.
+    Returns the sessions of those that survive even that, by name: two of one name must never live. Returns at once when
+    `stop` is set. Raises AlreadyRunning: another process, which no master has started, has such a name.
     """
     deadline = time.monotonic() + timeout_seconds
+    survivors: dict[str, int] = {}
     for name in names:
         owner = socket_owner(socket_path(run_dir, name))
         if owner is None:
@@ -153,18 +157,20 @@ async def await_former_workers(run_dir: Path, names: list[str], timeout_seconds:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await stop.wait()
-                return
-        await _kill_former(run_dir, name, owner)
+                return {}
+        if await _survives(run_dir, name, owner):
+            survivors[name] = owner.pid
+    return survivors
 
 
-async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None:
+async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
     """Kills what a master of this run_dir has started under this name, and nothing else: an agent that somebody else
-    runs may have such a name too. The session is the worker's pid, which the kernel gives to nobody else meanwhile."""
+    runs may have such a name too. The session is the worker's pid, which the kernel gives to nobody else meanwhile.
+    Returns whether something of it survives."""
     path = socket_path(run_dir, name)
-    try:
-        killed = await kill_session(owner.pid, mark=str(path))
-    except TimeoutError:
-        killed = 0
+    killed, survivors = await kill_session(owner.pid, mark=str(path))
+    if survivors:
+        return True
     if killed:
         left = number_of(killed, "process", "processes")
         log.warning("action=killed worker=%s pid=%d: %s of a former master", name, owner.pid, left)
@@ -173,6 +179,7 @@ async def _kill_former(run_dir: Path, name: str, owner: ProcessIdentity) -> None
             f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"
         )
     await asyncio.to_thread(remove_socket, path, owner.pid)
+    return False
 
 
 def make_folders(config: Config) -> None:

@@ -69,12 +69,14 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
                 make_folders(config)
                 with own_data_dir(config.fleet.data_dir, config.fleet.run_dir):
-                    await await_former_workers(
+                    former = await await_former_workers(
                         config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
                     )
                     if signals.stop.is_set():
                         return 0
                     parts = wired(config, jars, worker_command, reread, broker_cache, http_socket, access)
+                    for name, session in former.items():
+                        parts.supervisor.process(name).former = session
                     return await Master(config, config_path, parts).run(signals)
         finally:
             await broker_cache.close()

@@ -135,7 +135,7 @@ class Master:
         if not is_orderly:
             log.warning("action=killing fleet=%s", self._config.fleet.name)
         await end([second_signal, supervising, stopping])
-        return is_orderly
+        return is_orderly and not self._parts.supervisor.has_survivors
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
 a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `slow` needs a
-second for the batch that an operation has to wait for
+second for the batch that an operation has to wait for · `writes`, `writes_beside`, `child_writes`: its main thread,
+another thread or its grandchild writes all the time to the file that `KCTL_TEST_FAULT_FILE` names
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -113,11 +115,32 @@ def hang() -> None:
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
+WRITING = """
+import sys, time
+while True:
+    with open(sys.argv[1], "a") as file:
+        file.write("x")
+    time.sleep(0.01)
+"""
+
+
+def write(path: str) -> None:
+    with open(path, "a") as file:
+        file.write("x")
+
+
+def write_on(path: str) -> None:
+    pause = threading.Event()
+    while not pause.wait(0.01):
+        write(path)
+
+
 def main() -> int:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     conf = settings["spark"]["conf"]
     behaviour = conf.get("KCTL_TEST_WORKER", "")
-    if conf.get("KCTL_TEST_FAULT_FILE") and not Path(conf["KCTL_TEST_FAULT_FILE"]).exists():
+    fault_file = conf.get("KCTL_TEST_FAULT_FILE", "").replace("NAME", settings["name"])
+    if fault_file and not Path(fault_file).exists():
         behaviour = ""
     print(f"{settings['name']} starts", flush=True)
     if behaviour == "boot_failure":
@@ -130,9 +153,10 @@ def main() -> int:
     parent_watch.start(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    grandchild = subprocess.Popen(
-        [sys.executable, "-c", "import signal; signal.pause()"], process_group=0, stdin=subprocess.DEVNULL
-    )
+    code = WRITING if behaviour == "child_writes" else "import signal; signal.pause()"
+    grandchild = subprocess.Popen([sys.executable, "-c", code, fault_file], process_group=0, stdin=subprocess.DEVNULL)
+    if behaviour == "writes_beside":
+        threading.Thread(target=write_on, args=(fault_file,), daemon=True).start()
     scopes = [scope_of(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
     commands = with_describe(
@@ -154,9 +178,12 @@ def main() -> int:
             signal.pause()
         if behaviour == "hangs" and age > 0.5:
             hang()
+        if behaviour == "writes":
+            write(fault_file)
     server.close()
     grandchild.kill()
-    grandchild.wait()
+    if behaviour != "child_writes":
+        grandchild.wait()
     print(f"{settings['name']} leaves", flush=True)
     return 0
 

@@ -15,6 +15,7 @@ from kctl.cli.options import ConfigOption
 from kctl.cli.signature import command
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
+from kctl.master.process import session_members
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity, socket_owner
 
@@ -50,6 +51,11 @@ def _stop(
         ) from None
     finally:
         os.close(descriptor)
+    if left := _left(fleet):
+        raise StopTimeout(
+            f"the master of {fleet.name} has ended{left}: a process survives SIGKILL while it waits in the kernel for "
+            "a disk that hangs, and if it belongs to another user"
+        )
     sys.stderr.write(f"stopped in {time.monotonic() - started:.1f} s\n")
 
 
@@ -100,11 +106,16 @@ def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float
 
 
 def _left(fleet: Fleet) -> str:
-    """`; still there: worker-0, worker-1`; applications that are attached stay."""
+    """`; still there: worker-0 (pid 7), worker-1 (pid 8)`; applications that are attached stay."""
     records = [each for each in sorted(fleet.run_dir.glob("*.pid")) if each.stem.partition("-")[0] in _SUPERVISED]
     owners = {each.stem: socket_owner(each) for each in records}
-    left = ", ".join(name for name, owner in owners.items() if owner is not None and is_alive(owner))
+    pids = {name: _survivor(owner) for name, owner in owners.items() if owner is not None}
+    left = ", ".join(f"{name} (pid {pid})" for name, pid in pids.items() if pid is not None)
     return f"; still there: {left}" if left else ""
+
+
+def _survivor(owner: ProcessIdentity) -> int | None:
+    return owner.pid if is_alive(owner) else min(session_members(owner.pid), default=None)
 
 
 COMMAND = command("stop", _stop)

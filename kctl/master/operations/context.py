@@ -219,13 +219,15 @@ class Context:
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
         """Returns when the process that was requested after incarnation `before` has come up, by its supervisor's word
         and its own. Raises OperationRefused: it was given up, or stopped; OperationUnknown: the operation was given up,
-        the process comes up."""
+        or the process before it survives SIGKILL: it comes up later."""
         with goes_on(f"{process.name} is started anew"):
-            await process.until(lambda: process.incarnation > before)
+            await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))
             await self._settled(process, before, report)
 
     async def _settled(self, process: ProcessSupervisor, after: int, report: Report) -> None:
         while True:
+            if process.unkillable_text:
+                raise OperationUnknown(process.unkillable_text)
             await process.until(
                 lambda: (
                     process.state in (SupervisionState.FATAL, SupervisionState.STOPPED)

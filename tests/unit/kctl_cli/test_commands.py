@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -384,7 +385,10 @@ def test_stop_gives_up_when_its_time_is_over_and_kills_nobody(
 
     worker.close()
     guest.close()
-    assert (ran.code, "is still stopping after 0.1 s; still there: worker-0\n" in ran.err) == (1, True)
+    assert (ran.code, f"is still stopping after 0.1 s; still there: worker-0 (pid {os.getpid()})\n" in ran.err) == (
+        1,
+        True,
+    )
     assert stubborn.poll() is None
 
 

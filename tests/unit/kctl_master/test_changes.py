@@ -62,6 +62,7 @@ def test_nothing_is_reported_when_nothing_changed() -> None:
 
 def test_states_and_restarts_are_exported_with_their_causes() -> None:
     assert reported(snapshot(), snapshot("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
+    assert reported(snapshot(), snapshot("unkillable")) == [("state", "worker-0: running -> unkillable; no such file")]
     assert reported(snapshot("backoff"), snapshot("starting", restarts=1)) == [
         ("restart", "worker-0 is started again: signal"),
         ("state", "worker-0: backoff -> starting"),

@@ -39,12 +39,14 @@ async def spawn(code: str, log: Path) -> Child:
     return await Child.spawn([sys.executable, "-c", code], {"name": "worker-0"}, log)
 
 
-def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(tmp_path: Path) -> None:
+def test_a_child_that_ignores_sigterm_is_still_there_at_the_deadline_and_can_be_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         child = await spawn(STUBBORN, tmp_path / "log")
         await until(lambda: (tmp_path / "log").stat().st_size > 0)
 
-        assert await child.stop(0.2) == -signal.SIGKILL
+        assert not await child.stop(0.2)
+        assert await kill_session(child.pid) == (1, {})
+        assert await child.wait() == -signal.SIGKILL
         child.close()
 
     drive(scenario)
@@ -61,9 +63,9 @@ def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_p
 
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
-        killed = await kill_session(child.pid)
+        killed, survivors = await kill_session(child.pid)
 
-        assert killed == 2
+        assert (killed, survivors) == (2, {})
         assert session_members(child.pid) == []
         child.close()
 

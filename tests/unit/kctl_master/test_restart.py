@@ -21,6 +21,7 @@ from kctl.master.restart import (
     Stop,
     SupervisionState,
     SupervisionStatus,
+    Survived,
     backoff_seconds,
     step,
 )
@@ -63,6 +64,17 @@ def run(
         ([Start(), Exited(EXIT_CONFIG), Start()], SupervisionState.STARTING, SupervisionState.RUNNING),
         ([Start(), Exited(EXIT_CONFIG), Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
         ([Start(), Ready(), Start()], SupervisionState.RUNNING, SupervisionState.RUNNING),
+        ([Start(), Ready(), Survived()], SupervisionState.UNKILLABLE, SupervisionState.RUNNING),
+        ([Start(), Ready(), Survived(), Exited(-9)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
+        ([Start(), Ready(), Stop(), Survived()], SupervisionState.UNKILLABLE, SupervisionState.STOPPED),
+        ([Start(), Ready(), Stop(), Survived(), Exited(-9)], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Start(), Survived(), Stop(), Exited(-9)], SupervisionState.STOPPED, SupervisionState.STOPPED),
+        ([Start(), Stop(), Survived(), Start(), Exited(-9)], SupervisionState.STARTING, SupervisionState.RUNNING),
+        (
+            [Start(), Replace(Cause.UNRESPONSIVE), Survived(), Exited(-9)],
+            SupervisionState.BACKOFF,
+            SupervisionState.RUNNING,
+        ),
         ([Ready()], SupervisionState.STOPPED, SupervisionState.STOPPED),
         ([Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
     ],
@@ -127,9 +139,16 @@ events = st.one_of(
     st.just(Stop()),
     st.just(Ready()),
     st.just(Due()),
+    st.just(Survived()),
     st.builds(Replace, st.sampled_from(Cause)),
     st.builds(Exited, st.sampled_from([0, 1, 78, -9, -15])),
 )
+LIVING = {
+    SupervisionState.STARTING,
+    SupervisionState.RUNNING,
+    SupervisionState.STOPPING,
+    SupervisionState.UNKILLABLE,
+}
 histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_size=60)
 
 
@@ -141,8 +160,8 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
     status, now, living, last_failure = SupervisionStatus(since=0), 0.0, False, None
     for pause, event, jitter in history:
         now += pause
-        if isinstance(event, Exited) and not living:
-            continue  # the world cannot report the end of what does not live
+        if isinstance(event, Exited | Survived) and not living:
+            continue  # the world cannot report anything of what does not live
         before = status
         status = step(policy, status, event, now, jitter)
         if isinstance(event, Exited):
@@ -153,9 +172,7 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
             living = True
             if last_failure is not None and isinstance(event, Due):
                 assert now - last_failure >= policy.backoff_min_seconds - 1e-6, "a restart storm"
-        assert living == (
-            status.state in {SupervisionState.STARTING, SupervisionState.RUNNING, SupervisionState.STOPPING}
-        )
+        assert living == (status.state in LIVING)
         assert (status.next_try_at is not None) == (status.state is SupervisionState.BACKOFF)
         assert status.desired in {SupervisionState.RUNNING, SupervisionState.STOPPED}
 
@@ -168,4 +185,4 @@ def test_a_stopped_fleet_stays_stopped_whatever_still_happens(history: list[tupl
             continue
         now += pause
         status = step(POLICY, status, event, now, jitter)
-        assert status.state in {SupervisionState.STOPPING, SupervisionState.STOPPED}
+        assert status.state in {SupervisionState.STOPPING, SupervisionState.UNKILLABLE, SupervisionState.STOPPED}

@@ -152,6 +152,11 @@ RUNS = "everything is running; 3 ok"
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is in backoff",
         ),
+        (
+            fleet({"worker-1": status("worker-1", "unkillable", desired="stopped")}),
+            "degraded",
+            f"1 of 2 workers has not worked {AT}: worker-1 is unkillable",
+        ),
         (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
         (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
         (

@@ -1,0 +1,127 @@
+"""A process on a disk that hangs survives SIGKILL: what becomes of the fleet, as an operator sees it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.master.process import session_members
+from tests.conftest import eventually
+from tests.frozen_disk import FrozenDisk, frozen_disk
+from tests.integration.conftest import Master
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def disk(short_dir: Path) -> Iterator[FrozenDisk]:
+    with frozen_disk(short_dir) as one:
+        yield one
+
+
+@pytest.fixture
+def on_disk(master: Callable[..., Master], disk: FrozenDisk) -> Callable[[str], Master]:
+    """A fleet of two, of which worker-0 writes to the disk."""
+    (disk.path / "worker-0").touch()
+
+    def start(behaviour: str) -> Master:
+        conf = {"KCTL_TEST_WORKER": behaviour, "KCTL_TEST_FAULT_FILE": str(disk.path / "NAME")}
+        return master(workers={"stop_timeout_seconds": 0.5}, spark={"conf": conf})
+
+    return start
+
+
+def sleeping(session: int) -> list[int]:
+    """Pids of a session's processes of which a thread is in uninterruptible sleep."""
+    stats = [path for pid in session_members(session) for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [int(path.parts[2]) for path in stats if path.read_text().rpartition(")")[2].split()[0] == "D"]
+
+
+def freeze(disk: FrozenDisk, session: int) -> int:
+    """Returns the pid of the process of this session that hangs from now on."""
+    disk.freeze()
+    [pid] = eventually(lambda: sleeping(session), what="a process hangs")
+    return int(pid)
+
+
+def kctl(fleet: Master, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.shows("a process on a hung disk is `unkillable` until the disk is back; the other processes go on")
+@pytest.mark.parametrize("behaviour", ["writes", "writes_beside", "child_writes"])
+def test_a_worker_on_a_hung_disk_is_reported_as_unkillable_and_comes_back_with_the_disk(
+    on_disk: Callable[[str], Master], disk: FrozenDisk, behaviour: str
+) -> None:
+    fleet = on_disk(behaviour)
+    before = fleet.status()
+    session, other = (before[name]["pid"] for name in ("worker-0", "worker-1"))
+    hung = freeze(disk, session)
+
+    restarted = kctl(fleet, "restart", "worker-0", "--wait")
+
+    assert restarted.returncode == 3, restarted
+    assert f"pid {hung} survives SIGKILL: it waits in the kernel" in restarted.stdout + restarted.stderr
+    row = fleet.status()["worker-0"]
+    assert (row["state"], row["desired"], row["pid"]) == ("unkillable", "running", hung)
+    verdict = fleet.ask("status", of_master=True).result["verdict"]
+    assert f"worker-0 is unkillable (pid {hung} survives SIGKILL" in verdict["reason"]
+    shown = kctl(fleet, "status")
+    assert (shown.returncode, "unkillable" in shown.stdout) == (1, True)
+    metrics = urllib.request.urlopen(f"{fleet.about['http_url']}/metrics").read().decode()
+    assert re.search(r'kctl_worker_state\{.*worker="worker-0",state="unkillable"\} 1', metrics)
+    beside = fleet.status()["worker-1"]
+    assert (beside["pid"], beside["state"], beside["restarts"]) == (other, "running", 0)
+
+    disk.thaw()
+
+    eventually(lambda: fleet.status()["worker-0"]["state"] == "running", what="it runs again")
+    assert session_members(session) == []
+    assert fleet.status()["worker-1"]["pid"] == other
+
+
+@pytest.mark.shows("`kctl stop` ends in time beside a process that survives SIGKILL, and names its pid")
+def test_a_fleet_with_a_worker_on_a_hung_disk_is_stopped_in_time_and_the_next_master_waits_for_that_one_alone(
+    on_disk: Callable[[str], Master], disk: FrozenDisk
+) -> None:
+    fleet = on_disk("writes")
+    session = fleet.status()["worker-0"]["pid"]
+    hung = freeze(disk, session)
+    began = time.monotonic()
+
+    stopped = kctl(fleet, "stop", "--timeout", "30")
+
+    assert (stopped.returncode, fleet.process.wait(10)) == (1, 1)
+    assert time.monotonic() - began < 30
+    assert f"still there: worker-0 (pid {hung})" in stopped.stderr
+    again = Master(fleet.config)
+    eventually(again.is_announced, what="the next master is there")
+    try:
+        eventually(lambda: again.states() == ["unkillable", "running"], what="the next master waits for that one")
+        assert again.status()["worker-0"]["pid"] == hung
+        disk.thaw()
+        eventually(lambda: again.states() == ["running", "running"], what="it runs again")
+        assert session_members(session) == []
+    finally:
+        disk.thaw()
+        assert again.stop() == 0
+
+
+def test_an_interrupt_ends_a_master_whose_worker_is_on_a_hung_disk(
+    on_disk: Callable[[str], Master], disk: FrozenDisk
+) -> None:
+    fleet = on_disk("writes_beside")
+    hung = freeze(disk, fleet.status()["worker-0"]["pid"])
+
+    assert fleet.stop(signal.SIGINT) == 1
+
+    assert f"action=left worker=worker-0: pid {hung} survives SIGKILL" in fleet.log.read_text()

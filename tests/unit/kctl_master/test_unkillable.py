@@ -1,0 +1,236 @@
+"""Processes that survive SIGKILL, with the kill patched out: they are reported, and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+import kctl.master.process
+import kctl.master.process_supervisor
+from kctl.errors import OperationUnknown
+from kctl.master.health import HealthRules
+from kctl.master.process import Process, session_members
+from kctl.master.process_supervisor import Launch, SupervisionPolicy
+from kctl.master.restart import RestartPolicy
+from kctl.master.supervisor import Supervisor
+from kctl.rows.workers import WorkerStatus
+from kctl_agent.replies.ping import PingReply
+
+pytestmark = pytest.mark.anyio
+
+UP = "import sys; sys.stdin.read()"
+STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read()"
+WITH_CHILD = f"""import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL)
+with open(sys.argv[1], "w") as file:
+    file.write(str(child.pid))
+{UP}"""
+
+
+async def until(predicate: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not predicate():  # noqa: ASYNC110 - processes have no event
+            await asyncio.sleep(0.01)
+
+
+class Fleet:
+    """worker-0, which may be unkillable, and worker-1; their agents answer unless they are in `silent`."""
+
+    def __init__(self, folder: Path, code: str = UP, former: int | None = None) -> None:
+        self.folder = folder
+        self.silent: set[str] = set()
+        policy = SupervisionPolicy(
+            RestartPolicy(0.05, 0.2, 60), HealthRules(ping_timeout_seconds=0.3), ping_interval_seconds=0.05
+        )
+        self.supervisor = Supervisor(
+            [self.launch("worker-0", code), self.launch("worker-1", UP)],
+            {"worker": policy},
+            self.answer,
+        )
+        self.supervisor.process("worker-0").former = former
+
+    def launch(self, name: str, code: str) -> Launch:
+        command = [sys.executable, "-c", code, str(self.folder / "pid")]
+        return Launch(name, command, {}, self.folder / f"{name}.log", self.folder / f"{name}.sock", 10.0, 0.1)
+
+    async def answer(self, name: str, _timeout_seconds: float) -> PingReply | None:
+        pid = self.supervisor.process(name).pid
+        return None if name in self.silent or pid is None else PingReply(pid)
+
+    def __getitem__(self, number: int) -> WorkerStatus:
+        return self.supervisor.status()[number]
+
+    @contextlib.asynccontextmanager
+    async def running(self, *states: str) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.supervisor.run())
+        try:
+            await until(lambda: [each.state for each in self.supervisor.status()] == list(states or ("running",) * 2))
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Pids that /proc shows whether or not they have been killed, until they are taken out of the set."""
+    pids: set[int] = set()
+    sessions: dict[int, int] = {}
+    real = kctl.master.process.processes
+
+    def processes(some: object = None) -> list[Process]:
+        found = {each.pid: each for each in real(some)}  # type: ignore[arg-type]
+        sessions.update({pid: found[pid].session for pid in pids & found.keys()})
+        return [*(found | {pid: Process(pid, "D", sessions[pid], 0, 0, 1) for pid in pids}).values()]
+
+    monkeypatch.setattr(kctl.master.process, "processes", processes)
+    monkeypatch.setattr(kctl.master.process_supervisor, "KILL_SECONDS", 0.2)
+    return pids
+
+
+@pytest.mark.shows("a process that survives SIGKILL ends no other: it is `unkillable`, with its pid, until it is gone")
+async def test_a_process_that_survives_sigkill_is_reported_and_the_others_go_on(
+    tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = Fleet(tmp_path)
+    async with fleet.running():
+        pid, other = fleet[0].pid, fleet[1].pid
+        assert pid is not None
+        hung.add(pid)
+        session_members(pid)  # the fixture learns its session
+
+        fleet.silent.add("worker-0")
+        await until(lambda: fleet[0].state == "unkillable")
+
+        assert (fleet[0].pid, fleet[0].desired) == (pid, "running")
+        assert fleet[0].last_error == (
+            f"pid {pid} survives SIGKILL: it waits in the kernel, for instance for a disk or a network mount that "
+            "hangs; worker-0 is not started again before that is gone"
+        )
+        with pytest.raises(OperationUnknown, match=f"pid {pid} survives SIGKILL"):
+            await fleet.supervisor.process("worker-0").stop()
+        fleet.supervisor.process("worker-0").restart()
+        await until(lambda: fleet[0].desired == "running")
+        assert (fleet[0].state, fleet.supervisor.process("worker-0").incarnation) == ("unkillable", 1)
+        assert (fleet[1].state, fleet[1].pid, fleet[1].restarts) == ("running", other, 0)
+
+        hung.clear()
+        fleet.silent.clear()
+        await until(lambda: fleet[0].state == "running")
+        assert fleet[0].pid not in (None, pid)
+    assert caplog.text.count("action=unkillable worker=worker-0") == 1
+
+
+async def test_a_child_that_is_gone_is_followed_by_no_other_while_its_own_child_survives(
+    tmp_path: Path, hung: set[int]
+) -> None:
+    fleet = Fleet(tmp_path, WITH_CHILD)
+    async with fleet.running():
+        await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+        session = fleet.supervisor.process("worker-0").pid
+        assert session is not None
+        child = int((tmp_path / "pid").read_text())
+        hung.add(child)
+        session_members(session)
+
+        os.kill(session, signal.SIGKILL)
+        await until(lambda: fleet[0].state == "unkillable")
+
+        assert fleet[0].pid == child
+        assert (tmp_path / "worker-0.pid").read_text() == f"{session} 0\n", "for the next master"
+        hung.clear()
+        await until(lambda: fleet[0].state == "running")
+        assert fleet[0].restarts_by_cause["signal"] == 1
+        assert not (tmp_path / "worker-0.pid").exists()
+
+
+async def test_a_process_of_another_user_is_named_as_that(
+    tmp_path: Path, hung: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(tmp_path, WITH_CHILD)
+    kill = os.kill
+
+    def refusing(pid: int, number: int) -> None:
+        if pid in hung:
+            raise PermissionError
+        kill(pid, number)
+
+    async with fleet.running():
+        await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+        child = int((tmp_path / "pid").read_text())
+        hung.add(child)
+        monkeypatch.setattr(os, "kill", refusing)
+
+        with pytest.raises(OperationUnknown, match=f"pid {child} survives SIGKILL: it belongs to another user"):
+            await fleet.supervisor.process("worker-0").stop()
+
+        assert (fleet[0].state, fleet[0].desired) == ("unkillable", "stopped")
+        hung.clear()
+        await until(lambda: fleet[0].state == "stopped")
+
+
+async def test_a_supervisor_ends_in_time_although_a_process_survives_and_names_it(
+    tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = Fleet(tmp_path, STUBBORN)
+    began = float("inf")
+    async with fleet.running():
+        pid = fleet[0].pid
+        assert pid is not None
+        hung.add(pid)
+        session_members(pid)
+
+        began = time.monotonic()
+        await fleet.supervisor.stop()
+        assert [each.state for each in fleet.supervisor.status()] == ["unkillable", "stopped"]
+
+    assert time.monotonic() - began < 10
+    assert fleet.supervisor.has_survivors
+    assert f"action=left worker=worker-0: pid {pid} survives SIGKILL" in caplog.text
+
+
+async def test_an_unkillable_process_is_not_forgotten_by_scaling_down_until_it_is_gone(
+    tmp_path: Path, hung: set[int]
+) -> None:
+    fleet = Fleet(tmp_path)
+    async with fleet.running():
+        pid = fleet[0].pid
+        assert pid is not None
+        hung.add(pid)
+        session_members(pid)
+
+        with pytest.raises(OperationUnknown, match=f"pid {pid} survives SIGKILL"):
+            await fleet.supervisor.remove("worker-0")
+        assert fleet.supervisor.names == ["worker-0", "worker-1"]
+
+        hung.clear()
+        await until(lambda: fleet[0].state == "stopped")
+        await fleet.supervisor.remove("worker-0")
+        assert fleet.supervisor.names == ["worker-1"]
+
+
+@pytest.mark.shows("a new master starts the other processes beside one that its predecessor could not kill")
+async def test_what_an_earlier_master_could_not_kill_keeps_its_place_until_it_is_gone(
+    tmp_path: Path, hung: set[int]
+) -> None:
+    former = await asyncio.create_subprocess_exec(sys.executable, "-c", UP, start_new_session=True)
+    hung.add(former.pid)
+    session_members(former.pid)
+    fleet = Fleet(tmp_path, former=former.pid)
+    async with fleet.running("unkillable", "running"):
+        assert fleet[0].pid == former.pid
+
+        hung.clear()
+        await until(lambda: fleet[0].state == "running")
+
+        assert await former.wait() == -signal.SIGKILL
+        assert fleet[0].pid != former.pid
