@@ -75,9 +75,10 @@ def build() -> Board:
             ),
             states(
                 "Verdict by fleet",
-                "Whether each fleet does its work: ok, degraded, unknown or failing.",
+                "Whether each fleet does its work, on all its hosts: ok, degraded, unknown or failing.",
                 (
-                    f"max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}}}) == 1",
+                    f'max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level!="ok"}}) == 1 or on (cluster, '
+                    f'group) max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level="ok"}}) == 1',
                     "{{cluster}} {{group}} {{level}}",
                 ),
             ),
@@ -85,7 +86,7 @@ def build() -> Board:
                 "Status by group",
                 "The worst status of the group's partitions; only those that occurred have a line.",
                 (
-                    f"max by (cluster, group, status) (kctl_group_status{{{FLEET}}}) == 1",
+                    f'max by (cluster, group, status) (kctl_group_status{{{FLEET}, status!="elsewhere"}}) == 1',
                     "{{cluster}} {{group}} {{status}}",
                 ),
             ),
@@ -109,7 +110,7 @@ def build() -> Board:
             ),
             lines(
                 "Partitions without a worker",
-                "Nobody answers for them: a worker is down, or a rebalance is under way.",
+                "No worker of any host answers for them: a worker is down, or a rebalance is under way.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_unowned_partitions{{{FLEET}}})", GROUP_LEGEND),
             ),

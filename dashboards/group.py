@@ -78,7 +78,8 @@ def build() -> Board:
                 "Status by partition",
                 "ok, idle, paused, starting, rebalancing, warn, stalled, stopped, losing, rewind, unknown.",
                 (
-                    f"max by (cluster, group, topic, partition, status) (kctl_consumer_status{{{TOPIC}}}) == 1",
+                    "max by (cluster, group, topic, partition, status) "
+                    f'(kctl_consumer_status{{{TOPIC}, status!="elsewhere"}}) == 1',
                     f"{_PARTITION} {{{{status}}}}",
                 ),
             ),

@@ -27,7 +27,9 @@ _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning",
 
 
 def _unowned(snapshot: FleetSnapshot) -> float | None:
-    return sum(row.worker is None for row in snapshot.partitions) if snapshot.partitions else None
+    unread = sum(row.worker is None for row in snapshot.partitions)
+    elsewhere = sum(each.status is Status.ELSEWHERE for each in snapshot.assessments)
+    return unread - elsewhere if snapshot.partitions else None
 
 
 def _state(group: GroupSnapshot) -> list[Sample]:
@@ -108,7 +110,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_group_unowned_partitions",
         labels=GROUP,
-        sentence="Partitions for which no worker answers.",
+        sentence="Partitions for which no worker of any host answers.",
         samples=lambda snapshot: single(_unowned(snapshot)),
     ),
     GroupValue(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kctl import __version__
@@ -22,7 +21,7 @@ def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
 
 
 def _hosts(snapshot: FleetSnapshot) -> Iterable[Sample]:
-    return by_label(Counter(row.state for row in snapshot.hosts.rows)) if snapshot.hosts else ()
+    return [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
 
 
 METRICS: tuple[Metric, ...] = (
@@ -81,9 +80,10 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_hosts",
-        labels=(*GROUP, "state"),
-        sentence="Hosts of the fleet, as this one knows them, by state: `here`, `present`, `leaving`, `silent` (a "
-        "member of the masters' group that did not answer), `gone`, `refused`; none where the fleet runs on one host.",
+        labels=(*GROUP, "host", "state"),
+        sentence="1 for each host of the fleet and its state, as this one knows it: `here`, `present`, `leaving`, "
+        "`silent` (a member of the masters' group that did not answer), `gone`, `refused`; none where there is one "
+        "host.",
         samples=_hosts,
     ),
     Single(

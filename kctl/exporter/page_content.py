@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from kctl.exporter.metric import GroupValue, Metric, OfCluster, OfGroup, Sample, Single
 from kctl.exporter.rows import Labels, Rows, rows_of
+from kctl.fields import qualified
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 
@@ -42,7 +43,11 @@ def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[G
             return (((group.cluster, group.group), value) for group, value in values if value is not None)
         case Single() if isinstance(collection, FleetSnapshot):
             head = (collection.cluster, collection.group)
-            return ((head + labels, value) for labels, value in metric.samples(collection))
+            samples = metric.samples(collection)
+            if collection.hosts is not None and "worker" in metric.labels:  # each host has a worker-0
+                host = collection.hosts.host
+                samples = (((qualified(host, labels[0]), *labels[1:]), value) for labels, value in samples)
+            return ((head + labels, value) for labels, value in samples)
         case OfCluster() if isinstance(collection, ClusterSnapshot):
             return (((collection.cluster, *labels), value) for labels, value in metric.samples(collection))
         case Single() | OfCluster():

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from kctl.fields import moment, qualified
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
-from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies
+from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies, JudgedPartitions
 from kctl.hosts.roster import Gone, Host, Refused
 from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
+from kctl.rows.verdict import Verdict
 from kctl.rows.workers import StatusAnswer, Statuses
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed, FanOut
@@ -36,7 +37,11 @@ if TYPE_CHECKING:  # with httpcore, which a fleet on one host does without
 _REPLIES_PATH = "/api/v1/hosts/replies"
 _OPERATIONS_PATH = "/api/v1/operations"
 _OPERATION_SECONDS = 5.0
-_STATUS_TYPES: Final[dict[str, type[Struct]]] = {"status": StatusAnswer, "workers": Statuses}
+_STATUS_TYPES: Final[dict[str, type[Struct]]] = {
+    "status": StatusAnswer,
+    "workers": Statuses,
+    "offset_checker": JudgedPartitions,
+}
 """What `HostReplies.status` holds, by command."""
 _SILENT_HOST_SECONDS = 1.0
 """For the answer of a host that did not answer the last question: it must not hold up what the others answer."""
@@ -55,6 +60,12 @@ class HostsOutcome:
     """Replies, each with the seconds since they came."""
     failed: tuple[Failed, ...] = ()
     """Hosts that did not answer."""
+
+    @property
+    def heard(self) -> list[HostReplies]:
+        """Returns the replies of hosts that answer now, and count."""
+        silent = {each.sender for each in self.failed}
+        return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
         """Returns the replies of all agents; an agent of `host`, which asks, is named as those of the others are."""
@@ -195,7 +206,9 @@ class Hosts:
         """Uses other tokens and certificates from now on. Raises OSError."""
         self._peers.use(access)
 
-    def replies(self, outcome: FanOut[Raw], status: Struct | None, age_seconds: float = 0.0) -> HostReplies:
+    def replies(
+        self, outcome: FanOut[Raw], status: Struct | None, verdict: Verdict | None = None, age_seconds: float = 0.0
+    ) -> HostReplies:
         """Returns what this host answers to another one."""
         return HostReplies(
             *self._fleet,
@@ -206,6 +219,7 @@ class Hosts:
             outcome.stopped,
             age_seconds,
             Raw(b"null" if status is None else json.encode(encoded(status))),
+            verdict,
         )
 
     def check_known(self, name: str) -> None:

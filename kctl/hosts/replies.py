@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct, field
 
+from kctl.rows.verdict import Verdict
+from kctl.status import Assessment
+
 
 class AgentReply(Struct, frozen=True):
     """The reply of an agent."""
@@ -35,4 +38,13 @@ class HostReplies(Struct, frozen=True):
     age_seconds: float = 0.0
     """Age of `status`."""
     status: Raw = Raw(b"null")
-    """With `status`: what the host answers to it, and with `workers` its processes as their supervisor sees them."""
+    """With `status`: what the host answers to it; with `workers` its processes as their supervisor sees them, and with
+    `offset_checker` how the partitions are that they read."""
+    verdict: Verdict | None = None
+    """How the host is doing."""
+
+
+class JudgedPartitions(Struct, frozen=True):
+    """The partitions that workers of this host read, by topic and number, and how they are."""
+
+    rows: tuple[tuple[str, int, Assessment], ...] = ()

@@ -55,8 +55,8 @@ class SnapshotSource:
     """That of `FleetSnapshot.taken_at`."""
 
     def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady when the fleet does not do its work."""
-        verdict = self.verdicts.current()
-        if not verdict.level.is_ready:
-            raise NotReady(verdict.sentence)
-        return {"status": verdict.level.value, "reason": verdict.main.reason}
+        """The answer to `/readyz`. Raises NotReady when this host does not do its work."""
+        found = self.verdicts.current().own_work
+        if not found.level.is_ready:
+            raise NotReady(f"{found.level}: {found.reason}")
+        return {"status": found.level.value, "reason": found.reason}

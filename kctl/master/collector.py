@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +24,7 @@ from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
-from kctl.master.owners import owners
+from kctl.master.owners import owners, read_elsewhere
 from kctl.master.reduction import (
     BLOCK_SIZE,
     COMMANDS,
@@ -46,7 +46,8 @@ from kctl.rows.hosts import HostsAnswer
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessor, Owner, StatusRules, allowed_lag, of_group
+from kctl.status import Assessor, Owner, Status, StatusRules, allowed_lag, of_group
+from kctl.status.assessments import Assessments
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
@@ -246,8 +247,12 @@ class Collector:
         partitions = offsets.result.rows
         workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), begun.supervised)
         members = None if of_brokers.group is None else of_brokers.group.members
-        owner_of = owners(workers.result.rows, begun.supervised, self._config.workers.trigger_seconds, members)
+        kafka = self._config.kafka
+        others = read_elsewhere(of_brokers, begun.hosts, begun.taken_at_unix, kafka.session_timeout_seconds)
+        owner_of = owners(workers.result.rows, begun.supervised, self._config.workers.trigger_seconds, members, others)
         assessments = self._assessor.assess(partitions, owner_of, *now)
+        unowned = [] if begun.hosts is None else _unowned(partitions, assessments)
+        owned = sorted({*range(len(partitions))}.difference(unowned)) if unowned else None
         return replace(
             begun,
             offset_checker=offsets,
@@ -256,7 +261,8 @@ class Collector:
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
             assessments=tuple(assessments),
-            group_assessment=of_group(partitions, assessments),
+            group_assessment=of_group(partitions, assessments, owned or None),
+            unowned=of_group(partitions, assessments, unowned) if unowned else None,
             attached=tuple(self._attached_groups(offsets.result.attached, owner_of, *now)),
         )
 
@@ -298,6 +304,12 @@ def _decoded(
         PING.decoded(ping),
         WORKERS.decoded(workers),
     )
+
+
+def _unowned(partitions: Sequence[PartitionRow], assessments: Assessments) -> list[int]:
+    """Returns the numbers of the partitions that no host of the fleet reads."""
+    both = zip(partitions, assessments.statuses(), strict=True)
+    return [n for n, (row, status) in enumerate(both) if row.worker is None and status is not Status.ELSEWHERE]
 
 
 def _lasting(pings: FanOut[PingReply]) -> Iterator[tuple[str, str]]:

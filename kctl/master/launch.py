@@ -12,6 +12,7 @@ from kctl.children import python_module
 from kctl.config.forms import size_bytes
 from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
+from kctl.fields import qualified
 from kctl.kafka.client.access import of_fleet
 from kctl.master.health import HealthRules
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
@@ -99,6 +100,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             **_fields(kafka, "bootstrap_servers", "group", "topics", "auto_offset_reset", "assignor"),
             **_fields(kafka, "session_timeout_seconds", "max_poll_interval_seconds", "heartbeat_interval_seconds"),
             "isolation_level": kafka.isolation_level,
+            "client_id": qualified(config.hosts.own_name, name) if config.hosts.url else "",
             "group_instance_id": _instance_id(config, name) if kafka.static_membership else None,
             "security": of_fleet(config).security._asdict(),  # secrets and all
         },

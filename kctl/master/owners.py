@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from kctl.fields import host_and_name
+from kctl.reduce.base import BrokerSnapshot
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, WorkerStatus
 from kctl.status import Owner
@@ -17,12 +20,15 @@ def owners(
     statuses: Iterable[WorkerStatus],
     trigger_seconds: float,
     members: int | None = None,
+    others: Mapping[tuple[str, int], str] | None = None,
 ) -> Callable[[PartitionRow], Owner]:
     """Returns a function from a partition to its owner. `rows` are those of the command `workers`, `statuses` the
-    supervisor's; `members` are those that the group's coordinator counts, None if it did not answer."""
+    supervisor's; `members` are those that the group's coordinator counts, None if it did not answer; `others` are what
+    `read_elsewhere` returns."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
+    elsewhere = {each: Owner(each, "elsewhere", trigger_seconds) for each in {*(others or {}).values()}}
     known = {
         row.name: Owner(
             row.name,
@@ -37,12 +43,37 @@ def owners(
     def owner_of(partition: PartitionRow) -> Owner:
         worker = partition.worker
         if worker is None:
-            return nobody
+            return elsewhere[others[partition[:2]]] if others and partition[:2] in others else nobody
         if worker in paused and any(each.covers(partition.topic, partition.partition) for each in paused[worker]):
             return Owner(worker, "paused", trigger_seconds)
         return known.get(worker) or Owner(worker, None, trigger_seconds)
 
     return owner_of
+
+
+def read_elsewhere(
+    brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
+) -> dict[tuple[str, int], str]:
+    """Returns the partitions that workers of other hosts read, each with its worker as `node-2/worker-0`. It rests on
+    the group's coordinator, so it is the same on every host. A worker that died keeps its partitions until its session
+    expires; what a worker still has after that, although its host is gone, is judged here."""
+    if hosts is None:
+        return {}
+    present = {
+        row.name
+        for row in hosts.rows
+        if row.state != "gone" or row.since is None or now_unix - row.since <= session_seconds
+    }
+    is_other = {
+        name: (host := host_and_name(name)[0]) in present and host != hosts.host for name, _ in brokers.assigned
+    }
+    return {
+        (topic, number): name
+        for name, assigned in brokers.assigned
+        if is_other[name]
+        for topic, numbers in assigned.items()
+        for number in numbers
+    }
 
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:

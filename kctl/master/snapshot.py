@@ -44,6 +44,10 @@ class Reduced(Generic[T]):
     """Age of the oldest answer and of the oldest offsets in it, as of the snapshot; None when nobody answered."""
     stopped: tuple[str, ...] = ()
     """Processes that were stopped by request: not asked, and not missing."""
+    verdict: Verdict | None = None
+    """That of all hosts that were asked; None in a snapshot, which has its own."""
+    judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
+    """Of `offset_checker`, the assessments by other hosts of what they read."""
 
     @property
     def complete(self) -> bool:
@@ -102,6 +106,9 @@ class FleetSnapshot:
     assessments: tuple[Assessment, ...] = ()
     """The assessment of each of `partitions`, in the same order."""
     group_assessment: Assessment = UNKNOWN
+    unowned: Assessment | None = None
+    """In a fleet on several hosts, the assessment of the partitions that no host reads; None: there are none. They are
+    not in `group_assessment`, unless there are no others."""
     verdict: Verdict = _NOT_JUDGED
     """The verdict on the fleet as a whole (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -149,7 +156,7 @@ class FleetSnapshot:
             self.group,
             self.partitions,
             self.assessments,
-            self.group_assessment,
+            max(self.group_assessment, self.unowned or self.group_assessment, key=lambda each: each.status.severity),
             self.kafka_lag,
             self.broker_group,
             is_own=True,

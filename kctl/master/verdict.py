@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kctl.fields import moment
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.verdict import Finding, Level, Verdict
+from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status
 from kctl_agent.replies.ping import PingReply
@@ -274,10 +274,11 @@ def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    group = snapshot.group_assessment
-    if group.status in _OF_STATUS:
-        what, _, why = group.reason.partition(": ")
-        yield _Found(_OF_STATUS[group.status], "partitions", what, why)
+    unowned, own = snapshot.unowned, snapshot.group_assessment
+    for about, group in (("partitions", None if own == unowned else own), (UNOWNED, unowned)):
+        if group is not None and group.status in _OF_STATUS:
+            what, _, why = group.reason.partition(": ")
+            yield _Found(_OF_STATUS[group.status], about, what, why)
 
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:

@@ -7,7 +7,7 @@ in groups, and groups of groups, before they are reduced.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
@@ -71,6 +71,8 @@ class BrokerSnapshot:
     """The reset policy, which decides what lag is where the group has never committed."""
     kept_seconds: float = 0.0
     """Seconds by which ages in `partitions` are too low."""
+    assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
+    """The client id of each member and its partitions by topic, as the coordinator reported them last."""
 
 
 @dataclass(frozen=True, slots=True)

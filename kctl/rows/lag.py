@@ -18,6 +18,10 @@ class LagTotals(Struct, frozen=True):
     topics: Mapping[str, int | None] = {}
 
 
+WORST = 3
+"""The most partitions of a glance."""
+
+
 class WorstPartition(Struct, frozen=True):
     topic: str
     partition: int

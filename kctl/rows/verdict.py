@@ -28,6 +28,8 @@ class Level(StrEnum):
         return self in (Level.OK, Level.DEGRADED)
 
 
+UNOWNED = "unowned"
+"""What a finding is about that every host of a fleet has alike: partitions that no host reads."""
 _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
@@ -37,7 +39,7 @@ class Finding(Struct, frozen=True):
     level: Level
     about: str
     """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `attached`, `partitions`,
-    `replicas`, `topic orders`; `fleet` if all is well."""
+    `replicas`, `topic orders`; `unowned` (partitions) and `hosts` in a fleet on several; `fleet` if all is well."""
     reason: str
     """A sentence: what, since when, why."""
     since: float
@@ -53,6 +55,12 @@ class Verdict(Finding, frozen=True):
     def main(self) -> Finding:
         """Returns the gravest finding without the others."""
         return Finding(self.level, self.about, self.reason, self.since)
+
+    @property
+    def own_work(self) -> Finding:
+        """Returns the gravest finding about what the host itself has to do."""
+        own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
+        return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 
     @property
     def sentence(self) -> str:

@@ -42,16 +42,16 @@ class AssessmentColumns:
 
 
 class Assessments(Sequence[Assessment]):
-    """Assessments of some partitions in a row. An assessment, and its reason in words, is made when it is asked for."""
+    """Assessments of some partitions. An assessment, and its reason in words, is made when it is asked for."""
 
-    __slots__ = ("_begin", "_columns", "_end")
+    __slots__ = ("_columns", "_rows")
 
-    def __init__(self, columns: AssessmentColumns, begin: int = 0, end: int | None = None) -> None:
-        self._columns, self._begin = columns, begin
-        self._end = len(columns.status) if end is None else end
+    def __init__(self, columns: AssessmentColumns, rows: range | Rows | None = None) -> None:
+        self._columns = columns
+        self._rows = range(len(columns.status)) if rows is None else rows
 
     def __len__(self) -> int:
-        return self._end - self._begin
+        return len(self._rows)
 
     @overload
     def __getitem__(self, index: int) -> Assessment: ...
@@ -59,27 +59,36 @@ class Assessments(Sequence[Assessment]):
     def __getitem__(self, index: slice) -> Assessments: ...
     def __getitem__(self, index: int | slice) -> Assessment | Assessments:
         if isinstance(index, slice):
-            begin, end, step = index.indices(len(self))
-            assert step == 1
-            return Assessments(self._columns, self._begin + begin, self._begin + max(begin, end))
-        return self._at(range(self._begin, self._end)[index])
+            assert index.step is None
+            return Assessments(self._columns, self._rows[index])
+        return self._at(int(self._rows[index]))
+
+    def chosen(self, rows: Rows) -> Assessments:
+        """Returns those with these numbers."""
+        return Assessments(self._columns, np.arange(len(self))[rows])
 
     def column(self, name: str) -> Reals:
         """Returns `lag_seconds`, `growth_per_second` or `catchup_seconds` of all."""
-        found: Reals = getattr(self._columns, name)[self._begin : self._end]
+        found: Reals = getattr(self._columns, name)[self._places]
         return found
 
     @property
     def status(self) -> NDArray[np.int8]:
         """Indices into `STATUSES`."""
-        return self._columns.status[self._begin : self._end]
+        found: NDArray[np.int8] = self._columns.status[self._places]
+        return found
+
+    @property
+    def _places(self) -> slice | Rows:
+        return slice(self._rows.start, self._rows.stop) if isinstance(self._rows, range) else self._rows
 
     def statuses(self) -> list[Status]:
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
         """Returns the reason of the first of some of these partitions, with the sums of all of them."""
-        return self._reason(self._begin + int(rows[0]), self._begin + rows)
+        places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
+        return self._reason(int(places[0]), places)
 
     def _reason(self, row: int, others: Rows | None = None) -> str:
         columns = self._columns
@@ -112,6 +121,7 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
     statuses, growth = assessments.status, assessments.column("growth_per_second")
     is_growth_known = np.logical_or.reduceat(~np.isnan(growth), starts)
     idle = np.add.reduceat(statuses == NUMBERS[Status.IDLE], starts, dtype=np.intp)
+    elsewhere = np.add.reduceat(statuses == NUMBERS[Status.ELSEWHERE], starts, dtype=np.intp)
     columns = (
         np.maximum.reduceat(statuses, starts),
         np.fmax.reduceat(assessments.column("lag_seconds"), starts),
@@ -119,12 +129,11 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
     )
     worsts, *seconds = map(_listed, columns)
-    for group, idle_count, worst, values in zip(
-        has_any.tolist(), idle.tolist(), worsts, zip(*seconds, strict=True), strict=True
-    ):
+    counts = zip(idle.tolist(), elsewhere.tolist(), strict=True)
+    for group, few, worst, values in zip(has_any.tolist(), counts, worsts, zip(*seconds, strict=True), strict=True):
         begin, end = begins[group], begins[group + 1]
         if worst <= _ALL_WELL:
-            reason = _all_well(idle_count, end - begin - idle_count)
+            reason = all_well(few[0], end - begin - sum(few), few[1])
         else:
             reason = _reason(assessments[begin:end], STATUSES[worst], begin, name_of)
         found[group] = Assessment(STATUSES[worst], reason, *[None if value != value else value for value in values])
@@ -137,8 +146,10 @@ def _listed(column: NDArray[Any]) -> list[Any]:
 
 
 @lru_cache(_KEPT_REASONS)
-def _all_well(idle: int, ok: int) -> str:
-    first, *more = [(count, status.value) for count, status in ((idle, Status.IDLE), (ok, Status.OK)) if count]
+def all_well(idle: int, ok: int, elsewhere: int = 0) -> str:
+    """Returns the reason of a group of which every partition is in order: `3 partitions idle, 5 ok`."""
+    counts = (idle, Status.IDLE), (ok, Status.OK), (elsewhere, Status.ELSEWHERE)
+    first, *more = [(count, status.value) for count, status in counts if count]
     return ", ".join([f"{number_of(first[0], 'partition')} {first[1]}", *(f"{count} {word}" for count, word in more)])
 
 

@@ -37,8 +37,13 @@ class Assessor:
         return self._columns.assess(_reported(rows, now), _owners(map(owner_of, rows)), allowed, now, now_unix)
 
 
-def of_group(rows: Sequence[PartitionRow], assessments: Assessments) -> Assessment:
-    """Returns the assessment of the group, which is as well as its worst partition."""
+def of_group(
+    rows: Sequence[PartitionRow], assessments: Assessments, numbers: Sequence[int] | None = None
+) -> Assessment:
+    """Returns the assessment of the group, which is as well as its worst partition; of the partitions with these
+    `numbers` alone."""
+    if numbers is not None:
+        rows, assessments = [rows[n] for n in numbers], assessments.chosen(np.array(numbers, np.intp))
     return of_groups(assessments, [0, len(rows)], lambda row: f"{rows[row].topic}-{rows[row].partition}")[0]
 
 

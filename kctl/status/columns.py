@@ -113,6 +113,7 @@ class ColumnAssessor:
         growth[(lag == ABSENT) | (judged.status == NUMBERS[Status.UNKNOWN])] = np.nan
         lag = np.where((lag != ABSENT) & (lag <= allowed_lag), 0, lag)
         waited = lag_seconds(lag, self._processed.timestamp, seen.caught_up_at(), now, now_unix)
+        waited[judged.status == NUMBERS[Status.ELSEWHERE]] = np.nan  # its worker knows the last record's timestamp
         return Assessments(
             AssessmentColumns(
                 self._hysteresis.status, held, judged, owners, _rounded(waited), growth, _catchup(lag, growth)

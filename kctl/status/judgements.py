@@ -24,6 +24,7 @@ _NONE = -1
 class JudgementReason(IntEnum):
     """The reason of a judgement; what its `seconds`, `first` and `second` are stands in `_TEXTS`."""
 
+    ELSEWHERE = auto()
     NOTHING_KNOWN = auto()
     NO_LAG = auto()
     BLIND = auto()
@@ -176,6 +177,7 @@ def _seconds(value: float) -> str:
 
 
 _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
+    JudgementReason.ELSEWHERE: lambda case: f"{case.owner.name} reads it, and its own host judges it; {case.waiting}",
     JudgementReason.NOTHING_KNOWN: lambda _: "neither a committed offset nor a position is known",
     JudgementReason.NO_LAG: _no_lag,
     JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
@@ -231,9 +233,11 @@ class Hysteresis:
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
         """Returns the statuses to report: from trouble (`warn` and worse) to anything better it takes `hold_seconds`.
         Rules that no longer know (`unknown`) are believed at once, unless `is_blind`: trouble is not over because
-        nothing is seen any more. Where the status is not what was judged it is `Held` why."""
+        nothing is seen any more. A partition that went to another host is that host's trouble at once. Where the status
+        is not what was judged it is `Held` why."""
         held = np.zeros(len(judged), np.int8)
-        better = np.flatnonzero((judged < self.status) & (self.status >= _TROUBLE))
+        is_here = judged != NUMBERS[Status.ELSEWHERE]
+        better = np.flatnonzero((judged < self.status) & (self.status >= _TROUBLE) & is_here)
         blind = is_blind[better]
         held[better[blind]] = Held.NOT_SEEN_TO_BE_OVER
         settling = better[~blind & (judged[better] != NUMBERS[Status.UNKNOWN])]

@@ -312,6 +312,7 @@ def _in_time(_: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 _RULES: tuple[_Rule, ...] = (
+    _owner_is("elsewhere", Status.ELSEWHERE, JudgementReason.ELSEWHERE),
     _nothing_seen,
     _lag_not_known,
     _blind,

@@ -11,6 +11,8 @@ from kctl_agent.rpc.wire import JsonObject
 class Status(StrEnum):
     """From the best to the worst: a group's status is the last of those that its partitions have."""
 
+    ELSEWHERE = "elsewhere"
+    """A worker of another host of the fleet reads it: that host judges it."""
     IDLE = "idle"
     OK = "ok"
     PAUSED = "paused"

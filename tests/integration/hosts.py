@@ -8,7 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,17 @@ class Fleet:
         return f"{self.folder.name}.kctl-masters"
 
     def start(
-        self, name: str, workers: int = 1, *, port: int = 0, prefix: Sequence[str] = (), **hosts: object
+        self,
+        name: str,
+        workers: int = 1,
+        *,
+        port: int = 0,
+        prefix: Sequence[str] = (),
+        more: Mapping[str, Mapping[str, object]] | None = None,
+        **hosts: object,
     ) -> Master:
-        """Starts a host's master, with these settings of `[hosts]`; `prefix` is what its command begins with."""
+        """Starts a host's master, with these settings of `[hosts]` and `more` of other sections; `prefix` is what its
+        command begins with."""
         home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
         home.mkdir(exist_ok=True)
         sections: dict[str, dict[str, object]] = {
@@ -74,6 +82,8 @@ class Fleet:
                 **hosts,
             },
         }
+        for section, settings in (more or {}).items():
+            sections[section] = {**sections.get(section, {}), **settings}
         path = home / "kctl.toml"
         path.write_text(
             "".join(
@@ -153,14 +163,18 @@ class Fleet:
 
     def get(self, at: str, path: str) -> dict[str, Any]:
         """An answer of a host's API, to one that may only read."""
-        answer = httpx.get(
-            f"{self.masters[at].about['http_url']}/api/v1/{path}",
-            headers={"authorization": f"Bearer {self.token.read_text().strip()}"},
-            verify=ssl.create_default_context(cafile=self.folder / "cert.pem"),
-        )
+        answer = self.page(at, f"api/v1/{path}")
         assert answer.status_code == 200, answer.text
         body: dict[str, Any] = answer.json()
         return body
+
+    def page(self, at: str, path: str) -> httpx.Response:
+        """What a host answers at `/readyz` and the like, to one that may only read."""
+        return httpx.get(
+            f"{self.masters[at].about['http_url']}/{path}",
+            headers={"authorization": f"Bearer {self.token.read_text().strip()}"},
+            verify=ssl.create_default_context(cafile=self.folder / "cert.pem"),
+        )
 
     def kctl(self, at: str, *words: str) -> subprocess.CompletedProcess[str]:
         """A command, at a host."""

@@ -7,8 +7,11 @@ that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
 a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `slow` needs a
-second for the batch that an operation has to wait for · `writes`, `writes_beside`, `child_writes`: its main thread,
-another thread or its grandchild writes all the time to the file that `KCTL_TEST_FAULT_FILE` names
+second for the batch that an operation has to wait for · `throttled`, `long_batch` say that of themselves · `writes`,
+`writes_beside`, `child_writes`: its main thread, another thread or its grandchild writes all the time to the file that
+`KCTL_TEST_FAULT_FILE` names
+
+With `KCTL_TEST_JOINS` it is a member of the real group, has the partitions that it is assigned, and commits nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.kafka.security import Security
 from kctl_agent.process import parent_watch
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.block_size import StorageReply
@@ -36,6 +40,8 @@ from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, scope_of
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
+from kctl_agent.worker.consumer_group.membership import Membership
+from kctl_agent.worker.settings import KafkaSettings
 
 END = 100
 
@@ -51,6 +57,8 @@ class StandIn:
         self.batches = 0
         self.waiting: list[tuple[float, AcceptedOperation]] = []
 
+        self.membership: Membership | None = None
+
     @property
     def partition(self) -> int:
         return int(self.name.rpartition("-")[2]) + int(os.environ.get("KCTL_TEST_FIRST_PARTITION", "0"))
@@ -63,7 +71,19 @@ class StandIn:
     def state(self) -> str:
         if self.behaviour == "loads":
             return "starting"
+        if self.behaviour == "throttled":
+            return "throttled"
         return "paused" if self.is_paused else "running"
+
+    @property
+    def partitions(self) -> tuple[PartitionReply, ...]:
+        if self.membership is None:
+            offsets = (0, 40, self.position, END, END - 40)
+            return (PartitionReply(self.topic, self.partition, *offsets, generation=0, age_seconds=0.0),)
+        generation = self.membership.info.generation or 0
+        return tuple(
+            PartitionReply(each.topic, each.partition, generation=generation) for each in self.membership.partitions
+        )
 
     def turn(self, publish: Callable[[Snapshot], None]) -> None:
         now = time.monotonic()
@@ -90,21 +110,19 @@ class StandIn:
 
     def snapshot(self) -> Snapshot:
         now = time.monotonic()
-        partition = PartitionReply(
-            self.topic, self.partition, 0, 40, self.position, END, END - 40, generation=0, age_seconds=0.0
-        )
         worker = replace(
             WorkerReply.starting(self.name, "worker"),
             state=self.state,
             state_seconds=now - self.started_at,
             uptime_seconds=now - self.started_at,
             batches_total=self.batches,
+            batch_running_seconds=300.0 if self.behaviour == "long_batch" else None,
             paused=self.inbox.paused,
         )
         return Snapshot(
             now,
             worker,
-            partitions=(partition,),
+            partitions=self.partitions,
             not_read=frozenset([(self.topic, self.partition)] if self.is_paused else ()),
             storage=StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0),
         )
@@ -162,6 +180,9 @@ def main() -> int:
     commands = with_describe(
         {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, PauseScopes, SeekPartition)}
     )
+    if conf.get("KCTL_TEST_JOINS"):
+        kafka = KafkaSettings(**{**settings["kafka"], "security": Security(**settings["kafka"]["security"])})
+        worker.membership = Membership(kafka, kafka.client_id, lambda _: {}, lambda: None, lambda _: None)
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()
@@ -169,6 +190,8 @@ def main() -> int:
         signal.pause()
     held = b""
     while not leave.wait(0.05):
+        if worker.membership is not None:
+            worker.membership.poll(0.01)
         worker.turn(server.publish)
         server.publish(worker.snapshot())
         age = time.monotonic() - worker.started_at
@@ -181,6 +204,8 @@ def main() -> int:
         if behaviour == "writes":
             write(fault_file)
     server.close()
+    if worker.membership is not None:
+        worker.membership.close()
     grandchild.kill()
     if behaviour != "child_writes":
         grandchild.wait()

@@ -25,6 +25,9 @@ class KafkaSettings:
     security: Security = Security()  # noqa: RUF009 - it is immutable
     max_poll_interval_seconds: float = 60.0
     """How long the main thread may go without a poll: then it leaves the group, and others wait no longer for it."""
+    client_id: str = ""
+    """The name of the member in the group; empty: the worker's name. With several hosts it is `node-2/worker-0`, by
+    which the masters of the other hosts know who reads a partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.reduce.partitions import Partitions
 from kctl.rows.partitions import PartitionRow
+from kctl.rows.verdict import UNOWNED
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
@@ -39,12 +40,14 @@ def offset_rows(partitions: Partitions) -> list[JsonObject]:
     return _sorted([row.to_json() for row in partitions.rows], [row.to_json() for row in partitions.attached])
 
 
-def lag_rows(snapshot: FleetSnapshot, partitions: Partitions) -> list[JsonObject]:
+def lag_rows(
+    snapshot: FleetSnapshot, partitions: Partitions, judged: Mapping[tuple[str, int], Assessment] | None = None
+) -> list[JsonObject]:
     """One row per partition: the columns of `offset_checker`, log start, position, and its assessment. `partitions` are
-    those of the snapshot, or what was just asked for."""
+    those of the snapshot, or what was just asked for; `judged` are assessments by other hosts of what they read."""
     found: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
     if partitions.rows is not snapshot.partitions:
-        known = dict(zip((row[:2] for row in snapshot.partitions), found, strict=False))
+        known = dict(zip((row[:2] for row in snapshot.partitions), found, strict=False)) | dict(judged or {})
         found = (known.get(row[:2], UNKNOWN) for row in partitions.rows)
     of_attached = {
         (*row[:2], row.worker): assessment
@@ -70,9 +73,24 @@ def _sorted(own: list[JsonObject], attached: list[JsonObject]) -> list[JsonObjec
     return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 
+def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
+    """How the group is doing by the rows of all hosts; the reason is that of the verdict on them, if it has one."""
+    own = [row for row in rows if not row.get("attached")]
+    counts = Counter(Status(row["status"]) for row in own)
+    waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]
+    findings = (each["reason"] for each in (verdict, *verdict["also"]) if each["about"] in ("partitions", UNOWNED))
+    return {
+        "status": max(counts, key=lambda each: each.severity, default=Status.UNKNOWN).value,
+        "reason": next(findings, ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))),
+        "lag_seconds": max(waited, default=None),
+        "partitions": {status.value: counts[status] for status in Status},
+    }
+
+
 def live_head(reduced: Reduced[Any]) -> JsonObject:
     """How complete and how old a live answer is."""
-    return {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
+    head = {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
+    return head if reduced.verdict is None else {**head, "verdict": encoded(reduced.verdict.main)}
 
 
 def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> JsonObject:

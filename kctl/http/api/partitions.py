@@ -33,7 +33,7 @@ async def lag(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
     completed = partial(_completed, has_history=history)
-    return await listed(request, "lag", _lag, lists, after, if_none_match, filters, completed=completed)
+    return await listed(request, "lag", lag_of, lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -52,13 +52,13 @@ async def offsets(
     return await listed(request, "offsets", _offsets, lists, after, if_none_match, filters, completed=completed)
 
 
-async def _lag(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    """How a partition is doing is judged over time and stays that of the snapshot."""
+async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
+    """How a partition is doing is judged over time: it stays that of the last snapshot of the host that reads it."""
     if question is None:
         return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
     reduced = await api.ask("offset_checker", question)
     totals = await asyncio.to_thread(kafka_lag, reduced.result)
-    rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result)
+    rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result, reduced.judged)
     return {**encoded(totals), **live_head(reduced)}, rows
 
 

@@ -11,13 +11,14 @@ from fastapi.responses import StreamingResponse
 from kctl.http.api import answers
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import IfNoneMatch, Local, OfHost, router
+from kctl.http.api.partitions import lag_of
 
 
 @router.get("/status", summary="The fleet at a glance, with the verdict on it")
 async def status(
     request: Request, local: Local = False, host: OfHost = None, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """Of several hosts the verdict and the workers are those of all."""
+    """Of several hosts the verdict, the workers and how the partitions are doing are those of all."""
     api = api_of(request)
     snapshot, source = api.latest(), api.source
     question = api.asked(is_live=False, is_local=local, host=host)
@@ -27,7 +28,9 @@ async def status(
     if question is None:
         return api.answer(snapshot, body)
     joined, _ = await api.shared(("status", host), partial(api.status, question))
-    return api.answer(snapshot, {**body, **joined, "workers": api.with_hosts(joined["workers"])}, is_live=True)
+    (_, rows), _ = await api.shared(("lag", host), partial(lag_of, api, snapshot, question))
+    body |= joined | answers.joined_group(rows, joined["verdict"])
+    return api.answer(snapshot, {**body, "workers": api.with_hosts(joined["workers"])}, is_live=True)
 
 
 @router.get(

@@ -145,6 +145,7 @@ class BrokerCache:
         self._running: asyncio.Future[None] | None = None
         self._known: _Known | None = None
         self._group: GroupStats | None = None
+        self._assigned = self.nothing_known.assigned
         self._missing_topics: tuple[str, ...] = ()
         self._failures = 0
         self._not_before = 0.0
@@ -194,7 +195,8 @@ class BrokerCache:
         known = self._known
         if known is None:
             return self.nothing_known
-        return BrokerSnapshot(known.rows, self._group, self.nothing_known.reset, self._clock() - known.at)
+        kept_seconds = self._clock() - known.at
+        return BrokerSnapshot(known.rows, self._group, self.nothing_known.reset, kept_seconds, self._assigned)
 
     def freshness(self) -> Freshness:
         """Returns how old the brokers' answers are. On any thread."""
@@ -228,6 +230,7 @@ class BrokerCache:
             return
         self._known = await asyncio.get_running_loop().run_in_executor(self._thread, self._merged, reading, now)
         self._group = _stats(reading, self._name)
+        self._assigned = reading.assigned.get(self._name, self._assigned)
         self._missing_topics = reading.missing_topics
         self._answered(now)
         errors = _errors(reading, self._name)

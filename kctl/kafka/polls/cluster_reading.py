@@ -27,6 +27,9 @@ class ClusterReading:
     unclear: set[str] = field(default_factory=set)
     """Groups that no broker has just now, and that may be there all the same: their coordinator is just moving."""
     members: dict[str, int] = field(default_factory=dict)
+    assigned: dict[str, tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = field(default_factory=dict)
+    """Of groups that are read by name, each member's client id and partitions by topic. Missing during a rebalance:
+    the coordinator of a classic group reports no assignment then."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
     """By group; of a share group, the offset below which all is done. What is left out is not committed."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)

@@ -172,6 +172,8 @@ class NamedGroups:
                 reading.groups[group.group] = _listed(group, group.coordinator, group.state)
                 if group.members is not None:
                     reading.members[group.group] = len(group.members)
+                    if group.state == "Stable" or not group.members:
+                        reading.assigned[group.group] = tuple((m.client_id, m.assigned or {}) for m in group.members)
         self._judge(reading, [group for group in described if group.error is not None], now)
         return {
             group.coordinator

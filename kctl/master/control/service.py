@@ -7,28 +7,30 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from kctl import __version__
 from kctl.fields import host_and_name
-from kctl.hosts.hosts import Hosts
-from kctl.hosts.replies import HostReplies
-from kctl.hosts.status import joined_status, statuses_of
+from kctl.hosts.hosts import Hosts, HostsOutcome
+from kctl.hosts.replies import HostReplies, JudgedPartitions
+from kctl.hosts.status import joined_status, joined_verdict, statuses_of
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
-from kctl.master.reduction import COMMANDS, WORKERS, ReducedCommand, reduced, with_supervisor
+from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, ReducedCommand, reduced, with_supervisor
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.rows.lag import LagGlance, WorstPartition
+from kctl.rows.lag import WORST, LagGlance, WorstPartition
+from kctl.rows.verdict import Verdict
 from kctl.rows.workers import StatusAnswer, Statuses, Workers, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed, FanOut
-from kctl.status import Status
+from kctl.status import Assessment, Status
 from kctl_agent.errors import BadParams, Busy, UnknownMethod
 from kctl_agent.paths import MASTER_NAME
 from kctl_agent.replies.describe import Method, Param
@@ -75,6 +77,20 @@ _OWN = methods(
 _OF_ALL = [(rpc, f"`{rpc}` of all workers, reduced to one result.", _ONLY) for rpc in COMMANDS]
 METHODS = methods(wire_method, *_OF_ALL) | methods(reducer_method, *_OF_ALL) | _OWN
 """Served methods by their name on the wire; beside the router's, nothing else is served."""
+
+
+class _Replies(NamedTuple):
+    """Replies to a command, before they are reduced."""
+
+    command: ReducedCommand[Any, Any]
+    outcome: FanOut[Raw]
+    is_of_all: bool
+    """Whether all agents were asked."""
+    statuses: list[WorkerStatus]
+    """Those of the processes that were asked."""
+    verdict: Verdict
+    """That of all hosts that were asked."""
+    others: HostsOutcome = HostsOutcome()
 
 
 class MasterService:
@@ -165,23 +181,19 @@ class MasterService:
 
     async def ask(self, request: Request) -> Reduced[Any]:
         """Returns what the fleet answers to one of `COMMANDS`, before the request's deadline. Raises BadParams."""
-        command, outcome, is_of_all, statuses = await self._replies(request)
-        return await asyncio.to_thread(self._reduced, command, outcome, is_of_all, statuses)
+        return await asyncio.to_thread(self._reduced, await self._replies(request))
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
-        result, whole = await asyncio.to_thread(self._encoded, *await self._replies(request))
-        completeness = {**whole.completeness(), "verdict": self._verdict()}
+        result, whole = await asyncio.to_thread(self._encoded, await self._replies(request))
+        completeness = {**whole.completeness(), "verdict": encoded(whole.verdict)}
         return reply_ok(request.id, result, MASTER_NAME, whole.age_seconds, **completeness)
 
-    async def _replies(
-        self, request: Request
-    ) -> tuple[ReducedCommand[Any, Any], FanOut[Raw], bool, list[WorkerStatus]]:
-        """Returns the command, the agents' replies, whether all were asked, and the statuses of those that were."""
+    async def _replies(self, request: Request) -> _Replies:
         scope, seconds = _scope(request), _seconds(request)
         command = COMMANDS[request.rpc]
         if scope.is_of_this_host(self._hosts):
             outcome, statuses = await self._own_replies(request.rpc, scope.worker, seconds)
-            return command, outcome, scope.worker is None, statuses
+            return _Replies(command, outcome, scope.worker is None, statuses, self._verdicts.current())
         hosts = self._known_hosts()
         own: tuple[FanOut[Raw], list[WorkerStatus]] = FanOut([], []), []
         asked = hosts.ask(request.rpc, seconds, host=scope.host, worker=scope.worker or "")
@@ -195,7 +207,11 @@ class MasterService:
                 statuses += statuses_of(each.host, decoded(Statuses, each.status).rows, age)
         is_of_all = scope.worker is None and scope.host is None
         outcome = others.joined(await asyncio.to_thread(command.shortened, own[0]), hosts.me.name)
-        return command.between_hosts(), outcome, is_of_all, statuses
+        verdicts = {each.host: each.verdict for each in others.heard if each.verdict is not None}
+        if scope.host is None:
+            verdicts[hosts.me.name] = self._verdicts.current()
+        verdict = joined_verdict(verdicts, others.failed, time.time())
+        return _Replies(command.between_hosts(), outcome, is_of_all, statuses, verdict, others)
 
     async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
         """Returns the replies of the agents of this host, or of one, and their statuses."""
@@ -229,33 +245,48 @@ class MasterService:
         hosts = self._known_hosts()
         if rpc == "status":
             status, age, workers = await self._own_status(seconds)
-            return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, age)
+            return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, status.verdict, age)
         if rpc not in COMMANDS:
             raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
         outcome, statuses = await self._own_replies(rpc, only, seconds)
         outcome = await asyncio.to_thread(COMMANDS[rpc].shortened, outcome)
-        return hosts.replies(outcome, Statuses(tuple(statuses)) if rpc == WORKERS.name else None)
+        beside: Struct | None = Statuses(tuple(statuses)) if rpc == WORKERS.name else None
+        if rpc == OFFSET_CHECKER.name:
+            beside = await asyncio.to_thread(_judged, self._verdicts.latest())
+        return hosts.replies(outcome, beside, self._verdicts.current())
 
     def _known_hosts(self) -> Hosts:
         if self._hosts is None:
             raise BadParams("this fleet runs on one host: hosts.url is not set")
         return self._hosts
 
-    def _encoded(
-        self, command: ReducedCommand[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
-    ) -> tuple[JsonObject, Reduced[Any]]:
+    def _encoded(self, replies: _Replies) -> tuple[JsonObject, Reduced[Any]]:
         """Returns the encoded result and what it is encoded from, in one thread: see `_reduced`."""
-        whole = self._reduced(command, outcome, is_of_all, statuses)
-        return command.encoded(whole.result), whole
+        whole = self._reduced(replies)
+        return replies.command.encoded(whole.result), whole
 
-    def _reduced(
-        self, command: ReducedCommand[Any, Any], outcome: FanOut[Raw], is_of_all: bool, statuses: list[WorkerStatus]
-    ) -> Reduced[Any]:
+    def _reduced(self, replies: _Replies) -> Reduced[Any]:
         """Reduces replies to a result. Safe in any thread; of thousands of partitions it takes a while."""
+        command, outcome, is_of_all, statuses, verdict, others = replies
         # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
+        judged = _judged_by(others) if command.name == OFFSET_CHECKER.name else {}
+        whole = replace(whole, verdict=verdict, judged=judged)
         return with_supervisor(whole, statuses) if command is WORKERS else whole
+
+
+def _judged(snapshot: FleetSnapshot | None) -> JudgedPartitions:
+    """Returns how the partitions are that workers of this host read."""
+    if snapshot is None:
+        return JudgedPartitions()
+    both = zip(snapshot.partitions, snapshot.assessments, strict=False)
+    return JudgedPartitions(tuple((row.topic, row.partition, each) for row, each in both if row.worker is not None))
+
+
+def _judged_by(others: HostsOutcome) -> dict[tuple[str, int], Assessment]:
+    rows = (row for each in others.heard for row in decoded(JudgedPartitions, each.status).rows)
+    return {(topic, partition): assessment for topic, partition, assessment in rows}
 
 
 def _completeness(workers: Reduced[Workers] | None) -> JsonObject:
@@ -302,8 +333,7 @@ def _scope(request: Request) -> _Scope:
     return scope._replace(worker=worker, host=host)
 
 
-_WORST = 3
-_WELL = frozenset({Status.IDLE, Status.OK, Status.PAUSED})
+_WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
@@ -314,9 +344,9 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     rated = (
         (-assessment.status.severity, -(row.lag or 0), number)
         for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.assessments, strict=False))
-        if row.lag or assessment.status not in _WELL
+        if (row.lag and assessment.status is not Status.ELSEWHERE) or assessment.status not in _WELL
     )
-    worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(_WORST, rated))
+    worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(WORST, rated))
     age = max((row.age_seconds for row in snapshot.partitions), default=None)
     return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, age, worst)
 

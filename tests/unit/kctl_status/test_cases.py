@@ -174,7 +174,7 @@ def judged_by_burrow(seen: str, words: str) -> BurrowStatus:
     return burrow.status(last, allowed_lag(words))
 
 
-@pytest.mark.shows("eleven statuses with their reasons, by a hundred cases")
+@pytest.mark.shows("twelve statuses with their reasons, by a hundred cases")
 @EACH_CASE
 def test_the_cases_are_judged_as_on_the_page(case: Case) -> None:
     found, reason = of_all_cases()[case.name]

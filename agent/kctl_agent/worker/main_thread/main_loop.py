@@ -91,7 +91,7 @@ class MainLoop:
         progress = self._progress
         self._membership = Membership(
             settings.kafka,
-            settings.name,
+            settings.kafka.client_id or settings.name,
             self._on_revoked,
             self._on_lost,
             progress.commits.done,

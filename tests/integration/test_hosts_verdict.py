@@ -1,0 +1,127 @@
+"""The verdict on a fleet of two hosts, whose workers are members of a real group: the same on both, and right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+from tests.integration.conftest import PARTITIONS, TOPIC
+from tests.integration.hosts import Fleet
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.real
+
+WINDOW_SECONDS = 2.0
+BOTH = ("a", "b")
+
+
+@pytest.fixture
+def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
+    """Messages wait in every partition, and no worker ever commits."""
+    topics.produce(broker.bootstrap_servers, TOPIC, dict.fromkeys(range(PARTITIONS), 10))
+    made = Fleet(short_dir, broker)
+    yield made
+    made.end()
+
+
+def start(fleet: Fleet, name: str, behaviour: str = "") -> None:
+    more: dict[str, dict[str, object]] = {
+        "status": {"window_seconds": WINDOW_SECONDS, "hold_seconds": 0.2},
+        "kafka": {"session_timeout_seconds": 6.0},
+        "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_WORKER": behaviour},
+    }
+    fleet.start(name, more=more)
+
+
+def level(fleet: Fleet, name: str) -> str:
+    """That of all hosts, as this one has it: three commands and the page agree."""
+    verdicts = [
+        fleet.masters[name].ask("status", of_master=True).result["verdict"],
+        json.loads(bytes(fleet.masters[name].ask("workers").verdict)),
+        fleet.get(name, "status")["verdict"],
+        fleet.get(name, "lag")["verdict"],
+    ]
+    found = {each["level"] for each in verdicts}
+    return str(found.pop()) if len(found) == 1 else "mixed"
+
+
+def reason(fleet: Fleet, name: str) -> str:
+    return str(fleet.get(name, "status")["verdict"]["reason"])
+
+
+def statuses(fleet: Fleet, at: str) -> dict[str, set[str]]:
+    """The statuses of partitions by the host that reads them."""
+    found: dict[str, set[str]] = {}
+    for row in fleet.get(at, "lag")["rows"]:
+        found.setdefault(row["host"] or "", set()).add(row["status"])
+    return found
+
+
+def collections(fleet: Fleet, at: str) -> int:
+    return int(fleet.get(at, "status?local=1")["sequence"])
+
+
+@pytest.mark.shows("a host judges what its own workers read; the verdict is the same on every host")
+@pytest.mark.parametrize("what", ["paused", "throttled", "long_batch"])
+def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet, what: str) -> None:
+    expected = {"paused": "ok", "throttled": "degraded", "long_batch": "ok"}[what]
+    for name in BOTH:
+        start(fleet, name, "" if what == "paused" else what)
+    fleet.await_all(*BOTH)
+    if what == "paused":
+        assert fleet.operate("a", "pause", all=True, host="all")["state"] == "done"
+    for name in BOTH:
+        eventually(lambda at=name: level(fleet, at) == expected, what=f"{name} does not say {expected}")
+
+    since = {name: collections(fleet, name) for name in BOTH}
+    while any(collections(fleet, name) - since[name] < 25 for name in BOTH):  # more than two windows
+        for name in BOTH:
+            assert level(fleet, name) == expected
+            assert fleet.page(name, "readyz").status_code == 200
+    reasons = {fleet.get(name, "status")["verdict"]["reason"] for name in BOTH}
+    assert len(reasons) == 1, reasons
+    found = {frozenset(each) for name in BOTH for each in statuses(fleet, name).values()}
+    assert found == {frozenset({{"paused": "paused", "throttled": "warn", "long_batch": "ok"}[what]})}
+
+
+@pytest.mark.shows("partitions that no host reads are named once, and no host is unready for them")
+def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) -> None:
+    for name in BOTH:
+        start(fleet, name)
+    fleet.await_all(*BOTH)
+    assert fleet.operate("a", "pause", all=True, host="a")["state"] == "done"
+
+    stalled = "b: 2 of 4 partitions stalled"
+    for name in BOTH:
+        eventually(
+            lambda at=name: reason(fleet, at).startswith(stalled), what=f"{name} does not say what is wrong at b"
+        )
+        assert level(fleet, name) == "failing"
+        assert statuses(fleet, name) == {"a": {"paused"}, "b": {"stalled"}}
+        group = fleet.get(name, "status")
+        assert (group["status"], group["partitions"]["paused"], group["partitions"]["stalled"]) == ("stalled", 2, 2)
+        top = fleet.kctl(name, "rpc", "workers")
+        assert f"the fleet is failing: {stalled}" in top.stderr
+    assert fleet.page("a", "readyz").status_code == 200
+    assert fleet.page("b", "readyz").status_code == 503
+    assert fleet.get("a", "status?local=1")["verdict"]["level"] == "ok"
+
+    for name in BOTH:
+        assert fleet.operate(name, "stop", name="worker-0")["state"] == "done"
+    for name in BOTH:
+        eventually(partial(unread, fleet, name), what=f"{name} does not say that nobody reads")
+        verdict = fleet.get(name, "status")["verdict"]
+        assert verdict["reason"].startswith("4 of 4 partitions stopped"), verdict
+        assert verdict["also"] == []
+        assert fleet.page(name, "readyz").status_code == 200
+        assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
+
+
+def unread(fleet: Fleet, at: str) -> bool:
+    return statuses(fleet, at) == {"": {"stopped"}} and level(fleet, at) == "failing"
