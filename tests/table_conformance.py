@@ -20,6 +20,7 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.compaction import Compacted, Compaction
+from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.table_storage import TableStorage
 from tests.conformance import Dead, StoredOffsets
 from tests.conformance.dead import ERROR
@@ -184,6 +185,9 @@ class TableOffsets(OfTable, StoredOffsets[TableStorage]):
 class TableDead(OfTable, Dead[TableStorage]):
     def dead_letters(self, storage: TableStorage) -> DeadLetterTable:
         return DeadLetterTable(storage, GROUP.group)
+
+    def expired(self, storage: TableStorage) -> int:
+        return expire(storage, GROUP.group)
 
     def kill(self, storage: TableStorage, count: int, partition: int = 0, error: str = ERROR) -> None:
         tp, table = ("t", partition), self.dead_letters(storage)

@@ -1,5 +1,5 @@
 """Maintenance of a lake's table and that of its dead letters, one run: removes what batches have left, compacts small
-files, and once a day removes files that are no longer needed.
+files, and once a day removes dead letters that are too old, and files that are no longer needed.
 
 A process of its own, of the lowest priority, which the master starts at quiet times (`kctl.master.table_maintenance`).
 Settings are one line of JSON on stdin, what was done is one line on stdout.
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process import parent_watch
@@ -23,6 +24,7 @@ from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.checkpoint import yield_to_others
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
+from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
@@ -40,19 +42,19 @@ def main() -> int:
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
     try:
-        done, failed = looked_after(open_lake(settings))
+        done, failed = looked_after(open_lake(settings), settings["group"])
     except StorageError as error:
         done, failed = [], [str(error)]
     sys.stdout.write("; ".join(done + failed))
     return 1 if failed else 0
 
 
-def looked_after(lake: LakeStorage) -> tuple[list[str], list[str]]:
+def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
     """Runs what is due; returns what was done, and what failed: nothing keeps the rest from being done."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
-        for step in (_swept, _compacted, _vacuumed):
+        for step in (_swept, partial(_expired, lake, group), _compacted, _vacuumed):
             with _noted(failed):
                 done += step(table)
     return done, failed
@@ -73,15 +75,25 @@ def _swept(lake: TableStorage) -> list[str]:
     return []
 
 
+def _expired(lake: LakeStorage, group: str, table: TableStorage) -> list[str]:
+    """Runs before the removal of files, which is once a day, of the table of dead letters."""
+    removed = 0 if table is lake or not _is_new_day(table) else expire(lake, group)
+    return [f"{number_of(removed, 'dead letter')} removed (storage.dead_expire_seconds)"] if removed else []
+
+
 def _compacted(lake: TableStorage) -> list[str]:
     compaction = Compaction(lake.table)
-    groups = compaction.small_files(lake.target_file_bytes, LEAST_FILES)
+    groups = compaction.small_files(lake.target_file_bytes, LEAST_FILES, share=1.0)
     return [str(compaction.run(groups))] if groups else []
 
 
-def _vacuumed(lake: TableStorage) -> list[str]:
+def _is_new_day(lake: TableStorage) -> bool:
     last = lake.folder.find(VACUUMED)
-    if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
+    return last is None or time.time() - last.modified > VACUUM_SECONDS
+
+
+def _vacuumed(lake: TableStorage) -> list[str]:
+    if not _is_new_day(lake):
         return []
     removed = remove(lake.table, unused(lake.table))
     lake.folder.write(VACUUMED, b"")

@@ -257,7 +257,8 @@ class StorageSection(Section):
     """With so many dead letters the workers take no new batch, until some are requeued or cleared; none is ever dropped
     for it. 0: no limit."""
     dead_expire_seconds: Seconds = 0.0
-    """Dead letters are removed for good, which is logged, when they are so old; 0: never."""
+    """Dead letters are removed for good, which is logged, when they are so old; 0: never. The maintenance of a table
+    removes them once a day, in whole files."""
     min_free: Size = "512m"
     """With less space left on the disk of `path` the workers take no new batch, so that sinkers can still work on what
     is stored; empty: the disk is not watched."""

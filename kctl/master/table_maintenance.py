@@ -94,7 +94,7 @@ class TableMaintenance:
 
     async def _look_after(self, config: Config) -> None:
         try:
-            code, text = await self._carried_out(json.dumps(storage_settings(config)))
+            code, text = await self._carried_out(json.dumps(storage_settings(config) | {"group": config.kafka.group}))
         except TimeoutError:
             code, text = 1, f"it was not done after {LIMIT_SECONDS:.0f} s and was killed; what it has committed stays"
         except OSError as error:

@@ -225,6 +225,9 @@ class Dead(Generic[S]):
         assert store.count_dead() == 0
         assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 5
 
+    def expired(self, storage: S) -> int:
+        return storage.expire_dead()
+
     def test_those_that_are_older_than_they_may_be_are_removed(self, storage: S) -> None:
         self.kill(storage, 3)
 
@@ -234,7 +237,7 @@ class Dead(Generic[S]):
             (StorageLimits(dead_seconds=0.0), 3),
         ):
             storage.limits = limits
-            assert storage.expire_dead() == removed
+            assert self.expired(storage) == removed
 
         assert self.offsets(storage) == []
 

@@ -169,7 +169,7 @@ def ran_once(config: Config, command: Sequence[str]) -> tuple[int, bytes]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(storage_settings(config)).encode() + b"\n")
+        process.stdin.write(json.dumps(storage_settings(config) | {"group": config.kafka.group}).encode() + b"\n")
         process.stdin.flush()
         output = process.stdout.read()
         return process.wait(60), output

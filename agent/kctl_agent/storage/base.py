@@ -147,7 +147,7 @@ class DeadLetterStore(ABC):
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """Dead letters, the oldest first, read as they are iterated."""
+        """Dead letters, the oldest first, read as they are iterated; without a limit, those of a table file by file."""
         after, left = None, limit
         while left is None or left > 0:
             page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.table_storage import TableStorage
 from kctl_agent.storage.limits import TableStats
 
 
 class LakeStorage(TableStorage):
-    """The table of the messages; it also counts and expires their dead letters."""
+    """The table of the messages; it also counts their dead letters."""
 
     @cached_property
     def _dead_letters(self) -> TableStorage:
@@ -21,9 +20,6 @@ class LakeStorage(TableStorage):
         counts = self._dead_letters.counter.last()
         dead = 0 if self._dead_letters.counter.is_absent else None if counts is None else counts.rows
         return replace(super().stats(), dead=dead)
-
-    def expire_dead(self) -> int:
-        return DeadLetterTable(self, self.owner.group).expire() if self.is_bound else 0
 
     def tables(self) -> list[TableStorage]:
         """This one, and that of its dead letters where there is one. Raises StorageUnusable."""

@@ -63,7 +63,7 @@ def test_maintenance_reports_a_table_of_which_delta_rs_can_make_nothing_and_does
     far = entry.read_text().replace("2026-11-24", "+10000-01-01")  # as another writer may have it
     entry.with_name(f"{version + 1:020}.json").write_text(far)
 
-    done, failed = looked_after(made)
+    done, failed = looked_after(made, GROUP.group)
 
     assert (done, failed) == ([], ["ValueError: year 10000 is out of range"])
     assert (path / "_kctl" / "vacuumed").exists()

@@ -39,19 +39,29 @@ def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Tab
 
 
 def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
-    """The same, part by part; the first one is empty. By pyarrow: a query of delta-rs holds the interpreter for as long
-    as a store does not answer, and the whole process stands still."""
+    """The same, part by part; the first one is empty."""
+    schema = table.to_pyarrow_dataset().schema
+    yield pa.schema([schema.field(name) for name in columns]).empty_table()
+    for _, rows in parts(table, columns, wanted):
+        yield rows
+
+
+def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
+    """The same without the empty part, each with the name of its file; the file with the oldest row comes first. By
+    pyarrow: a query of delta-rs holds the interpreter for as long as a store does not answer, and the whole process
+    stands still."""
     try:
         dataset = table.to_pyarrow_dataset()
-        schema = pa.schema([dataset.schema.field(name) for name in columns])
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
         columns = list(columns)
-        yield schema.empty_table()
-        for file in dataset.get_fragments(filter=wanted.files):
+        actions = table.get_add_actions(flatten=True)
+        known = [name for name in ("path", "min.failed_at") if name in actions.schema.names]
+        began = dict(zip(*(actions.column(name).to_pylist() for name in known), strict=True)) if known[1:] else {}
+        files = dataset.get_fragments(filter=wanted.files)
+        for file in sorted(files, key=lambda each: str(began.get(each.path))):
             # Not filtered by the scan: it compares with statistics of files as what delta-rs writes, `string_view`.
-            parts = file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns}))
-            for rows in parts:
-                yield pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)
+            for rows in file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns})):
+                yield file.path, pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)
     except pa.ArrowException as error:  # a file is damaged, or of another type
         raise OSError(5, str(error)) from error
 

@@ -20,7 +20,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.dead_letter_pages import Progress
-from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, read
+from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, parts, read
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, failed_between, of_cluster, quoted
 from kctl_agent.storage.selection import Selection
 
@@ -34,10 +34,15 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """Where a row comes from beside its topic and partition: two clusters of one group may have the same offsets."""
+    """Where a row comes from: two clusters of one group may have the same offsets."""
 
+    file: str
     cluster: str | None
     reading: str
+    topic: str
+    partition: int
+    offset: int
+    failed_at: int
 
 
 class RowPlace(NamedTuple):
@@ -89,33 +94,36 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Those that are selected, each with its origin, in any order; without their payload unless it is needed to choose
-    them, or `with_payload`. `progress` is called with 0 for each part that is read."""
+    """Those that are selected, each with its origin, file by file, the oldest of each part first; without their payload
+    unless it is needed to choose them, or `with_payload`. `progress` is called with 0 for each part that is read."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
-    for part in batches(table, [*PLACE, *OTHERS, *payload], wanted):
+    for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
-        for row in _plain(part).to_pylist():
+        for row in _plain(part).sort_by([(name, "ascending") for name in PLACE]).to_pylist():
             dead_letter = _dead_letter({**dict.fromkeys(PAYLOAD), **row})
             if selection.takes_dead_letter(dead_letter):
-                yield Origin(row["cluster"], row[READING]), dead_letter
+                yield Origin(file, *(row[name] for name in Origin._fields[1:])), dead_letter
 
 
-def of_rows(rows: Sequence[tuple[Origin, DeadLetter]]) -> str:
+def of_rows(rows: Sequence[Origin]) -> str:
     """Exactly these, as SQL. Raises StorageError: they are too many to be named."""
     if len(rows) > MOST_ROWS:
         raise StorageError(
             f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "
             "choose fewer at a time, by times for instance; nothing was changed"
         )
-    offsets: dict[tuple[str, int, Origin], list[int]] = defaultdict(list)
-    for origin, each in rows:
-        offsets[each.block.topic, each.block.partition, origin].append(each.offset)
+    offsets: dict[tuple[str, int, str, str | None], list[int]] = defaultdict(list)
+    for each in rows:
+        offsets[each.topic, each.partition, each.reading, each.cluster].append(each.offset)
     alternatives = (
         f'"topic" = {quoted(topic)} and "partition" = {partition} and "offset" in ({", ".join(map(str, those))}) and '
-        f"coalesce(\"{READING}\", '') = {quoted(origin.reading)} and {of_cluster(origin.cluster).sql}"
-        for (topic, partition, origin), those in offsets.items()
+        f"coalesce(\"{READING}\", '') = {quoted(reading)} and {of_cluster(cluster).sql}"
+        for (topic, partition, reading, cluster), those in offsets.items()
     )
-    return f"({' or '.join(f'({each})' for each in alternatives) or 'false'})"
+    if not rows:
+        return "false"
+    times = [each.failed_at for each in rows]  # by which delta-rs leaves out other files
+    return f"{failed_between(min(times), max(times)).sql} and ({' or '.join(f'({each})' for each in alternatives)})"
 
 
 def _behind(after: RowPlace) -> pc.Expression:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import groupby, islice
 
 from deltalake import DeltaTable
 
@@ -22,7 +23,7 @@ from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, Progress, Step, read_page, silent
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, parts, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
 from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
 from kctl_agent.storage.lake.dead_letters.selection import (
@@ -35,13 +36,14 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     reading,
     than,
 )
+from kctl_agent.storage.lake.delta.log import own_file
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number
 
 SENT = 500
-"""Messages that are sent somewhere else at a time: a commit removes them here."""
+"""Messages that are sent somewhere else at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,18 @@ class DeadLetterTable(DeadLetterStore):
         place = None if after is None else RowPlace.parsed(after)
         return read_page(partial(self._step, selection), selection.takes_dead_letter, place, limit, seconds)
 
+    def dead(
+        self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
+    ) -> Iterator[DeadLetter]:
+        """All in one pass: file by file, the oldest of each part first."""
+        if limit is not None or not self.storage.table.exists():
+            yield from super().dead(selection, limit, progress)
+            return
+        selection = selection.dated(time.time())
+        with self.storage.table.latest() as table:
+            rows = all_rows(table, self._condition(selection), selection, progress, with_payload=True)
+            yield from (dead_letter for _, dead_letter in rows)
+
     def _step(self, selection: Selection, after: RowPlace | None, limit: int) -> Step[RowPlace]:
         if not self.storage.table.exists():
             return Step((), None)
@@ -152,8 +166,8 @@ class DeadLetterTable(DeadLetterStore):
         if len(place) != 2 or not all(map(is_id_number, place)):
             return None
         partition, offset = map(int, place)
-        found = list(self.dead(Selection(topic, partition, offset, offset)))
-        return found[-1] if found else None
+        found = self.dead(Selection(topic, partition, offset, offset))
+        return max(found, key=lambda each: each.at, default=None)
 
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
@@ -193,7 +207,8 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. Those that are sent at a time are removed in one commit."""
+        """See `DeadLetterStore`. A DELETE writes the rest of a file again, so one removes all that were sent of a file,
+        up to MOST_ROWS."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -202,14 +217,19 @@ class DeadLetterTable(DeadLetterStore):
             if expect is not None:
                 check_count(sum(1 for _ in self._matching(table, selection, progress)), expect)
             rows = all_rows(table, condition, selection, silent, with_payload=True)
-            while page := list(islice(rows, SENT)):
-                progress(done)
-                there = {id(each) for each in send([each for _, each in page])}
-                done += self._remove_rows(condition, [row for row in page if id(row[1]) in there])
+            for _, of_file in groupby(enumerate(rows), lambda each: (each[1][0].file, each[0] // MOST_ROWS)):
+                gone: list[Origin] = []
+                try:
+                    while page := [row for _, row in islice(of_file, SENT)]:
+                        progress(done + len(gone))
+                        there = {id(each) for each in send([each for _, each in page])}
+                        gone += [origin for origin, each in page if id(each) in there]
+                finally:
+                    done += self._remove_rows(condition, gone)
                 progress(done)
         return done
 
-    def _remove_rows(self, condition: Condition, rows: list[tuple[Origin, DeadLetter]]) -> int:
+    def _remove_rows(self, condition: Condition, rows: Sequence[Origin]) -> int:
         """Remove exactly these, but for those that were put back meanwhile; returns how many."""
         sql = f"{condition.sql} and {of_rows(rows)}"
         return self._deleted(lambda _: sql) if rows else 0
@@ -217,10 +237,15 @@ class DeadLetterTable(DeadLetterStore):
     def _deleted(self, choose: Callable[[DeltaTable], str]) -> int:
         return self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
 
-    def expire(self) -> int:
-        """Remove those that are older than the limits allow; returns how many. Raises StorageUnusable."""
-        age = self.storage.limits.dead_seconds
-        return 0 if age is None else self.remove_dead(Selection(older_than_seconds=age))
+    def whole_files(self, selection: Selection) -> dict[str, int]:
+        """The files that have no other rows than these, each with their number."""
+        found: Counter[str] = Counter()
+        with self.storage.table.latest() as table:
+            for file, rows in parts(table, ["group"], self._condition(selection.dated(time.time()))):
+                found[file] += rows.num_rows
+            columns = (table.get_add_actions(flatten=True).column(name) for name in ("path", "num_records"))
+            counts = {own_file(path): rows for path, rows in zip(*(each.to_pylist() for each in columns), strict=True)}
+        return {file: rows for file, rows in found.items() if rows == counts[file]}
 
     def _changed(
         self,
@@ -243,7 +268,7 @@ class DeadLetterTable(DeadLetterStore):
             if not needs_rows(selection):
                 check_count(sum(1 for _ in matching), expect)
                 return condition.sql
-            rows = list(islice(matching, MOST_ROWS + 1))
+            rows = [origin for origin, _ in islice(matching, MOST_ROWS + 1)]
             chosen = of_rows(rows)
             check_count(len(rows), expect)
             return f"{condition.sql} and {chosen}"

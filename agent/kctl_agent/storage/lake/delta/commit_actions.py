@@ -32,16 +32,19 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Let files take the place of others that hold the same rows. It is no blind append: by that an UPDATE or DELETE of
-    others, which has read the files that are removed, sees that it has to begin anew."""
-    yield _info("OPTIMIZE", {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)
+    """Let files take the place of others that hold the same rows; if none are added, the rows are removed. It is no
+    blind append: by that an UPDATE or DELETE of others, which has read the files that are removed, sees that it has to
+    begin anew."""
+    is_delete = bool(removed) and not added
+    operation = "DELETE" if is_delete else "OPTIMIZE"
+    yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)
     yield from _transactions(transactions)
     for each in removed:
         yield {
             "remove": {
                 "path": each.path,
                 "deletionTimestamp": now_ms,
-                "dataChange": False,
+                "dataChange": is_delete,
                 "extendedFileMetadata": True,
                 "partitionValues": dict(each.partition_values),
                 "size": each.size,

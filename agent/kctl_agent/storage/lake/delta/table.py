@@ -142,9 +142,10 @@ class LakeTable:
         return version
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Let files take the place of others that hold the same rows; the version that is made. Raises TableRefused: a
-        kind of table that cannot be written; Overtaken: another writer has changed one of the files, or the table:
-        nothing was changed then; StorageUnusable: whether it is committed, shows the log."""
+        """Let files take the place of others that hold the same rows, or, if none are added, remove the rows; returns
+        the version that is made. Raises TableRefused: a kind of table that cannot be written; Overtaken: another writer
+        has changed one of the files, or the table: nothing was changed then; StorageUnusable: whether it is committed,
+        shows the log."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:

@@ -59,14 +59,17 @@ class Compaction:
         with lake.state() as state:
             check_rewritable(lake.folder, state)
             self._basis = CompactionBasis.of(lake.folder, state)
-        self._files = list(_files(lake))
+        self.files = list(_files(lake))
 
-    def small_files(self, target_file_bytes: int, least: int = 2) -> list[Group]:
-        """Of partitions with several; none where no partition has so many."""
+    def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
+        """Of partitions with several; none where no partition has so many. A file is left out unless the smaller files
+        of its partition have this share of its size together: with 1 each file that is made is at least twice as large
+        as any that it is made of, so no row is compacted again and again."""
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
-        for file in self._files:
+        for file in self.files:
             if is_small(file.size, target_file_bytes):
                 by_partition.setdefault(tuple(file.partition_values.values()), []).append(file)
+        by_partition = {partition: _worthwhile(files, share) for partition, files in by_partition.items()}
         if not any(len(files) >= least for files in by_partition.values()):
             return []
         groups = (group for files in by_partition.values() for group in _groups(files, target_file_bytes))
@@ -76,7 +79,7 @@ class Compaction:
         """Each a group of its own: those that others than Spark have written, who leave NaN out of footers, such as
         delta-rs, and kctl until it wrote its own. Raises StorageUnusable."""
         taken = {file.path for group in besides for file in group}
-        files = [file for file in self._files if file.path not in taken]
+        files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
             footers = threads.map(partial(read_footer, self._lake.folder), files)
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
@@ -93,6 +96,12 @@ class Compaction:
             total.added += added
         self._lake.checkpoints.wait()
         return total
+
+    def remove(self, files: Group) -> None:
+        """Remove these files with their rows. Raises StorageUnusable, TableRefused."""
+        if files:
+            self._fence()
+            self._lake.replace(files, (), self._basis)
 
     def _fence(self) -> None:
         """See that no earlier compaction, killed or still at work, is committed any more; remove what it has left."""
@@ -120,6 +129,15 @@ class Compaction:
             raise
         forget(folder, made.name)
         return added, version
+
+
+def _worthwhile(files: Group, share: float) -> Group:
+    size = largest = 0
+    for each in sorted(file.size for file in files):
+        if each * share <= size:
+            largest = each
+        size += each
+    return [file for file in files if file.size <= largest]
 
 
 def _groups(files: Iterable[TableFile], target_file_bytes: int) -> Iterator[Group]:

@@ -22,7 +22,8 @@ from kctl_agent.storage.lake.folder import Folder
 NAME = "part-00000.zstd.parquet"
 CODEC = "zstd"
 READ_ROWS = 4096
-"""At a time."""
+READ_BYTES = 16 << 20
+"""At most so many rows at a time, of about so many bytes in memory at most."""
 ROW_GROUP_BYTES = 64 << 20
 """Of rows in memory, which become one part of the file."""
 
@@ -77,7 +78,7 @@ def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.R
     with table.open(own_file(file.path)) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet:
         if unknown := set(_paths(parquet.schema_arrow)) - set(_paths(columns)) - file.partition_values.keys():
             raise TableRefused(f"{file.path} of {table} has {min(unknown)}, and the table has no such column")
-        for batch in parquet.iter_batches(READ_ROWS, use_threads=False):
+        for batch in _read(parquet):
             there = batch.schema.names
             yield pa.RecordBatch.from_arrays(
                 [
@@ -86,6 +87,13 @@ def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.R
                 ],
                 schema=columns,
             )
+
+
+def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        rows = READ_BYTES * group.num_rows // max(group.total_byte_size, 1)
+        yield from parquet.iter_batches(max(1, min(rows, READ_ROWS)), row_groups=[number], use_threads=False)
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:

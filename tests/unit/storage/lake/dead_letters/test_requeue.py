@@ -27,6 +27,7 @@ from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
+from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
@@ -174,10 +175,7 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
 
     assert table.requeue_dead() == 2
     assert table.requeue_dead() == table.remove_dead() == 0
-    assert (
-        DeadLetterTable(LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=0.001)), GROUP.group).expire()
-        == 0
-    )
+    assert expire(LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=0.001)), GROUP.group) == 0
     assert table.find_dead("t:0:101") is None
 
     assert put_back(table) == PutBack(5, 5, 0)

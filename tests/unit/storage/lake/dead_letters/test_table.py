@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from kctl_agent.storage import base
+from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved
+from kctl_agent.storage.claim import DeadLetter
+from kctl_agent.storage.lake.dead_letters import table as dead_letter_table
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.limits import StorageLimits, why_full
 from kctl_agent.storage.selection import Selection
+from kctl_agent.table_maintenance import looked_after
 from tests.unit.storage.lake.test_storage import GROUP, TP, begun, opened, schema
 
 HEADER = {
@@ -52,10 +59,10 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 def written(
     table: DeadLetterTable,
     batch: LakeBatch,
-    offsets: list[int],
+    offsets: Sequence[int],
     group: str = GROUP.group,
     cluster: str | None = GROUP.cluster_id,
-    at: datetime = NOW,
+    at: datetime | list[datetime] = NOW,
     timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
 ) -> LakeBatch:
     """The dead letters of a batch, those that are not stored yet."""
@@ -76,7 +83,7 @@ def written(
         "value": pa.array([b"\xff %d" % offset for offset in offsets]),
         "headers": pa.array([[{"key": "h", "value": None}]] * many, HEADERS),
         "error": pa.array(["no JSON"] * many),
-        "failed_at": pa.array([at] * many, pa.timestamp("us", "UTC")),
+        "failed_at": pa.array(at if isinstance(at, list) else [at] * many, pa.timestamp("us", "UTC")),
         "tries": pa.array([1] * many, pa.int32()),
         "requeue": pa.array([None] * many, pa.int64()),
         "reading": pa.array([table.reading(batch, TP)] * many, pa.string()),
@@ -86,7 +93,7 @@ def written(
 
 
 def dead(table: DeadLetterTable, selection: Selection | None = None) -> list[int]:
-    return [each.offset for each in table.dead(selection or Selection())]
+    return sorted(each.offset for each in table.dead(selection or Selection()))
 
 
 @pytest.mark.shows("marked messages are a dead letter once, and no row, whatever is killed between two commits")
@@ -326,17 +333,93 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     assert why.endswith("`kctl storage dead requeue` and `dead delete` make room")
 
 
-def test_they_are_removed_at_an_age(tmp_path: Path, storage: LakeStorage) -> None:
+@pytest.mark.shows("to expire, send and export a table's dead letters costs in proportion to their size")
+def test_a_file_whose_dead_letters_are_all_too_old_is_removed_once_a_day_and_no_file_is_written(
+    tmp_path: Path, storage: LakeStorage
+) -> None:
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
-    written(table, begun(limited, 100, 110), [101], at=NOW - timedelta(hours=2)).commit()
-    written(table, begun(limited, 100, 112), [111], at=datetime.now(UTC)).commit()
+    old = NOW - timedelta(hours=2)
+    written(table, begun(limited, 100, 110), [101], at=old).commit()
+    written(table, begun(limited, 100, 112), [110, 111], at=[old, NOW]).commit()
+    written(table, begun(limited, 100, 114), [113], at=old).commit()
+    table.requeue_dead(Selection(offset_from=113))
+    files = parquet(table)
 
-    assert limited.expire_dead() == 1
-    assert limited.expire_dead() == 0
-    assert dead(table) == [111]
-    assert DeltaTable(table.folder.uri).version() == 3, "what removes nothing is no commit"
+    assert looked_after(limited, GROUP.group) == (["1 dead letter removed (storage.dead_expire_seconds)"], [])
+    version = DeltaTable(table.folder.uri).version()
+    assert looked_after(limited, GROUP.group) == ([], []), "the day is not over"
+
+    assert dead(table) == [110, 111], "a file that has a newer one stays whole"
+    assert table.count_requeued() == 1
+    assert parquet(table) == files
+    assert DeltaTable(table.folder.uri).version() == version
+    (tmp_path / "orders_dead_letters" / "_kctl" / "vacuumed").unlink()
+    assert looked_after(limited, GROUP.group) == ([], [])
+    assert DeltaTable(table.folder.uri).version() == version, "what removes nothing is no commit"
+
+
+def test_a_send_writes_each_file_anew_once(
+    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_table, "SENT", 10)
+    written(table, begun(storage, 100, 200), range(100, 200)).commit()
+    written(table, begun(storage, 100, 300), range(200, 300)).commit()
+    before, version, sent = parquet(table), DeltaTable(table.folder.uri).version(), list[int]()
+
+    def send(page: list[DeadLetter]) -> list[DeadLetter]:
+        sent.extend(each.offset for each in page)
+        return [each for each in page if each.offset % 50]
+
+    assert table.move_dead(send) == 196
+
+    assert sorted(sent) == list(range(100, 300))
+    assert dead(table) == [100, 150, 200, 250]
+    assert DeltaTable(table.folder.uri).version() == version + 2
+    assert sum(parquet(table).values()) < 2 * sum(before.values())
+
+
+def test_what_was_acknowledged_before_a_send_fails_is_removed(
+    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_table, "SENT", 10)
+    written(table, begun(storage, 100, 200), range(100, 130)).commit()
+
+    def send(page: list[DeadLetter]) -> list[DeadLetter]:
+        if page[0].offset >= 120:
+            raise OSError("the brokers are away")
+        return page
+
+    with pytest.raises(StorageUnusable, match="the brokers are away"):
+        table.move_dead(send)
+
+    assert dead(table) == list(range(120, 130))
+
+
+def test_an_export_reads_the_table_once(
+    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "PAGE", 10)
+    written(table, begun(storage, 100, 200), range(100, 150), at=NOW).commit()
+    written(table, begun(storage, 100, 200), range(150, 200), at=NOW - timedelta(hours=1)).commit()
+    read, reads = DeltaTable.to_pyarrow_dataset, list[DeltaTable]()
+
+    def noted(self: DeltaTable, *args: Any) -> Any:
+        reads.append(self)
+        return read(self, *args)
+
+    monkeypatch.setattr(DeltaTable, "to_pyarrow_dataset", noted)
+
+    found = [each.offset for each in table.dead()]
+
+    assert found == [*range(150, 200), *range(100, 150)], "the oldest first"
+    assert len(reads) == 1
+
+
+def parquet(table: DeadLetterTable) -> dict[str, int]:
+    """The sizes of all files of rows, of older versions too."""
+    return {str(file): file.stat().st_size for file in Path(table.folder.uri).rglob("*.parquet")}
 
 
 def test_of_two_clusters_with_the_same_offsets_only_what_is_chosen_is_removed(

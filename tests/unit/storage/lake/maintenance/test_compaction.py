@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,15 +20,16 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, StoredOffset
-from kctl_agent.storage.lake.delta.files import DataFile
+from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder, local
-from kctl_agent.storage.lake.maintenance import compaction
+from kctl_agent.storage.lake.maintenance import compaction, file_merge
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.table_maintenance import LEAST_FILES
 from tests.table_conformance import compact
 from tests.unit.storage.lake.test_storage import (
     FIELDS,
@@ -96,6 +97,52 @@ def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to
     assert sum(map(len, compaction.small_files(2 * sizes[-1]))) < 4
     assert [len(group) for group in compaction.small_files(128 * MIB)] == [4]
     assert compaction.small_files(1) == compaction.small_files(128 * MIB, least=5) == []
+
+
+@pytest.mark.shows("a table that is compacted again and again writes each row a few times")
+def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones(storage: LakeStorage) -> None:
+    compaction = Compaction(storage.table)
+    written = rewritten = 0
+    compaction.files = []
+
+    for number in range(200):
+        new = [TableFile(f"{number}-{each}", 20_000, {}) for each in range(LEAST_FILES)]
+        written += sum(file.size for file in new)
+        compaction.files += new
+        for group in compaction.small_files(128 * MIB, LEAST_FILES, share=1.0):
+            size = sum(file.size for file in group)
+            rewritten += size
+            compaction.files = [file for file in compaction.files if file not in group]
+            compaction.files.append(TableFile(f"{number}-made", size, {}))
+
+    assert written > 128 * MIB
+    assert rewritten < 8 * written, "each time twice as large: log2 of 64 MiB by 1 MB, and once when it was new"
+    assert len(compaction.files) < 10
+
+
+def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 MB that are a few KB on the disk."""
+    made = opened(path)
+    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    batch = made.begin([Advance(*TP, 1, 0, 600)])
+    batch.folder.make()
+    large = pa.table({"topic": pa.array(["t" * 100_000] * 600), "offset": pa.array(range(600), pa.int64())})
+    pq.write_table(large, f"{batch.folder.uri}/part-0.parquet", compression="zstd", use_dictionary=False)
+    batch.commit(600)
+    begun(made, 600, 610).commit()
+    fitted, sizes = file_merge._fitted, []
+
+    def noted(*args: Any) -> Iterator[pa.RecordBatch]:
+        for each in fitted(*args):
+            sizes.append(each.nbytes)
+            yield each
+
+    monkeypatch.setattr(file_merge, "_fitted", noted)
+
+    compact(made.table)
+
+    assert max(sizes) < 1.1 * file_merge.READ_BYTES
+    assert offsets(path) == list(range(610))
 
 
 def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
