@@ -10,9 +10,9 @@ from msgspec import Meta
 class Effect(StrEnum):
     """When a changed setting takes effect, in words for the answer to `kctl reload`."""
 
-    NOW = "with `kctl reload`"
-    NEXT_START = "with the next start of a process"
-    FLEET = "with the next start of the fleet"
+    NOW = "applied"
+    NEXT_START = "after the next start of a process"
+    FLEET = "after `kctl stop` and `kctl start`"
 
 
 class Form(NamedTuple):

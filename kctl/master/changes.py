@@ -48,13 +48,14 @@ def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Even
         old = former.get(worker.name)
         if old is None:
             continue
+        error = f"; {worker.last_error}" if worker.last_error else ""
+        new = error if worker.last_error != old.last_error else ""
         for cause, count in worker.restarts_by_cause.items():
             if count > old.restarts_by_cause.get(cause, 0):
-                text = f"{worker.name} is started again: {cause}"
+                text, new = f"{worker.name} is started again: {cause}{new}", ""
                 yield Event(after.taken_at_unix, "restart", text, worker=worker.name)
         if worker.state != old.state:
-            has_reason = worker.last_error and worker.state in ("backoff", "fatal", "unkillable")
-            why = f"; {worker.last_error}" if has_reason else ""
+            why = error if worker.state in ("backoff", "fatal", "unkillable") else new
             text = f"{worker.name}: {old.state} -> {worker.state}{why}"
             yield Event(after.taken_at_unix, "state", text, worker=worker.name)
 

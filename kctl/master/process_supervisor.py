@@ -117,6 +117,8 @@ class ProcessSupervisor:
         self._has_ended = False
         self._ending = ""
         self._last_error: str | None = None
+        self._was_killed = False
+        """Whether the process before it did not leave when it was asked to."""
         self._warning: str | None = None
 
     @property
@@ -265,7 +267,7 @@ class ProcessSupervisor:
                 self._health = Health(heartbeat_at=now, progress_at=now)
             case SupervisionState.STOPPING:
                 log.info("action=stop worker=%s pid=%s", self.name, self.pid)
-                self._health = None
+                self._health, self._was_killed = None, False
                 if self._child is not None:
                     self._duty(self._end(self._child, event), "stop")
             case SupervisionState.UNKILLABLE:
@@ -365,7 +367,7 @@ class ProcessSupervisor:
         """Forgets the last error of a process that does well: one that was started on request, or that is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
-            if self._status.failures == 0 or seconds >= self.policy.restart.stable_seconds:
+            if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:
                 self._last_error = None
 
     def _judge(self) -> None:
@@ -388,9 +390,14 @@ class ProcessSupervisor:
             if event.cause is Cause.UNRESPONSIVE:
                 await child.abort()
         else:
-            timeout_seconds = event.timeout_seconds if isinstance(event, Stop) else None
-            if await child.stop(self.launch.stop_timeout_seconds if timeout_seconds is None else timeout_seconds):
+            given = event.timeout_seconds if isinstance(event, Stop) else None
+            timeout_seconds = self.launch.stop_timeout_seconds if given is None else given
+            if await child.stop(timeout_seconds):
                 return
+            is_asked = isinstance(event, Stop) or self._status.cause is Cause.REQUESTED
+            before = "" if is_asked or self._last_error is None else f"{self._last_error}; "
+            self._last_error = f"{before}it did not leave within {timeout_seconds:g} s, and was killed"
+            self._was_killed = True
         await self._kill_rest(child.pid)
         log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
 

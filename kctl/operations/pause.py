@@ -26,6 +26,13 @@ class PauseReading(ScopedOperation):
     for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = BATCH_SECONDS
 
+    def problem(self, mark: str = "") -> str | None:
+        if self.worker is None and self.topic is None and self.partition is None and not self.all:
+            if mark:
+                return f"give {mark}worker NAME, {mark}topic NAME (with {mark}partition N), or {mark}all"
+            return "give a worker, a topic (and a partition of it), or all"
+        return ScopedOperation.problem(self, mark)
+
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
         """It is kept first, then sent to all that it concerns, so that what starts meanwhile starts paused."""
         before = context.pauses.all()

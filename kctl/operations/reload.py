@@ -69,12 +69,17 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
         yield f"HTTP uses new {' and '.join(renewed)}"
     for effect, changed in by_effect.items():
         if changed:
-            yield f"{effect.value}: {_named(changed)}"
-    every = restarted_by_all(context) if by_effect[Effect.NEXT_START] else []
-    if processes := [each for each in every if would_change(each)]:
-        which = "--all" if processes == every else " ".join(process.name for process in processes)
-        beside = f"; {ENGINE_RESTARTS}" if any(process.launch.kind == "engine" for process in processes) else ""
-        yield f"`kctl restart {which} --rolling` applies that{beside}"
+            when = _after_restart(context) if effect is Effect.NEXT_START else ""
+            yield f"{when or effect.value}: {_named(changed)}"
+
+
+def _after_restart(context: Context) -> str:
+    """The command that applies what a process gets at its start; empty if no process would change."""
+    every = restarted_by_all(context)
+    processes = [each for each in every if would_change(each)]
+    which = "--all" if processes == every else " ".join(process.name for process in processes)
+    beside = f" ({ENGINE_RESTARTS})" if any(process.launch.kind == "engine" for process in processes) else ""
+    return f"after `kctl restart {which} --rolling`{beside}" if processes else ""
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:

@@ -12,7 +12,7 @@ from kctl_agent.rpc.params import param
 
 @dataclass(frozen=True, slots=True)
 class ScopedOperation(FleetOperation):
-    """Exactly one of worker, topic (with or without partition), all."""
+    """At most one of worker, topic (with or without partition), all."""
 
     worker: str | None = param("this worker or sinker; not the engine", metavar="NAME", default=None)
     topic: str | None = param("this topic", metavar="NAME", default=None)
@@ -24,10 +24,6 @@ class ScopedOperation(FleetOperation):
             return f"only one of {mark}all and {mark}{'topic' if self.worker is None else 'worker'}"
         if self.worker is not None and self.topic is not None:
             return f"only one of {mark}worker and {mark}topic"
-        if self.worker is None and self.topic is None and not self.all:
-            if mark:
-                return f"give {mark}worker NAME, {mark}topic NAME (with {mark}partition N), or {mark}all"
-            return "give a worker, a topic (and a partition of it), or all"
         if self.partition is not None and self.topic is None:
             return "a partition belongs to a topic: name it too"
         return None

@@ -287,7 +287,7 @@ def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
     file.write_bytes(b"\n".join(lines) + b"\n")
 
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
-        ran = kctl("produce", "-t", "copies", "-p", "1", "--file", str(file), "--codec", codec, "-o", "json")
+        ran = kctl("produce", "-t", "copies", "-p", "1", "-f", str(file), "--codec", codec, "-o", "json")
         assert (ran.code, ran.document["messages"]) == (0, 5), ran.err
         assert ran.rows[0] | {"topic": ""} == {
             "topic": "",

@@ -66,7 +66,7 @@ async def test_a_restart_of_all_begins_the_fatal_ones_first_and_leaves_an_engine
         restarted = await ended(fleet, "restart", all=True, rolling=True)
 
         sentence = "the engine is restarted first: nobody reads for about 5 s"
-        assert reloaded.text.endswith(f"`kctl restart engine --rolling` applies that; {sentence}")
+        assert reloaded.text.startswith(f"after `kctl restart engine --rolling` ({sentence}): spark.driver_memory ")
         assert restarted.text == "restarted: engine, worker-0, worker-1, worker-2"
         assert pids(fleet)["engine"] != before["engine"]
 

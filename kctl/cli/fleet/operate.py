@@ -25,6 +25,8 @@ from kctl_agent.rpc.params import check_bounds
 
 _OWN = ("seek", "restart", "stack")
 """Run by functions of `kctl.cli.fleet.plans`."""
+_SHORT = {"topic": ("-t",), "partition": ("-p",)}
+"""Short options, the same as those of `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _WAIT = Option(("--wait",), "wait until it is carried out, and show how it goes; without, its id is printed", "flag")
 
@@ -77,8 +79,8 @@ def _option(each: Field[Any]) -> Option:
     if kind == "words" or facts.get("is_argument"):
         return Option((each.name.upper(),), facts["summary"], kind, is_required=is_required)
     default = False if kind == "flag" else None
-    name = f"--{each.name.replace('_', '-')}"
-    return Option((name,), facts["summary"], kind, facts.get("metavar"), default, is_required=is_required)
+    names = (*_SHORT.get(each.name, ()), f"--{each.name.replace('_', '-')}")
+    return Option(names, facts["summary"], kind, facts.get("metavar"), default, is_required=is_required)
 
 
 def _pairs(kind: type[FleetOperation]) -> Option | None:

@@ -220,7 +220,7 @@ COMMANDS: dict[str, Command] = {
             (
                 _TOPIC,
                 Option(("MESSAGE",), "the message; `-`: each line of stdin"),
-                Option(("--file",), "each line of this file", metavar="FILE"),
+                Option(("-f", "--file"), "each line of this file", metavar="FILE"),
                 Option(("--null",), "a message without a value: a tombstone", "flag"),
                 Option(("-p", "--partition"), "into this partition", "int", "N"),
                 Option(("-k", "--key"), "the key; the partition follows from it as in the Java client", metavar="KEY"),
@@ -261,7 +261,7 @@ COMMANDS: dict[str, Command] = {
                     default="earliest",
                 ),
                 Option(("-n", "--limit"), "stop after so many messages", "int", "N"),
-                Option(("--follow",), "wait for more at the end, until Ctrl-C", "flag"),
+                Option(("-f", "--follow"), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
                 Option(("--format",), "how each is printed", choices=("value", "line", "json"), default="value"),
                 *common_options(output=False),

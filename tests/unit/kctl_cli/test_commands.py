@@ -191,6 +191,30 @@ def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: t
     assert kctl("restart").code == kctl("restart", "worker-0", "--all").code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (("resume",), {}),
+        (("resume", "-t", "orders", "-p", "3"), {"topic": "orders", "partition": 3}),
+        (("pause", "-t", "orders"), {"topic": "orders"}),
+        (
+            ("seek", "-t", "orders", "-p", "3", "--to", "1200", "--yes"),
+            {"topic": "orders", "partition": 3, "to": "1200"},
+        ),
+    ],
+)
+def test_topics_and_partitions_have_the_short_options_of_kctl_kafka_and_resume_needs_none(
+    kctl: Kctl, master: Master, words: tuple[str, ...], given: object
+) -> None:
+    done = {"id": "1", "operation": words[0], "state": "done", "text": "done", "result": {"rows": []}}
+    agent = master({words[0]: [Answers(done)]})
+
+    assert kctl(*words).code == 0
+
+    assert [request.params for request in agent.requests if request.rpc == words[0]] == [given]
+    assert kctl("pause").code == kctl("resume", "-p", "3").code == 2, "what is to be paused is named"
+
+
 def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
     kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,19 @@ def test_states_and_restarts_are_exported_with_their_causes() -> None:
     ]
 
 
+def test_a_restart_is_reported_with_an_error_that_is_new() -> None:
+    before = replace(snapshot(), supervised=(worker("running"),))
+    killed = "it did not leave within 30 s, and was killed"
+
+    assert reported(before, replace(before, supervised=(worker("stopping", 0, "above memory_soft"),))) == [
+        ("state", "worker-0: running -> stopping; above memory_soft")
+    ]
+    assert reported(before, replace(before, supervised=(worker("starting", 1, killed),))) == [
+        ("restart", f"worker-0 is started again: signal; {killed}"),
+        ("state", "worker-0: running -> starting"),
+    ]
+
+
 def test_a_rebalance_is_a_new_generation() -> None:
     assert reported(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
 

@@ -77,13 +77,12 @@ class Processes:
         (
             'handler = "module:wrong"',
             'handler = "module:right"',
-            "with the next start of a process: sinkers.handler module:wrong -> module:right; "
-            "`kctl restart sinker-0 sinker-1 --rolling` applies that",
+            "after `kctl restart sinker-0 sinker-1 --rolling`: sinkers.handler module:wrong -> module:right",
         ),
         (
             'topics = ["t"]',
             'topics = ["t", "u"]',
-            'with the next start of the fleet: kafka.topics ["t"] -> ["t", "u"]',
+            'after `kctl stop` and `kctl start`: kafka.topics ["t"] -> ["t", "u"]',
         ),
     ],
 )

@@ -150,6 +150,20 @@ sys.stdin.read()"""
         await until(lambda: fleet.state == "running" and fleet.supervisor.status()[0].last_error is None)
 
 
+async def test_a_process_that_does_not_leave_for_a_restart_says_so_until_the_next_one_is_stable(tmp_path: Path) -> None:
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + UP
+    fleet = Supervised(code, tmp_path / "log", replace(QUICK, stable_seconds=2.0), stop_timeout_seconds=0.2)
+
+    async with fleet.running():
+        await until(lambda: fleet.state == "running" and "ready" in (tmp_path / "log").read_text())
+        fleet.process.restart()
+        await until(lambda: fleet.state == "running" and fleet.process.incarnation == 2)
+
+        assert fleet.supervisor.status()[0].last_error == "it did not leave within 0.2 s, and was killed"
+        await until(lambda: fleet.supervisor.status()[0].last_error is None)
+        assert fleet.supervisor.status()[0].since_seconds >= 2.0
+
+
 async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: Path) -> None:
     fleet = Supervised("", tmp_path / "log", SLOW)
 
