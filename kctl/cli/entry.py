@@ -24,6 +24,8 @@ _GARBAGE_THRESHOLD = 100_000
 again and again: a twentieth of `kctl kafka lag`."""
 _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
 """They hold nothing when they have ended."""
+_OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
+"""Packages that `kctl[spark]` brings: fleets and their storage need them."""
 BROKEN_PIPE = 141
 """As of a process that SIGPIPE (13) has ended: the reader has closed its end."""
 
@@ -120,6 +122,8 @@ def _print_error(error: Exception) -> int:
         code, text = error.exit_code, str(error)
     elif isinstance(error, AgentError):
         code, text = 2 if error.code == "storage_misconfigured" else 1, str(error)
+    elif isinstance(error, ModuleNotFoundError) and error.name in _OF_SPARK:
+        code, text = 2, f"this needs the package {error.name}, which is not installed: pip install 'kctl[spark]'"
     else:
         code, text = 1, f"a defect in kctl, {type(error).__name__}: {error}; `kctl --debug …` shows where"
     sys.stdout.flush()

@@ -93,12 +93,19 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
     return [str(java_command()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(ivy_file)]
 
 
+def require_pyspark() -> list[str]:
+    """Returns the folders of PySpark, without importing it. Raises JarsMissing: it is not installed."""
+    spec = find_spec("pyspark")
+    if spec is None:
+        raise JarsMissing("PySpark is not installed in this environment: pip install 'kctl[spark]'")
+    return list(spec.submodule_search_locations or ())
+
+
 def _ivy_jar() -> Path:
-    spec = find_spec("pyspark")  # finds the package without importing it
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    for folder in require_pyspark():
         for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
             return jar
-    raise JarsMissing("PySpark is not installed in this environment, and its wheel brings what downloads the jars")
+    raise JarsMissing("the PySpark of this environment lacks Ivy, which downloads the jars: install it again")
 
 
 def _reason(output: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from kctl.config.sections import Config
 from kctl.config.storage import dead_letters_of, table_folder, table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
 from kctl.http.access import access_of
+from kctl.jars.ivy import require_pyspark
 from kctl.jars.java import java_command
 from kctl.jars.lock import LockName, jar_paths
 from kctl.kafka.client.access import of_fleet
@@ -119,8 +120,9 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """Returns the jars of Spark's connector, after a Java that can run them was found. Raises JavaMissing,
+    """Returns the jars of Spark's connector, after PySpark and a Java that can run them were found. Raises JavaMissing,
     JarsMissing."""
+    require_pyspark()
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
         locks: list[LockName] = ["spark", "s3"] if config.storage.uri.startswith("s3://") else ["spark"]

@@ -1,4 +1,4 @@
-"""`pip install kctl` into an empty environment: `kctl demo` is all that is to be typed."""
+"""`pip install kctl[spark]` into an empty environment: `kctl demo` is all that is to be typed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def programs(short_dir: Path) -> Path:
     """Where `kctl` is, installed from our wheels with their requirements."""
     build_wheels(short_dir / "wheels")
     programs = make_environment(short_dir / "venv")
-    install(programs, "kctl", short_dir / "wheels")
+    install(programs, "kctl[spark]", short_dir / "wheels")
     return programs
 
 

@@ -1,16 +1,23 @@
-"""`pip install kctl-agent` alone: the socket half, and not one other package."""
+"""`pip install kctl-agent`, `kctl` and `kctl[spark]`: each brings what it needs, and no other package."""
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import tomllib
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
 from kctl.jars.lock import USUAL, read_lock
+from tests.checkpoint_faults import RECORDED, copied
+from tests.conftest import eventually
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
 from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment, maven_repository
 
 SERVES = """
@@ -84,7 +91,7 @@ def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(
             [programs / "kctl", *words], cwd=home, env=variables, capture_output=True, text=True, check=False
         )
 
-    install(programs, "kctl", wheels)
+    install(programs, "kctl[spark]", wheels)
     fetched, verified = kctl("jars", "fetch"), kctl("jars", "verify")
 
     jars = len({jar for lock in USUAL for jar in read_lock(lock)})
@@ -95,6 +102,48 @@ def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(
     assert kctl("demo", "--help").returncode == 0
 
 
+@pytest.mark.real
+@pytest.mark.shows(
+    "`pip install kctl` brings no PySpark, pandas or pyarrow: exporter, groups, kafka and checkpoint run"
+)
+def test_an_installed_kctl_without_extras_watches_a_cluster_without_spark_and_java(
+    wheels: Path, short_dir: Path, broker: KafkaBroker
+) -> None:
+    topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 0})
+    job = copied(RECORDED / "4.2.0" / "plain", short_dir / "job")
+    programs, home = make_environment(short_dir / "venv"), short_dir / "home"
+    home.mkdir()
+    (home / "kctl.toml").write_text(
+        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "fleet"\ntopics = ["orders"]\n'
+    )
+    command: dict[str, Any] = {"cwd": home, "env": clean_environment(HOME=str(home), PATH=str(home)), "text": True}
+
+    def kctl(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([programs / "kctl", *words], capture_output=True, check=False, **command)
+
+    install(programs, "kctl", wheels)
+    (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
+    with subprocess.Popen(
+        [programs / "kctl", "exporter", "-b", broker.bootstrap_servers, "--set", "http.port=0"],
+        stderr=subprocess.PIPE,
+        **command,
+    ) as exporter:
+        assert exporter.stderr is not None
+        url = next(found[1] for line in exporter.stderr if (found := re.search(r"http=(\S+)", line)))
+        eventually(lambda: "billing" in kctl("groups", "--url", url).stdout, 30, "the exporter has the group")
+        exporter.send_signal(signal.SIGTERM)
+
+    installed = {path.name.split("-")[0] for path in site_packages.glob("*.dist-info")}
+    assert not installed & {"pyspark", "pandas", "pyarrow", "deltalake", "py4j"}
+    assert sum(file.stat().st_size for file in site_packages.rglob("*") if file.suffix != ".pyc") < 90e6
+    assert "billing" in kctl("kafka", "groups", "-b", broker.bootstrap_servers).stdout
+    assert kctl("checkpoint", "show", job, "-b", broker.bootstrap_servers, "-o", "json").returncode == 1
+    for words in (("start", "-c", "kctl.toml"), ("demo", "--for", "1")):
+        refused = kctl(*words)
+        assert refused.returncode in (2, 16), refused.stderr
+        assert "pip install 'kctl[spark]'" in refused.stderr
+
+
 def test_the_wheels_hold_their_packages_with_their_files_and_nothing_else(wheels: Path) -> None:
     (agent,), (control,) = wheels.glob("kctl_agent-*.whl"), wheels.glob("kctl-*.whl")
 
@@ -103,4 +152,5 @@ def test_the_wheels_hold_their_packages_with_their_files_and_nothing_else(wheels
     assert {"kctl/jars/broker.lock", "kctl/demo/broker-log4j2.properties", "kctl/py.typed"} <= names_in(control)
     assert "kctl_agent/spark/java/kctl/OwnUserServerSocket.class" in names_in(agent)
     assert all("extra == " in line for line in required_by(agent))
-    assert "kctl-agent[worker]==0.1.0" in required_by(control)
+    assert "kctl-agent==0.1.0" in required_by(control)
+    assert "kctl-agent[worker]==0.1.0; extra == 'spark'" in required_by(control)
