@@ -109,6 +109,8 @@ class Collector:
         self._assessor = Assessor(self._rules)
         self._attached: dict[str, Assessor] = {}
         """Assessors of attached applications, by name."""
+        self._transactions: dict[tuple[str, int], tuple[int | None, float]] = {}
+        """Ends of logs that an open transaction keeps where they are, and since when, by partition."""
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
@@ -188,7 +190,7 @@ class Collector:
             digested,
             collect_seconds=took,
             resident_bytes=await self._supervisor.resident_bytes(),
-            since={key: since.get(key, known) for key in _lasting(replies.ping)},
+            since={key: since.get(key, known) for key in _lasting(replies)},
         )
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
@@ -247,9 +249,10 @@ class Collector:
         partitions = offsets.result.rows
         workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), begun.supervised)
         members = None if of_brokers.group is None else of_brokers.group.members
-        kafka = self._config.kafka
+        kafka, trigger_seconds = self._config.kafka, self._config.workers.trigger_seconds
         others = read_elsewhere(of_brokers, begun.hosts, begun.taken_at_unix, kafka.session_timeout_seconds)
-        owner_of = owners(workers.result.rows, begun.supervised, self._config.workers.trigger_seconds, members, others)
+        open_seconds = self._open_transactions(partitions, begun.taken_at)
+        owner_of = owners(workers.result.rows, begun.supervised, trigger_seconds, members, others, open_seconds)
         assessments = self._assessor.assess(partitions, owner_of, *now)
         unowned = [] if begun.hosts is None else _unowned(partitions, assessments)
         owned = sorted({*range(len(partitions))}.difference(unowned)) if unowned else None
@@ -265,6 +268,12 @@ class Collector:
             unowned=of_group(partitions, assessments, unowned) if unowned else None,
             attached=tuple(self._attached_groups(offsets.result.attached, owner_of, *now)),
         )
+
+    def _open_transactions(self, partitions: Iterable[PartitionRow], now: float) -> dict[tuple[str, int], float]:
+        """Returns for how long open transactions have kept the ends of partitions where they are."""
+        before, ends = self._transactions, {row[:2]: (row.end, now) for row in partitions if row.behind_transaction}
+        self._transactions = {k: old if (old := before.get(k, new))[0] == new[0] else new for k, new in ends.items()}
+        return {key: now - since for key, (_, since) in self._transactions.items()}
 
     def _attached_groups(
         self, rows: Iterable[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
@@ -312,10 +321,12 @@ def _unowned(partitions: Sequence[PartitionRow], assessments: Assessments) -> li
     return [n for n, (row, status) in enumerate(both) if row.worker is None and status is not Status.ELSEWHERE]
 
 
-def _lasting(pings: FanOut[PingReply]) -> Iterator[tuple[str, str]]:
+def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
     """Yields the keys of `FleetSnapshot.since`."""
-    yield from ((failed.sender, "silent") for failed in pings.failed)
-    for answer in pings.answers:
+    if any(answer.result.full for answer in replies.block_size.answers):
+        yield "storage", "full"
+    yield from ((failed.sender, "silent") for failed in replies.ping.failed)
+    for answer in replies.ping.answers:
         if answer.result.waiting_for is not None:
             yield answer.sender, answer.result.waiting_for.what
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from kctl.fields import host_and_name
 from kctl.reduce.base import BrokerSnapshot
@@ -21,10 +23,12 @@ def owners(
     trigger_seconds: float,
     members: int | None = None,
     others: Mapping[tuple[str, int], str] | None = None,
+    transaction_seconds: Mapping[tuple[str, int], float] = MappingProxyType({}),
 ) -> Callable[[PartitionRow], Owner]:
     """Returns a function from a partition to its owner. `rows` are those of the command `workers`, `statuses` the
     supervisor's; `members` are those that the group's coordinator counts, None if it did not answer; `others` are what
-    `read_elsewhere` returns."""
+    `read_elsewhere` returns. `transaction_seconds` has for how long an open transaction has kept the end of a partition
+    where it is."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -36,17 +40,25 @@ def owners(
             None if row.kind == "attached" else trigger_seconds,  # its queries have triggers of their own
             row.last_batch_seconds,
             row.batch_running_seconds,
+            None if row.waiting_for is None else row.waiting_for.what,
         )
         for row in rows
     }
 
-    def owner_of(partition: PartitionRow) -> Owner:
+    def owner_or_nobody(partition: PartitionRow) -> Owner:
         worker = partition.worker
         if worker is None:
             return elsewhere[others[partition[:2]]] if others and partition[:2] in others else nobody
         if worker in paused and any(each.covers(partition.topic, partition.partition) for each in paused[worker]):
             return Owner(worker, "paused", trigger_seconds)
         return known.get(worker) or Owner(worker, None, trigger_seconds)
+
+    def owner_of(partition: PartitionRow) -> Owner:
+        owner, behind = owner_or_nobody(partition), partition.behind_transaction
+        if not behind:
+            return owner
+        seconds = transaction_seconds.get((partition.topic, partition.partition))
+        return replace(owner, behind_transaction=behind, transaction_seconds=seconds)
 
     return owner_of
 

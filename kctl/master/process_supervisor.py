@@ -224,6 +224,7 @@ class ProcessSupervisor:
             log=str(self.launch.log_path),
             resident_bytes=None if self._health is None else self._health.resident_bytes,
             warning=self._warning,
+            is_requested=status.is_requested,
         )
 
     async def run(self) -> None:

@@ -63,6 +63,8 @@ class SupervisionStatus:
     """Failures in a row."""
     cause: Cause | None = None
     """Why the next start will be a restart; None when it will be a first start."""
+    is_requested: bool = False
+    """Whether its last start, restart or stop was requested, and it has not failed since."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
     next_try_at: float | None = None
 
@@ -135,11 +137,11 @@ def step(
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():
-            return at.launched(failures=0, cause=None)
+            return at.launched(failures=0, cause=None, is_requested=True)
         case SupervisionState.FATAL | SupervisionState.BACKOFF, Stop():
             return at.stopped()
         case SupervisionState.BACKOFF, Start():
-            return at.launched()
+            return at.launched(is_requested=True)
         case SupervisionState.BACKOFF, Due():
             return status if status.next_try_at is not None and now < status.next_try_at else at.launched()
         case SupervisionState.STARTING, Ready():
@@ -150,14 +152,14 @@ def step(
             return at.entered(SupervisionState.STOPPING, desired=SupervisionState.STOPPED, cause=None)
         case SupervisionState.STARTING | SupervisionState.RUNNING, Replace(cause):
             failures = 0 if at.is_stable else status.failures
-            return at.entered(
-                SupervisionState.STOPPING, desired=SupervisionState.RUNNING, cause=cause, failures=failures
-            )
+            changes = {"cause": cause, "failures": failures, "is_requested": cause is Cause.REQUESTED}
+            return at.entered(SupervisionState.STOPPING, desired=SupervisionState.RUNNING, **changes)
         case SupervisionState.STARTING | SupervisionState.RUNNING | SupervisionState.STOPPING, Survived():
             failures = 0 if at.is_stable else status.failures
-            return at.entered(SupervisionState.UNKILLABLE, failures=failures)
+            return at.entered(SupervisionState.UNKILLABLE, failures=failures, is_requested=False)
         case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Start():
-            return replace(status, desired=SupervisionState.RUNNING, cause=status.cause or Cause.REQUESTED)
+            cause, is_requested = status.cause or Cause.REQUESTED, status.state is SupervisionState.STOPPING
+            return replace(status, desired=SupervisionState.RUNNING, cause=cause, is_requested=is_requested)
         case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Stop():
             return replace(status, desired=SupervisionState.STOPPED, cause=None)
         case SupervisionState.STOPPING | SupervisionState.UNKILLABLE, Exited() if (
@@ -198,7 +200,7 @@ class _Step(NamedTuple):
 
     def failed(self, code: int, failures: int) -> SupervisionStatus:
         cause = self.status.cause or (Cause.SIGNAL if code < 0 else Cause.EXIT)
-        known: dict[str, Any] = {"failures": failures + 1, "cause": cause}
+        known: dict[str, Any] = {"failures": failures + 1, "cause": cause, "is_requested": False}
         if code == EXIT_CONFIG:
             return self.entered(SupervisionState.FATAL, **known)
         due = self.now + backoff_seconds(self.policy, failures + 1, self.jitter)

@@ -112,8 +112,8 @@ class FleetSnapshot:
     verdict: Verdict = _NOT_JUDGED
     """The verdict on the fleet as a whole (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Since when an agent is `silent`, or waits for something: the last collection in which it was not so, in seconds
-    of the monotonic clock."""
+    """Since when an agent is `silent` or waits for something, or the `storage` is `full`: the last collection in which
+    it was not so, in seconds of the monotonic clock."""
     attached: tuple[GroupSnapshot, ...] = ()
     """The partitions of attached applications beside the group, each application as a group of its own."""
     brokers: Freshness | None = None

@@ -47,6 +47,10 @@ _FAILING_SECONDS = 30.0
 """For so long a handler may fail, as where what it needs is away for a moment."""
 
 
+_GRACE_SECONDS = 60.0
+"""For so long a process that runs after a requested start or restart may take to begin its work."""
+
+
 class _Found(NamedTuple):
     """A finding before it is known since when there is one of its kind."""
 
@@ -136,7 +140,9 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
         what = "the Kafka brokers have not answered everything"
         yield _Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
     for name in brokers.missing_topics:
-        yield _Found(Level.FAILING, f"topic {name}", f"topic {name} has not existed")
+        remedy = f"create it again (`kctl kafka create-topic {name}`), or take it out of kafka.topics and "
+        remedy += "start the fleet again"
+        yield _Found(Level.FAILING, f"topic {name}", f"topic {name} has not existed", remedy)
 
 
 def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
@@ -145,14 +151,30 @@ def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
     if storage.error or age > STALE_SECONDS:
         yield _Found(Level.FAILING, "storage", "the storage has not answered", storage.error, age)
     elif storage.full:
-        yield _Found(Level.FAILING, "storage", "the storage has been full", storage.full)
+        # Back-pressure for a moment is how workers and sinkers share a storage.
+        level = Level.FAILING if snapshot.lasting("storage", "full") > STALE_SECONDS else Level.DEGRADED
+        yield _Found(level, "storage", "the storage has been full", f"{storage.full}{_no_sinker(snapshot)}")
+
+
+def _no_sinker(snapshot: FleetSnapshot) -> str:
+    """Returns that no sinker takes messages out of a full storage, and what to do; empty if some should run."""
+    storage = snapshot.block_size.result
+    if storage.table is not None or not storage.pending or _supervised(snapshot, "sinker"):
+        return ""
+    if (stopped := next((each.name for each in snapshot.supervised if each.kind == "sinker"), None)) is not None:
+        return f"; all sinkers are stopped: `kctl start {stopped}`"
+    return "; no sinker takes messages out: set sinkers.handler, then `kctl reload` and `kctl scale sinkers=2`"
 
 
 def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
     for status, row in _supervised(snapshot, "engine"):
         if (why := _trouble(snapshot, status, row)) is not None:
-            level = Level.UNKNOWN if _is_first_start(status, row) else Level.FAILING
-            yield _Found(level, "engine", "the engine has not run", why)
+            level, remedy = Level.FAILING, "; it is restarted by itself, and `kctl logs engine` shows why it ended"
+            if _is_first_start(status, row) or _is_changing(snapshot, status, row):
+                level, remedy = Level.UNKNOWN if _is_first_start(status, row) else Level.DEGRADED, ""
+            elif status.state == "fatal":
+                remedy = "; correct what `kctl logs engine` shows, then `kctl start engine`"
+            yield _Found(level, "engine", "the engine has not run", why + remedy)
 
 
 def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
@@ -160,7 +182,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
     processes = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
     for status, row in processes:
-        if (each := _waits_for(snapshot, row)) is not None:
+        if (each := _waits_for(snapshot, row)) is not None and not _is_changing(snapshot, status, row):
             waiting.setdefault(each.what, []).append((status.kind, each.reason))
     in_all = Counter(status.kind for status, _ in processes)
     for what, waiters in waiting.items():
@@ -189,6 +211,8 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
         level, what = Level.FAILING, f"no {kind} has worked"
         if all(_is_first_start(*each) for each, _ in troubled):
             level = Level.UNKNOWN
+        elif all(_is_changing(snapshot, *each) for each, _ in troubled):
+            level = Level.DEGRADED
     yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]))
 
 
@@ -221,6 +245,18 @@ def _is_first_start(status: WorkerStatus, row: WorkerRow | None) -> bool:
     return status.restarts == 0 and (status.state == "starting" or _beginning(status, row) is not None)
 
 
+def _is_changing(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> bool:
+    """Whether a process is being started or restarted on request, or waits for an engine that is."""
+    if status.is_requested and status.state != "running":
+        return True
+    if status.is_requested and status.since_seconds <= _GRACE_SECONDS and _beginning(status, row) is not None:
+        return True
+    if row is None or row.waiting_for is None or row.waiting_for.what != "engine":
+        return False
+    engines = _supervised(snapshot, "engine")
+    return any(each.is_requested and each.since_seconds <= _GRACE_SECONDS for each, _ in engines)
+
+
 def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
     """Returns what a worker does before it reads; None of one that has read, and is not joining the group again."""
     if row is None or row.state is None:
@@ -234,17 +270,19 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
     """Returns why a process that should run does not do its work, as far as it or its supervisor knows."""
     name = status.name
     if status.state != "running":
+        if status.is_requested and (status.restarts or status.state == "stopping"):
+            return f"{name} is restarting on request"
         return f"{name} is {status.state_words}" + (f" ({status.last_error})" if status.last_error else "")
     if snapshot.lasting(name, "silent") > STALE_SECONDS:
         return f"{name} does not answer"
+    if (waiting := _waits_for(snapshot, row)) is not None:
+        return f"{name} waits for the {waiting.what}"
     if (what := _beginning(status, row)) is not None:
         return f"{name} {what}"
-    if row is None:
+    if row is None or row.state == AgentState.THROTTLED:  # that the storage is full is a finding of its own
         return None
     if (row.age_seconds or 0.0) > STALE_SECONDS:
         return f"{name} has published nothing for {row.age_seconds:.0f} s"
-    if (waiting := _waits_for(snapshot, row)) is not None:
-        return f"{name} waits for the {waiting.what}"
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"

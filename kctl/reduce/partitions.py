@@ -155,5 +155,6 @@ def _merged(claim: _Claim | None, of_brokers: PartitionRow, brokers: BrokerSnaps
             brokers_age if age == inf else age,
             brokers.reset,
             None,
+            of_brokers.behind_transaction,
         )
     )

@@ -11,6 +11,7 @@ class OffsetRow(Struct, frozen=True):
     current_offset: int | None = None
     kafka_max_offset: int | None = None
     remaining_count: int | None = None
+    behind_transaction: int | None = None
     worker: str | None = None
     age_seconds: float | None = None
 

@@ -37,6 +37,9 @@ class PartitionRow(NamedTuple):
     """Messages of a share group that are not done, as its coordinator counts them (KIP-1226). Some above the committed
     offset may be."""
 
+    behind_transaction: int | None = None
+    """Messages from the last stable offset to the high watermark; None: not known, or not `read_committed`."""
+
     @property
     def lag_from(self) -> int | None:
         """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides: `earliest`
@@ -62,6 +65,7 @@ class PartitionRow(NamedTuple):
 
     def to_json(self) -> JsonObject:
         """Returns the columns of `offset_checker`."""
+        behind = {} if self.behind_transaction is None else {"behind_transaction": self.behind_transaction}
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -70,4 +74,5 @@ class PartitionRow(NamedTuple):
             "remaining_count": self.lag,
             "worker": self.worker,
             "age_seconds": self.age_seconds,
+            **behind,
         }

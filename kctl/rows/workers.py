@@ -57,6 +57,8 @@ class WorkerStatus:
     """A report of its supervisor that is no error of the worker: a memory limit that is not applied."""
     paused: tuple[Scope, ...] = ()
     """Partitions and topics that it is not to read."""
+    is_requested: bool = False
+    """Whether its last start or restart was requested, and it has not failed since."""
 
     @property
     def state_words(self) -> str:

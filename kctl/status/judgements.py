@@ -32,6 +32,7 @@ class JudgementReason(IntEnum):
     REMOVED = auto()
     OVERTAKEN = auto()
     PAUSED = auto()
+    TRANSACTION = auto()
     CAUGHT_UP = auto()
     QUIET = auto()
     THROTTLED = auto()
@@ -47,7 +48,9 @@ class JudgementReason(IntEnum):
     IN_TIME = auto()
 
 
-_SUMMED = frozenset({JudgementReason.REMOVED, JudgementReason.OVERTAKEN, JudgementReason.RISING})
+_SUMMED = frozenset(
+    {JudgementReason.REMOVED, JudgementReason.OVERTAKEN, JudgementReason.TRANSACTION, JudgementReason.RISING}
+)
 """Reasons whose `first` and `second` are numbers of messages."""
 
 
@@ -123,6 +126,8 @@ class _Case:
     def reader(self) -> str:
         if self.owner.state == "paused":
             return "the partition is paused"  # perhaps it alone of those that its owner has
+        if self.owner.waits_for is not None:
+            return f"{self.owner.name} waits for the {self.owner.waits_for}"
         return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"
 
     @property
@@ -164,7 +169,7 @@ def _longer_batch(case: _Case) -> str:
 
 def _starting(case: _Case) -> str:
     owner = case.owner
-    reader = f"{case.nobody}, one is starting" if owner.name is None else f"{owner.name} is {owner.state}"
+    reader = f"{case.nobody}, one is starting" if owner.name is None else case.reader
     return f"{reader}; {case.waiting}"
 
 
@@ -185,6 +190,10 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
     JudgementReason.OVERTAKEN: _overtaken,
     JudgementReason.PAUSED: lambda case: f"{case.reader}; {case.waiting}",
+    JudgementReason.TRANSACTION: lambda case: (
+        f"{case.first} messages wait behind a transaction that has been open for {_seconds(case.seconds)}: end its "
+        "producer, or find it by `kafka-transactions.sh find-hanging` and end it by `abort`"
+    ),
     JudgementReason.CAUGHT_UP: _caught_up,
     JudgementReason.QUIET: lambda case: f"nothing has arrived for {_seconds(case.seconds)} and {_caught_up(case)}",
     JudgementReason.THROTTLED: lambda case: f"the storage is full, so {case.owner.name} takes no batch; {case.waiting}",

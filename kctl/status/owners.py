@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kctl.status.observations import Bools, Reals, Rows
+from kctl.status.observations import Bools, Ints, Reals, Rows
 
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
@@ -24,6 +24,12 @@ class Owner:
     """Seconds between batches; None: not known, as of other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
+    waits_for: str | None = None
+    """What is away that it waits for, `engine` for instance."""
+    behind_transaction: int = 0
+    """Messages that no `read_committed` reader can have before an open transaction ends."""
+    transaction_seconds: float | None = None
+    """For how long the last stable offset has not moved because of it."""
     members: int | None = None
     """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
     that choose their partitions themselves: their group has no protocol type and never a member."""
@@ -70,6 +76,14 @@ class Owners:
     @property
     def batch_running_seconds(self) -> Reals:
         return self._seconds([each.batch_running_seconds for each in self._owners])
+
+    @property
+    def transaction_seconds(self) -> Reals:
+        return self._seconds([each.transaction_seconds for each in self._owners])
+
+    @property
+    def behind_transaction(self) -> Ints:
+        return np.array([each.behind_transaction for each in self._owners], np.int64)[self._numbers]
 
     def _flags(self, of_owners: list[bool]) -> Bools:
         return np.array(of_owners, np.bool_)[self._numbers]

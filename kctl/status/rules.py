@@ -37,6 +37,10 @@ _LEAST_RISE = 0.03
 _LEAST_COMMITS = 2
 _RISES = 1.5
 _LONGER = 4.0
+_TRANSACTION_SECONDS = 60.0
+"""How long a transaction may be open: `transaction.timeout.ms` of a producer, by default."""
+_HANGING_SECONDS = 900.0
+"""When an open transaction hangs: `transaction.max.timeout.ms` of a broker, by default."""
 _MOST = int(np.iinfo(np.int64).max)
 
 
@@ -201,6 +205,16 @@ def _owner_is(word: str, status: Status, reason: JudgementReason) -> _Rule:
     return rule
 
 
+def _behind_transaction(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    seconds = case.owners.transaction_seconds[rows]
+    fits: Bools = seconds > _TRANSACTION_SECONDS
+    these, seconds = rows[fits], seconds[fits]
+    is_hanging = seconds > _HANGING_SECONDS
+    status = np.where(is_hanging, NUMBERS[Status.STALLED], NUMBERS[Status.WARN]).astype(np.int8)
+    found.put(these, status, JudgementReason.TRANSACTION, seconds, case.owners.behind_transaction[these])
+    return fits
+
+
 def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
     fits: Bools = case.lag[rows] <= case.allowed_lag[rows]
     these = rows[fits]
@@ -320,6 +334,7 @@ _RULES: tuple[_Rule, ...] = (
     _overtaken,
     _overtaken_soon,
     _owner_is("paused", Status.PAUSED, JudgementReason.PAUSED),
+    _behind_transaction,
     _caught_up,
     _owner_is("throttled", Status.WARN, JudgementReason.THROTTLED),
     _silent,

@@ -385,6 +385,20 @@ def test_a_worker_that_was_just_restarted_is_shown_until_it_works(bench: Bench) 
     assert "degraded: 1 of 2 workers has not worked" in texts
 
 
+@pytest.mark.shows("the restart of the only sinker, or of the engine, is `degraded`, named, and never `failing`")
+@pytest.mark.parametrize("name", ["sinker-0", "engine"])
+def test_a_restart_on_request_is_never_failing(bench: Bench, name: str) -> None:
+    bench.begin()
+    last = max((number for number, _ in events(bench)), default=0)
+
+    bench.fleet.kctl("restart", name)
+
+    bench.begin()
+    texts = "\n".join(text for _, text in events(bench, last))
+    assert f"{name} is restarting on request" in texts
+    assert "failing" not in texts
+
+
 def test_a_page_whose_token_is_no_longer_right_shows_nothing_as_well(bench: Bench) -> None:
     bench.begin()
     token = bench.token

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from kctl_agent.replies.workers import Outside, WaitingFor
 
@@ -54,7 +54,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the outage that began first."""
+        """Returns the outage that began first; an engine that is away comes before what may follow from that."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
@@ -69,11 +69,12 @@ class Troubles:
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:
             return None if first is None else first.why
-        return f"waits for the {first.outside} since {datetime.fromtimestamp(first.at):%Y-%m-%d %H:%M:%S}: {first.why}"
+        since = datetime.fromtimestamp(first.at, UTC)
+        return f"waits for the {first.outside} since {since:%Y-%m-%dT%H:%M:%SZ}: {first.why}"
 
     def _first_outage(self, besides: str = "") -> _Trouble | None:
         return _first(each for part, each in self._of.items() if each.outside is not None and part != besides)
 
 
 def _first(troubles: Iterable[_Trouble]) -> _Trouble | None:
-    return min(troubles, key=lambda each: each.since, default=None)
+    return min(troubles, key=lambda each: (each.outside != "engine", each.since), default=None)

@@ -71,6 +71,9 @@ def _offset_checker(offsets: Offsets) -> list[str]:
     rows = offsets.rows
     names = ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
     shown, values = _columns(rows, *names)
+    if any(row.behind_transaction for row in rows):
+        shown.append(Column("behind-transaction", is_number=True))
+        values.append([row.behind_transaction for row in rows])
     if max((row.age_seconds or 0.0 for row in rows), default=0.0) > OLD_SECONDS:
         shown.append(Column("age", is_number=True))
         values.append([duration(row.age_seconds) for row in rows])

@@ -50,6 +50,7 @@ class KnownOffsets:
     committed: int | None = None
     committed_at: float | None = None
     topic_id: str | None = None
+    behind_transaction: int | None = None
 
 
 _NOTHING = KnownOffsets()
@@ -69,11 +70,13 @@ def merge(
             old = known.get(key, _NOTHING)
             if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
                 old = _NOTHING
-            offsets = (old.start, old.end, old.offsets_at)
+            offsets, behind = (old.start, old.end, old.offsets_at), old.behind_transaction
             if key in reading.end:
                 offsets = (reading.start.get(key, old.start), reading.end[key], now)
+                high = reading.high_watermark.get(key)
+                behind = None if high is None else max(high - reading.end[key], 0)
             of_group = (old.committed, old.committed_at) if committed is None else (committed.get(key), now)
-            merged[key] = KnownOffsets(*offsets, *of_group, topic_id or old.topic_id)
+            merged[key] = KnownOffsets(*offsets, *of_group, topic_id or old.topic_id, behind)
     return merged
 
 
@@ -251,6 +254,7 @@ class BrokerCache:
             PartitionRow(
                 *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
                 ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
+                behind_transaction=k.behind_transaction,
             )
             for (topic, partition), k in sorted(known.items())
             if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])

@@ -37,6 +37,8 @@ class ClusterReading:
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
     """Last stable offsets of partitions that are read by groups that read committed records alone."""
+    high_watermark: dict[Partition, int] = field(default_factory=dict)
+    """Ends of logs whose `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)
     """Log start offsets; not in each poll, unless that is asked for."""
     unknown: set[Partition] = field(default_factory=set)

@@ -129,6 +129,8 @@ class LogReader:
             reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
         asking = _Asking(connection, reading, silent, self._keys)
         asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
+        if wanted.ends_stable:
+            asking.offsets(led.leaders, LATEST, reading.high_watermark)
         stable = self._partitions(
             committed for name, committed in reading.committed.items() if wanted.reads_committed(name)
         )

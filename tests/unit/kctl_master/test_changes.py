@@ -14,7 +14,7 @@ from kctl.rows.members import GroupMembers, MemberRow
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Owner, Status
-from kctl_agent.replies.workers import Event, Scope
+from kctl_agent.replies.workers import Event, Scope, WaitingFor
 
 
 def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
@@ -114,6 +114,8 @@ def test_an_owner_is_what_it_reports_of_itself() -> None:
 
     assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
     assert owner([WorkerRow("worker-0")]) == Owner("worker-0", None, 30.0)
+    waiting = WorkerRow("worker-0", waiting_for=WaitingFor("engine", "its JVM died", 1.0))
+    assert owner([waiting]).waits_for == "engine"
 
 
 def test_the_trigger_of_an_application_is_not_that_of_the_workers() -> None:

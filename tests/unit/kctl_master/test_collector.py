@@ -22,7 +22,10 @@ from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
+from kctl.reduce.base import BrokerSnapshot
+from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import AgentPool
+from kctl.status import Status, rules
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from tests.servers.scripted_agent import Answers, ScriptedAgent
@@ -134,3 +137,16 @@ async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
     collecting.cancel()
 
     assert latest.lasting("guest", "silent") == latest.taken_at - heard.taken_at
+
+
+async def test_an_open_transaction_counts_from_when_the_last_stable_offset_stood_still(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "_TRANSACTION_SECONDS", 0.0)
+
+    async def status(end: int) -> Status:
+        row = PartitionRow("t", 1, 0, end, None, end, None, None, None, 0.0, behind_transaction=3)
+        monkeypatch.setattr(fleet.cluster, "snapshot", lambda: BrokerSnapshot((row,)))
+        return (await fleet.collector.collect()).assessments[-1].status
+
+    assert [await status(end) for end in (5, 6, 6)] == [Status.OK, Status.OK, Status.WARN]

@@ -93,6 +93,19 @@ def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
     assert (status.state, status.failures) == (SupervisionState.STARTING, 0)
 
 
+@pytest.mark.parametrize(
+    ("last", "is_requested"),
+    [
+        (Ready(), True),
+        (Replace(Cause.REQUESTED), True),
+        (Replace(Cause.MEMORY), False),
+        (Exited(1), False),
+    ],
+)
+def test_a_start_counts_as_requested_until_the_process_fails(last: Event, is_requested: bool) -> None:
+    assert run([(0, Start()), (1, Ready()), (2, last)]).is_requested is is_requested
+
+
 def test_only_a_configuration_that_cannot_be_used_is_given_up_all_else_is_tried_with_growing_pauses() -> None:
     status = run([(0, Start())])
     for number in range(100):

@@ -35,7 +35,7 @@ AT = "since 2023-11-14T22:13:18Z"
 def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:
     restarts = MappingProxyType({"signal": more.pop("restarts", 1)})
     desired, seconds = more.pop("desired", "running"), more.pop("since_seconds", 60.0)
-    return WorkerStatus(name, NAMES[name], desired, state, 1, seconds, restarts, None, None, "log")
+    return WorkerStatus(name, NAMES[name], desired, state, 1, seconds, restarts, None, None, "log", **more)
 
 
 def row(name: str, **more: Any) -> WorkerRow:
@@ -79,6 +79,17 @@ def waiting(what: str, *names: str, seconds: float = 6.0) -> FleetSnapshot:
     return replace(fleet(rows=rows), since={(name, what): TAKEN_AT - seconds for name in names})
 
 
+def full(seconds: float) -> FleetSnapshot:
+    return replace(of_storage(full=FULL, pending=1000), since={("storage", "full"): TAKEN_AT - seconds})
+
+
+def changing(name: str, state: str, **more: Any) -> FleetSnapshot:
+    """A fleet in which one process is restarted on request; the only one of its kind, if it is not worker-1."""
+    states = {name: status(name, state, is_requested=True, **more)}
+    rows = {name: WorkerRow(name, NAMES[name], state=AgentState.JOINING if state == "running" else None)}
+    return fleet(states, rows)
+
+
 def not_handled(seconds: float, dead: int = 7) -> FleetSnapshot:
     sinker = row("sinker-0", last_error="the handler raised KeyError", sinker=SinkerStats(failing_seconds=seconds))
     return replace(fleet(rows={"sinker-0": sinker}), block_size=Reduced(StorageReply(pending=0, dead=dead)))
@@ -95,6 +106,7 @@ REPLICAS = TopicsReply(
 ALL_FATAL = fleet({name: status(name, "fatal") for name in ("worker-0", "worker-1")})
 ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker-0", "worker-1")})
 FULL = "1000 of 1000 messages"
+RESTARTED = "it is restarted by itself, and `kctl logs engine` shows why it ended"
 RUNS = "everything is running; 3 ok"
 
 
@@ -135,17 +147,36 @@ RUNS = "everything is running; 3 ok"
         (
             replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, ("orders",))),
             "failing",
-            f"topic orders has not existed {AT}",
+            f"topic orders has not existed {AT}: create it again (`kctl kafka create-topic orders`), or take it out of "
+            "kafka.topics and start the fleet again",
         ),
         (of_brokers(None, None, "refused"), "failing", f"no Kafka broker has answered {AT}: refused"),
-        (of_storage(full=FULL), "failing", f"the storage has been full {AT}: {FULL}"),
+        (full(6.0), "failing", f"the storage has been full {AT}: {FULL}"),
+        (full(1.0), "degraded", f"the storage has been full {AT}: {FULL}"),
+        (
+            replace(full(6.0), supervised=(status("worker-0"), status("sinker-0", "stopped", desired="stopped"))),
+            "failing",
+            f"the storage has been full {AT}: {FULL}; all sinkers are stopped: `kctl start sinker-0`",
+        ),
+        (
+            replace(full(6.0), supervised=(status("worker-0"),)),
+            "failing",
+            f"the storage has been full {AT}: {FULL}; no sinker takes messages out: set sinkers.handler, then "
+            "`kctl reload` and `kctl scale sinkers=2`",
+        ),
         (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),
         (of_storage(pending=3, age_seconds=2.0), "ok", RUNS),
         (of_storage(error="refused"), "failing", f"the storage has not answered {AT}: refused"),
         (
             fleet({"engine": status("engine", "backoff")}),
             "failing",
-            f"the engine has not run {AT}: engine is in backoff",
+            f"the engine has not run {AT}: engine is in backoff; {RESTARTED}",
+        ),
+        (
+            fleet({"engine": status("engine", "fatal")}),
+            "failing",
+            f"the engine has not run {AT}: engine is fatal; correct what `kctl logs engine` shows, then "
+            "`kctl start engine`",
         ),
         (
             fleet({"worker-1": status("worker-1", "backoff")}),
@@ -244,6 +275,7 @@ def test_the_gravest_comes_first_and_the_rest_stays_to_be_seen() -> None:
     both = replace(
         fleet({"worker-1": status("worker-1", "backoff")}),
         block_size=Reduced(StorageReply(full=FULL)),
+        since={("storage", "full"): TAKEN_AT - 6},
         group_assessment=Assessment(Status.UNKNOWN, "3 of 3 partitions unknown: t-0"),
     )
 
@@ -300,10 +332,10 @@ def test_a_collection_that_takes_long_may_be_older() -> None:
 
 def test_an_outage_is_an_event_when_it_begins_and_when_it_is_over() -> None:
     well, away = judged(fleet()), judged(of_brokers(6.0, 9.0, "refused"))
-    full = judged(of_storage(full=FULL))
+    is_full = judged(full(6.0))
     changes = Changes(0.0)
 
-    pairs = ((well, away), (away, away), (away, full), (away, well))
+    pairs = ((well, away), (away, away), (away, is_full), (away, well))
     texts = [event.text for pair in pairs for event in changes.between(*pair)]
 
     assert texts == [
@@ -311,3 +343,43 @@ def test_an_outage_is_an_event_when_it_begins_and_when_it_is_over() -> None:
         f"still failing: the storage has been full {AT}: {FULL}",
         f"failing -> ok: {RUNS} (before: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused)",
     ]
+
+
+@pytest.mark.shows("an ordinary start, restart, reload or scale is `degraded` at most, never `failing`")
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [
+        (changing("sinker-0", "stopping"), "no sinker has worked since {}: sinker-0 is restarting on request"),
+        (changing("sinker-0", "starting"), "no sinker has worked since {}: sinker-0 is restarting on request"),
+        (changing("sinker-0", "running"), "no sinker has worked since {}: sinker-0 is joining the group"),
+        (changing("engine", "starting"), "the engine has not run since {}: engine is restarting on request"),
+    ],
+)
+def test_a_restart_on_request_is_degraded_and_named(taken: FleetSnapshot, reason: str) -> None:
+    verdict = judge(taken, None)
+
+    assert (verdict.level, verdict.main.reason, verdict.also) == (Level.DEGRADED, reason.format(AT[6:]), ())
+
+
+def test_a_restart_on_request_that_takes_too_long_is_failing() -> None:
+    assert judge(changing("sinker-0", "running", since_seconds=61.0), None).level is Level.FAILING
+
+
+@pytest.mark.parametrize(("is_requested", "level"), [(True, Level.DEGRADED), (False, Level.FAILING)])
+def test_workers_that_wait_for_an_engine_are_as_well_as_it_is(is_requested: bool, level: Level) -> None:
+    engine = status("engine", "starting", is_requested=is_requested)
+    both = replace(waiting("engine", "worker-0", "worker-1"), supervised=(*fleet().supervised[:3], engine))
+
+    verdict = judge(both, None)
+
+    assert [(each.about, each.level) for each in (verdict.main, *verdict.also)] == [
+        ("engine", level),
+        ("workers", level),
+    ]
+    assert verdict.also[0].reason.endswith("worker-0 waits for the engine; worker-1 waits for the engine")
+
+
+def test_a_worker_that_is_throttled_does_its_work() -> None:
+    throttled = fleet(rows={"worker-0": row("worker-0", state=AgentState.THROTTLED, last_error=FULL)})
+
+    assert judge(throttled, None).level is Level.OK

@@ -312,6 +312,20 @@ def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
     assert of_group(rows, each).reason == f"{expected}190 messages wait"
 
 
+@pytest.mark.shows("messages that wait behind an open transaction are shown and judged with `read_committed`")
+@pytest.mark.parametrize(("seconds", "status"), [(None, "ok"), (30.0, "ok"), (61.0, "warn"), (901.0, "stalled")])
+def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None, status: str) -> None:
+    owner = Owner("worker-0", "running", behind_transaction=1200, transaction_seconds=seconds)
+    rows = [row(0, 10, 10), row(1, 10, 10)]
+    each = Assessor(StatusRules()).assess(rows, lambda _: owner, 0.0, 1000.0)
+
+    assert each[0].status.value == status
+    if status != "ok":
+        words = f"messages wait behind a transaction that has been open for {seconds:.0f} s: end its producer"
+        assert each[0].reason.startswith(f"1200 {words}")
+        assert of_group(rows, each).reason.startswith(f"2 of 2 partitions {status}: orders-0, orders-1; 2400 {words}")
+
+
 def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
     assessor = Assessor(StatusRules())
     uncommitted = PartitionRow("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
