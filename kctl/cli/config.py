@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from kctl.cli.output import as_json as json_text
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
 from kctl.cli.table import Column, render
-from kctl.cli.user_code import problems
 from kctl.config import contexts
 from kctl.config.effects import shown_settings
 from kctl.config.load import load
@@ -38,20 +38,22 @@ def _show(config: FileOption = None, set_: SetOption = None, output: OutputOptio
 def _check(
     config: FileOption = None,
     set_: SetOption = None,
+    offline: Annotated[bool, option("--offline", help="Ask no broker: where there is none, as in CI.")] = False,
     timeout: Annotated[
         float, option("--timeout", least=0.1, metavar="SECONDS", help="How long each import may take.")
     ] = 30.0,
 ) -> None:
     """Check a configuration, its handler and its transform.
 
-    Starts no fleet and asks no broker and no object store. Files of secrets are read, and the packages and
-    the folder that a table needs are looked for; folders that another user could change are refused. Handler and
-    transform are imported, each in a process of its own, and the transform is called with no records, in a Spark of
-    that process, where there is Java. What else `kctl start` finds on its machine (Java, a port in
-    use, folders that cannot be written) is not checked. Exit code 2 if the configuration or the code that it names
-    cannot be used.
+    Makes the checks of `kctl start`, and starts nothing: settings, secrets, folders that another user could change, the
+    handler, and whether brokers answer and have the topics. It also looks for the packages and the folder that a table
+    needs, and calls the transform with no records, in a Spark of its own, if there is Java. Handler and transform are
+    each imported in a process of their own. Java, a port in use, folders that cannot be written and an object store
+    are not checked. Exit code 2 if the configuration or the code that it names cannot be used,
+    10 if no broker answers, 11 if a topic is missing.
     """
-    from kctl.start.checks import refusals  # half a second of imports
+    from kctl.start.checks import check_brokers, refusals  # half a second of imports
+    from kctl.start.user_code import check_transform
 
     path = config_file(config)
     if known := contexts.alone(path):
@@ -59,13 +61,12 @@ def _check(
         echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
         return
     loaded = load(path, os.environ, overrides(set_))
-    sentences = [*map(str, refusals(loaded)), *_table_refusals(loaded)]
-    for problem in problems(loaded, timeout):
-        sentences.append(problem.sentence)
-        if problem.details:
-            sys.stderr.write(f"{problem.details}\n\n")
+    sentences = [*map(str, refusals(loaded, timeout)), *_table_refusals(loaded)]
     if sentences:
         raise ConfigError("\n".join(sentences))
+    check_transform(loaded, timeout)
+    if not offline:
+        asyncio.run(check_brokers(loaded))
     echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
         sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")

@@ -20,10 +20,12 @@ from kctl.jars.ivy import require_pyspark
 from kctl.jars.java import java_command
 from kctl.jars.lock import LockName, jar_paths
 from kctl.kafka.client.access import of_fleet
+from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others
 from kctl.secrets import cluster_secret
+from kctl.start.user_code import check_handler
 from kctl_agent.errors import PathError
 from kctl_agent.paths import (
     MASTER_NAME,
@@ -93,11 +95,13 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def refusals(config: Config) -> Iterator[KctlError]:
-    """All in a configuration and its secrets that `kctl start` refuses before it asks a broker. Changes nothing."""
+def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
+    """Yields all in a configuration, its secrets and its handler that `kctl start` rejects before it asks a broker, as
+    `kctl config check` does. Changes nothing. `timeout_seconds` is how long the import of the handler may take."""
     attempts: tuple[Callable[[], object], ...] = (
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
         lambda: cluster_secret(config),
+        lambda: _check_code(config, timeout_seconds),
         lambda: of_fleet(config),
         lambda: access_of(config.http, config.path.parent),
         lambda: _check_jars(config),
@@ -108,6 +112,20 @@ def refusals(config: Config) -> Iterator[KctlError]:
             attempt()
         except KctlError as error:
             yield error
+
+
+async def check_brokers(config: Config) -> None:
+    """Checks that brokers answer and have the topics. Raises as `BrokerCache.check`."""
+    cache = BrokerCache.of(config.kafka, of_fleet(config), config.collect.timeout_seconds)
+    try:
+        await cache.check()
+    finally:
+        await cache.close()
+
+
+def _check_code(config: Config, timeout_seconds: float) -> None:
+    check_code(config)  # what another user could change is not run
+    check_handler(config, timeout_seconds)
 
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:

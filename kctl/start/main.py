@@ -17,14 +17,13 @@ from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
-from kctl.secrets import cluster_secret
 from kctl.start.checks import (
     await_former_workers,
-    check_code,
     find_jars,
     make_folders,
     own_data_dir,
     own_run_dir,
+    refusals,
 )
 from kctl.start.master import Master
 from kctl.start.signals import StopSignals, tune_interpreter
@@ -56,8 +55,8 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     tune_interpreter()
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
     supervised = names(config)
-    cluster_secret(config)
-    check_code(config)
+    for refusal in refusals(config):
+        raise refusal
     with StopSignals() as signals, own_run_dir(config.fleet.run_dir, supervised):
         jars = await find_jars(config)
         broker_cache = BrokerCache.of(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kctl.children import child_environment, python_module
-from kctl.errors import RunDirUnusable
+from kctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
@@ -22,41 +21,24 @@ _GRACE_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
 
 
-class Problem(NamedTuple):
-    """A problem in one sentence, and the last words of the process, such as a traceback, if there are any."""
-
-    sentence: str
-    details: str = ""
+def check_handler(config: Config, timeout_seconds: float) -> None:
+    """Imports the handler. Raises ConfigError: it cannot be used; its traceback is on stderr."""
+    _check("handler", "sinkers.handler", config.sinkers.handler, config, timeout_seconds)
 
 
-def problems(config: Config, timeout_seconds: float) -> Iterator[Problem]:
-    """Problems of the configured code; at most so long for each. What another user could change is not run."""
-    from kctl.start.checks import check_code  # half a second of imports
+def check_transform(config: Config, timeout_seconds: float) -> None:
+    """Imports the transform and calls it with no records, in a Spark. Raises ConfigError: it cannot be used; its
+    traceback is on stderr."""
+    kind = "batch_transform" if config.storage.kind.is_table else "transform"
+    _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
-    try:
-        check_code(config)
-    except RunDirUnusable as error:
-        yield Problem(str(error))
+
+def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
+    """Output goes to files instead of pipes: a process that the code leaves behind would keep those open."""
+    if not name:
         return
-    folder = config.path.absolute().parent
-    named = (
-        ("handler", "sinkers.handler", config.sinkers.handler),
-        (
-            "batch_transform" if config.storage.kind.is_table else "transform",
-            "workers.transform",
-            config.workers.transform,
-        ),
-    )
-    for kind, setting, name in named:
-        if name:
-            found = _imported(kind, f"{setting} {name!r}", name, folder, timeout_seconds)
-            if found is not None:
-                yield found
-
-
-def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: float) -> Problem | None:
-    """Imports code. Output goes to files, not pipes: a process that the code leaves behind would hold those open."""
-    words = kind, name, str(folder), str(timeout_seconds)
+    what = f"{setting} {name!r}"
+    words = kind, name, str(config.path.absolute().parent), str(timeout_seconds)
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code", *words),
@@ -83,10 +65,8 @@ def _imported(kind: str, what: str, name: str, folder: Path, timeout_seconds: fl
             sentence = f"the import of {what} ends the process: {end}"
         if time.monotonic() - began >= timeout_seconds:
             sentence = f"{what} is not imported within {timeout_seconds:g} s"
-        return Problem(sentence, _end_of(output)) if sentence else None
-
-
-def _end_of(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _SHOWN_BYTES))
-    return output.read().decode("utf-8", "replace").strip()
+        if sentence:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN_BYTES))
+            details = output.read().decode("utf-8", "replace").strip()
+            sys.stderr.write(f"{details}\n\n" if details else "")
+            raise ConfigError(sentence)

@@ -149,10 +149,17 @@ def held_socket(place: Place) -> tuple[str, ...]:
     return setting("workers.stop_timeout_seconds", 0)
 
 
-def refused(place: Place, log: Path, code: int, *options: str, made: tuple[str, ...] = ()) -> str:
+def refused(
+    place: Place,
+    log: Path,
+    code: int,
+    *options: str,
+    made: tuple[str, ...] = (),
+    command_line: tuple[str, ...] = ("start",),
+) -> str:
     """The one sentence with which `kctl start` refuses, as a process of its own; nothing is left behind but folders
     that were `made`."""
-    words = ("start", "-c", str(place.config), *options)
+    words = (*command_line, "-c", str(place.config), *options)
     command = preloaded("tests.integration.master_process")
     before, ours = place.files(*made), psutil.Process().children()
 
@@ -222,6 +229,9 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     shown = refused(place, tmp_path / "log", code, *options, made=made)
 
     assert re.search(sentence.replace("PID", str(os.getpid())), shown), shown
+    if code in (2, 10, 11):
+        checked = refused(place, tmp_path / "check", code, *options, command_line=("config", "check"))
+        assert re.search(sentence, checked), checked
 
 
 @pytest.mark.shows("a second master on one run_dir or data_dir is refused")

@@ -138,7 +138,7 @@ def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named
 ) -> None:
     monkeypatch.chdir(config.parent)
 
-    checked, asked = kctl("config", "check"), kctl("status")
+    checked, asked = kctl("config", "check", "--offline"), kctl("status")
 
     assert (checked.code, checked.out) == (0, f"{config} can be used\n")
     assert (asked.code, str(config.parent) in asked.err) == (5, True)

@@ -24,17 +24,18 @@ def config(short_dir: Path) -> Config:
     return written
 
 
+TWO = (("config", "check"), ("start",))
 TRANSFORM = 'workers]\ntransform = "shop:clean"\n[spark.conf]\n' + f'"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"'
 
 
 def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kctl, config: Config) -> None:
     handler = config("print('imported')\ndef handle(messages): return [True]")
 
-    ran = kctl("config", "check", "-c", handler)
+    ran = kctl("config", "check", "--offline", "-c", handler)
 
     assert (ran.code, ran.out) == (0, f"{handler} can be used\n")
     transform = config("def clean(frame): return frame", TRANSFORM)
-    assert kctl("config", "check", "--timeout", "120", "-c", transform).code == 0
+    assert kctl("config", "check", "--offline", "--timeout", "120", "-c", transform).code == 0
 
 
 @pytest.mark.shows("`kctl config check` names all that `kctl start` refuses; an import that hangs is ended")
@@ -56,13 +57,32 @@ def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kc
 def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
     code: str, sentence: str, details: str, kctl: Kctl, config: Config
 ) -> None:
-    ran = kctl("config", "check", "-c", config(code))
+    ran = kctl("config", "check", "--offline", "-c", config(code))
 
     assert (ran.code, ran.out) == (2, "")
     *before, last = ran.err.splitlines()
     assert last.startswith("kctl: ")
     assert sentence in last
     assert details in "\n".join(before)
+
+
+@pytest.mark.shows("`kctl start` and `kctl config check` make one set of checks: broker, topics, handler")
+def test_start_rejects_a_handler_as_the_check_does(kctl: Kctl, config: Config) -> None:
+    path = config("import no_such_thing")
+
+    checked, started = kctl("config", "check", "-c", path), kctl("start", "-c", path)
+
+    assert checked.code == started.code == 2
+    assert checked.err.splitlines()[-1] == started.err.splitlines()[-1]
+
+
+def test_a_broker_that_does_not_answer_is_refused_by_the_check_as_by_start(kctl: Kctl, config: Config) -> None:
+    path = config("def handle(messages): return [True]")
+
+    checked, started = (kctl(*words, "--set", "kafka.bootstrap_servers=127.0.0.1:1", "-c", path) for words in TWO)
+
+    assert checked.code == started.code == 10
+    assert checked.err.splitlines()[-1] == started.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +100,7 @@ def test_what_is_wrong_with_a_handler_is_one_sentence_after_the_traceback(
 def test_a_module_that_does_not_exist_is_named_with_its_folder_and_without_a_traceback(
     setting: str, named: str, kctl: Kctl, config: Config, short_dir: Path
 ) -> None:
-    ran = kctl("config", "check", "-c", config("", setting))
+    ran = kctl("config", "check", "--offline", "-c", config("", setting))
 
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert f"{named} in {short_dir} (the folder of the configuration), and none is installed" in ran.err
@@ -92,7 +112,7 @@ def test_a_fleet_without_sinkers_can_be_used_and_the_reader_learns_that_its_stor
 ) -> None:
     path = config("", "workers]\ncount = 1")
 
-    ran = kctl("config", "check", "-c", path)
+    ran = kctl("config", "check", "--offline", "-c", path)
 
     assert (ran.code, ran.out) == (0, f"{path} can be used\n")
     assert ran.err == "kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n"
@@ -102,7 +122,7 @@ def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl
     path = short_dir / "clusters.toml"
     path.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\n[contexts.dev]\nbootstrap_servers = "c:1"\n')
 
-    checked, started = kctl("config", "check", "-c", str(path)), kctl("start", "-c", str(path))
+    checked, started = kctl("config", "check", "--offline", "-c", str(path)), kctl("start", "-c", str(path))
 
     assert (checked.code, checked.out) == (0, f"{path} can be used by `kctl kafka`: contexts dev, prod\n")
     assert started.code == 2
@@ -115,7 +135,7 @@ def test_a_transform_is_called_with_no_records_and_what_it_raises_is_reported_wi
     kctl: Kctl, config: Config
 ) -> None:
     raising = config("def clean(frame):\n    return frame.select('no_such_column')\n", TRANSFORM)
-    ran = kctl("config", "check", "--timeout", "120", "-c", raising)
+    ran = kctl("config", "check", "--offline", "--timeout", "120", "-c", raising)
     assert ran.code == 2
     assert "the transform shop:clean raised AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in ran.err
     assert "(shop.py:2)" in ran.err
@@ -130,7 +150,7 @@ child = subprocess.Popen(["sleep", "600"])
 open({str(short_dir / "pid")!r}, "w").write(str(child.pid))
 threading.Event().wait()  # for ever
 """
-    ran = kctl("config", "check", "-c", config(code), "--timeout", "2")
+    ran = kctl("config", "check", "--offline", "-c", config(code), "--timeout", "2")
 
     assert ran.code == 2
     assert "sinkers.handler 'shop:handle' is not imported within 2 s" in ran.err
@@ -147,7 +167,7 @@ def test_everything_that_start_would_refuse_without_a_broker_is_named(kctl: Kctl
         '[http]\nhost = "0.0.0.0"\n'
     )
 
-    ran = kctl("config", "check", "-c", str(path))
+    ran = kctl("config", "check", "--offline", "-c", str(path))
 
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 3)
     assert "107" in ran.err  # the bytes that a socket's path may have
@@ -164,7 +184,7 @@ def test_a_secret_that_others_can_read_or_that_is_missing_is_named(kctl: Kctl, s
         'sasl_username = "u"\nsasl_password_file = "password"\n[http]\ntoken_file = "absent"\n'
     )
 
-    ran = kctl("config", "check", "-c", str(path))
+    ran = kctl("config", "check", "--offline", "-c", str(path))
 
     assert (ran.code, ran.err.count("\n")) == (2, 2)
     assert "kafka.sasl_password_file cannot be read: every user of this machine may open it" in ran.err

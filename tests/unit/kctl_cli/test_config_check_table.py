@@ -27,7 +27,7 @@ def test_a_table_whose_folder_and_keys_are_there_can_be_used(kctl: Kctl, short_d
 
     for storage in (S3, f'uri = "{(short_dir / "orders").as_uri()}"'):
         path = written(short_dir, storage)
-        ran = kctl("config", "check", "-c", path)
+        ran = kctl("config", "check", "--offline", "-c", path)
         assert (ran.code, ran.out, ran.err) == (0, f"{path} can be used\n", "")
 
 
@@ -49,7 +49,7 @@ def test_keys_that_cannot_be_used_are_refused_by_check_and_by_status_with_one_ex
         (short_dir / "keys").chmod(mode)
     path = written(short_dir, S3)
 
-    checked, status = kctl("config", "check", "-c", path), kctl("storage", "status", "-c", path)
+    checked, status = kctl("config", "check", "--offline", "-c", path), kctl("storage", "status", "-c", path)
 
     assert (checked.code, status.code, checked.out) == (2, 2, "")
     assert complaint in checked.err
@@ -72,7 +72,7 @@ def test_a_package_that_is_missing_is_named_as_pip_installs_it(
     monkeypatch.setattr("kctl_agent.storage.kinds.find_spec", lambda name: None if name == module else object())
     path = written(short_dir, storage)
 
-    for words in (("config", "check"), ("storage", "status"), ("storage", "dead", "list")):
+    for words in (("config", "check", "--offline"), ("storage", "status"), ("storage", "dead", "list")):
         ran = kctl(*words, "-c", path)
         assert (ran.code, complaint in ran.err, "defect" in ran.err) == (2, True, False)
 
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: P
     }
 
     for name, complaint in named.items():
-        ran = kctl("config", "check", "-c", written(short_dir, f'uri = "{(short_dir / name).as_uri()}"'))
+        ran = kctl("config", "check", "--offline", "-c", written(short_dir, f'uri = "{(short_dir / name).as_uri()}"'))
         assert (ran.code, complaint in ran.err) == (2, True), ran.err
     assert sorted(each.name for each in short_dir.iterdir()) == ["file", "kctl.toml"]
 
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: P
 def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir: Path, uri: str) -> None:
     path = written(short_dir, f'uri = "{uri}"')
 
-    for words in (("config", "check"), ("storage", "status")):
+    for words in (("config", "check", "--offline"), ("storage", "status")):
         ran = kctl(*words, "-c", path)
         assert (ran.code, ran.out) == (2, "")
         assert f"storage.uri is {uri}, which names no folder of its own: write its path from the root on" in ran.err
@@ -134,7 +134,7 @@ def test_an_endpoint_or_a_region_in_which_obstore_would_end_in_a_panic_is_refuse
 ) -> None:
     path = written(short_dir, f'uri = "s3://bucket/orders"\n{more}')
 
-    for words in (("config", "check"), ("storage", "status")):
+    for words in (("config", "check", "--offline"), ("storage", "status")):
         ran = kctl(*words, "-c", path)
         assert (ran.code, ran.out, named in ran.err, ran.err.count("\n")) == (2, "", True, 1), ran.err
 
@@ -144,7 +144,7 @@ def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_s
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://u:hunter2@[::1")
 
-    ran = kctl("config", "check", "-c", written(short_dir, 'uri = "s3://bucket/orders"'))
+    ran = kctl("config", "check", "--offline", "-c", written(short_dir, 'uri = "s3://bucket/orders"'))
 
     assert (ran.code, "(storage.endpoint, or AWS_ENDPOINT_URL) is no URL" in ran.err, "hunter2" in ran.err) == (
         2,
