@@ -37,7 +37,7 @@ from tests.servers.topics import create_topic
 TOPIC, PARTITIONS, RATE = "demo", 8, 2000.0
 STEPS = {"session": "-> joining", "joined": "-> assigned", "query": "reads "}
 """What a worker's log has when it has come to a step."""
-LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ \S+ (?P<text>.*)")
+LINE = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) \w+ \S+ (?P<text>.*)")
 
 
 def main() -> None:
@@ -119,8 +119,7 @@ def steps_of(log: Path, began: float) -> dict[str, float]:
         found = LINE.match(line)
         for step, words in STEPS.items():
             if found and words in found["text"]:
-                came = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").astimezone()
-                at.setdefault(step, came.timestamp() - began)
+                at.setdefault(step, datetime.fromisoformat(found["at"]).timestamp() - began)
     return at
 
 

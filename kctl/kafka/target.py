@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kctl.errors import UsageError
+from kctl.fields import unix_seconds
 
 _NAMED = ("earliest", "latest")
 
@@ -43,15 +44,14 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in local time where it names no zone. Raises UsageError:
-    neither."""
+    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in UTC without a zone. Raises UsageError: neither."""
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
     from datetime import datetime  # a millisecond that only times pay
 
     try:
-        return int(datetime.fromisoformat(word).timestamp() * 1000)
+        return int(unix_seconds(datetime.fromisoformat(word)) * 1000)
     except ValueError:
         raise UsageError(f"`{word}` is no time: use ISO 8601, such as 2026-11-21T10:00:00Z, or @MILLISECONDS") from None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import signal
 
-_QUIET = re.compile(r"^\S+ \S+ (DEBUG|INFO|WARNING) ")
+_QUIET = re.compile(r"^\S+Z (DEBUG|INFO|WARNING) ")
 """Matches a line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
-_HEAD = re.compile(r"^\d{4}-\S+ \S+ [A-Z]+ \S+ ")
+_HEAD = re.compile(r"^\d{4}-\S+Z [A-Z]+ \S+ ")
 """Matches time, level and logger of such a line; what an operator reads is the rest."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 

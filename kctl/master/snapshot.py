@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
-from kctl.reduce.partitions import Partitions
+from kctl.reduce.partitions import Partitions, kafka_lag
 from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
@@ -143,6 +144,20 @@ class FleetSnapshot:
     def partitions(self) -> tuple[PartitionRow, ...]:
         """The group's partitions, sorted by topic and number."""
         return self.offset_checker.result.rows
+
+    @property
+    def stale_after_seconds(self) -> float:
+        """The age from which on offsets show no lag of now."""
+        return inf if self.brokers is None else self.brokers.stale_after_seconds
+
+    @property
+    def recent_lag(self) -> LagTotals:
+        """The lag of now: that of partitions whose offsets are stale is not known. For views that show no age."""
+        limit = self.stale_after_seconds
+        if all(row.age_seconds <= limit for row in self.partitions):
+            return self.kafka_lag
+        rows = (row._replace(end=None) if row.age_seconds > limit else row for row in self.partitions)
+        return kafka_lag(Partitions(tuple(rows)))
 
     def lasting(self, name: str, what: str) -> float:
         """Returns for how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""

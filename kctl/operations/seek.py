@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import ClassVar
 
 from kctl.errors import KctlError, OperationRefused, OperationUnknown
-from kctl.fields import host_and_name
+from kctl.fields import host_and_name, unix_seconds
 from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
 from kctl.operations.scoped import check_read
 from kctl_agent.errors import BadParams
@@ -136,11 +136,11 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000`, local time without an offset of its own; anything else as it is."""
+    """`2026-11-21T10:00` -> `@1795255200000`, in UTC if it names no zone; anything else unchanged."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:
-        return f"@{int(datetime.fromisoformat(to).timestamp() * 1000)}"
+        return f"@{int(unix_seconds(datetime.fromisoformat(to)) * 1000)}"
     except ValueError:
         raise BadParams(
             f"{to!r} is not a position: use earliest, latest, an offset, or a time such as 2026-11-21T10:00"

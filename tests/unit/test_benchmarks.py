@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks._collected import TOPIC_NAMES, collector_over
@@ -25,12 +25,12 @@ def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: 
     log = tmp_path / "worker-0.log"
     log.write_text(
         "Setting default log level to WARN\n"
-        "2026-11-22 19:18:53,438 INFO kctl_agent.worker.stats starting -> joining\n"
-        "2026-11-22 19:18:53,653 INFO kctl_agent.worker.stats joining -> assigned\n"
-        "2026-11-22 19:18:54,107 INFO kctl_agent.worker reads demo-0 from 0\n"
-        "2026-11-22 19:19:54,107 INFO kctl_agent.worker reads demo-0 from 9\n"
+        "2026-11-22T19:18:53.438Z INFO kctl_agent.worker.stats starting -> joining\n"
+        "2026-11-22T19:18:53.653Z INFO kctl_agent.worker.stats joining -> assigned\n"
+        "2026-11-22T19:18:54.107Z INFO kctl_agent.worker reads demo-0 from 0\n"
+        "2026-11-22T19:19:54.107Z INFO kctl_agent.worker reads demo-0 from 9\n"
     )
-    began = datetime(2026, 11, 22, 19, 18, 50).astimezone().timestamp()
+    began = datetime(2026, 11, 22, 19, 18, 50, tzinfo=UTC).timestamp()
 
     found = {step: round(seconds, 3) for step, seconds in steps_of(log, began).items()}
 

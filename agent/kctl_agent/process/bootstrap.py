@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,9 +72,11 @@ def begin(
     except BootstrapError as error:
         sys.stderr.write(f"kctl {kind}: {error}\n")
         return EX_CONFIG
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime  # as the log of the master
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     try:
         settings.scratch_dir.mkdir(parents=True, exist_ok=True)
         prepare_run_dir(settings.run_dir)

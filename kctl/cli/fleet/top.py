@@ -16,6 +16,8 @@ from itertools import repeat
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import structs
+
 from kctl.cli.command import option
 from kctl.cli.fleet.ask import ask, lacks, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
@@ -49,6 +51,8 @@ _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
+_STALE_SECONDS = 5.0
+"""Offsets may be so old, and older where a master reports none as stale."""
 """Of the screen, what is neither a process nor a partition."""
 _PARTITION_COLUMNS = (
     Column("partition"),
@@ -129,7 +133,8 @@ class FleetTopView:
     @property
     def lag(self) -> int | None:
         """None when nothing of it is known."""
-        known = [row.remaining_count for row in self.partitions if row.remaining_count is not None]
+        rows = {(row.topic, row.partition): row for row in reversed(self.partitions)}  # the group's before others' rows
+        known = [row.remaining_count for row in rows.values() if row.remaining_count is not None]
         return sum(known) if known else None
 
     @property
@@ -188,11 +193,19 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
     known = () if verdict is None else {verdict.about, *(each.about for each in verdict.also)}
     return FleetTopView(
         answered("workers", Workers, workers.raw).rows,
-        answered("offset_checker", Offsets, offsets.raw).rows,
+        _of_now(answered("offset_checker", Offsets, offsets.raw).rows, offsets),
         answered("block_size", StorageReply, storage.raw),
         missing=tuple(lacks(workers, offsets, storage, known=known)),
         verdict=verdict,
     )
+
+
+def _of_now(rows: tuple[OffsetRow, ...], reply: Reply) -> tuple[OffsetRow, ...]:
+    """Returns the partitions without the lag of those whose offsets are stale."""
+    if not any((each.sender, each.code) == ("brokers", "stale") for each in reply.failed):
+        return rows
+    unknown = {"remaining_count": None}
+    return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > _STALE_SECONDS else row for row in rows)
 
 
 def summary(glance: FleetTopView) -> str:

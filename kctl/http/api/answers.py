@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -97,11 +98,14 @@ def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> J
     """The fleet at a glance. `last_event` is the last event's number."""
     group = snapshot.broker_group
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
+    lag, assessment = snapshot.recent_lag.total, snapshot.group_assessment
+    if lag is None:  # nothing is known of now
+        assessment = replace(assessment, lag_seconds=None, growth_per_second=None, catchup_seconds=None)
     return {
-        **snapshot.group_assessment.to_json(),
+        **assessment.to_json(),
         "verdict": encoded(verdicts.current()),
         "max_age_seconds": verdicts.max_age_seconds,
-        "lag": snapshot.kafka_lag.total,
+        "lag": lag,
         "partitions": {status.value: counts[status.value] for status in Status},
         "group_state": None if group is None else group.state,
         "brokers": encoded(snapshot.brokers),

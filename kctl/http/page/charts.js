@@ -24,10 +24,7 @@ const state = {subject: "", from: 0, to: 0, newest: Infinity, step: 5, times: []
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const range = () => Math.min(Math.max(Number(view().range) || (view().worker ? PROCESS_RANGE : RANGE), 15), MOST_RANGE);
 
-function tick(unix) {
-  const at = new Date(unix * 1000);
-  return at.toLocaleTimeString("en-GB", range() > 600 ? {hour: "2-digit", minute: "2-digit"} : {});
-}
+const tick = unix => new Date(unix * 1000).toISOString().slice(11, range() > 600 ? 16 : 19) + "Z";
 // Of each line the most, and a band from the least to it.
 function optionsOf(chart, width) {
   const series = [{}], bands = [];

@@ -21,7 +21,7 @@ export function bytes(value) {
 }
 export const rate = value => isUnknown(value) ? "-" : (value > 0 ? "+" : "") + value.toFixed(1) + "/s";
 export const text = value => isUnknown(value) || value === "" ? "-" : String(value);
-export const clock = unix => new Date(unix * 1000).toLocaleTimeString("en-GB");
+export const clock = unix => new Date(unix * 1000).toISOString().slice(11, 19) + "Z";
 // What would steer a screen is shown by its number.
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 export const visible = value => text(value).replace(steering, each => "\\u" + each.charCodeAt(0).toString(16).padStart(4, "0"));

@@ -27,14 +27,16 @@ function sparkline(key) {
   return drawn.get(key);
 }
 const keyOf = row => row.topic + "/" + row.partition + (row.attached ? "/" + row.worker : "");
+// Offsets that are stale show no lag of now.
+const ofNow = (row, value) => row.age_seconds > state.staleAfter ? null : value;
 const PARTITIONS = [
   {name: "topic", show: row => visible(row.topic), by: row => row.topic, href: row => subject({topic: row.topic})},
   {name: "partition", number: true, show: row => String(row.partition), by: row => row.partition,
     href: row => subject({topic: row.topic, partition: row.partition})},
   {name: "status", show: row => badge(row.status), by: row => row.status},
-  {name: "lag", number: true, show: row => whole(row.remaining_count), by: row => row.remaining_count},
-  {name: "time lag", number: true, show: row => seconds(row.lag_seconds), by: row => row.lag_seconds},
-  {name: "growth", number: true, show: row => rate(row.growth_per_second), by: row => row.growth_per_second},
+  {name: "lag", number: true, show: row => whole(ofNow(row, row.remaining_count)), by: row => row.remaining_count},
+  {name: "time lag", number: true, show: row => seconds(ofNow(row, row.lag_seconds)), by: row => row.lag_seconds},
+  {name: "growth", number: true, show: row => rate(ofNow(row, row.growth_per_second)), by: row => row.growth_per_second},
   {name: "last 15 minutes", show: row => sparkline(keyOf(row))},
   {name: "committed", number: true, show: row => whole(row.current_offset), by: row => row.current_offset},
   {name: "end", number: true, show: row => whole(row.kafka_max_offset), by: row => row.kafka_max_offset},
@@ -80,6 +82,7 @@ function showStatus(status) {
   set("title", visible(status.cluster + " / " + status.group));
   document.title = "unknown · " + visible(status.group) + " · kctl";
   state.mostAge = status.max_age_seconds;
+  state.staleAfter = status.brokers ? status.brokers.stale_after_seconds : Infinity;
   headline(status.verdict);
   numbers("summary", [
     ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],

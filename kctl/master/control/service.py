@@ -340,7 +340,7 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     """Sums up the lag. With thousands of partitions it takes a while."""
     if snapshot is None:
         return None
-    lag = snapshot.kafka_lag
+    lag = snapshot.recent_lag
     rated = (
         (-assessment.status.severity, -(row.lag or 0), number)
         for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.assessments, strict=False))
@@ -348,10 +348,13 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(WORST, rated))
     age = max((row.age_seconds for row in snapshot.partitions), default=None)
-    return LagGlance(len(lag.unknown), lag.total, snapshot.group_assessment.lag_seconds, age, worst)
+    seconds = None if lag.total is None else snapshot.group_assessment.lag_seconds
+    return LagGlance(len(lag.unknown), lag.total, seconds, age, worst)
 
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:
     row, assessment = snapshot.partitions[number], snapshot.assessments[number]
-    status = assessment.status.value
-    return WorstPartition(row.topic, row.partition, status, assessment.reason, row.lag, assessment.lag_seconds)
+    known = row.lag, assessment.lag_seconds
+    if row.age_seconds > snapshot.stale_after_seconds:
+        known = None, None
+    return WorstPartition(row.topic, row.partition, assessment.status.value, assessment.reason, *known)

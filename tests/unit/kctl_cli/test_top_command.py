@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kctl.cli.fleet.ask import lacks
-from kctl.cli.fleet.top import FleetTopView, SortOrder, _screen, summary
+from kctl.cli.fleet.top import FleetTopView, SortOrder, _of_now, _screen, summary
 from kctl.fleets import Fleet
-from kctl.rows.offsets import Offsets
+from kctl.rows.offsets import OffsetRow, Offsets
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
@@ -85,6 +85,23 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
     glance = FleetTopView(decoded(Workers, raw({"rows": rows})).rows)
 
     assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
+
+
+def test_the_lag_is_that_of_the_group_without_the_rows_of_attached_applications() -> None:
+    rows = (OffsetRow("t", 0, remaining_count=60), OffsetRow("t", 1), OffsetRow("t", 0, remaining_count=90))
+
+    assert FleetTopView(partitions=rows).lag == 60
+
+
+def test_a_lag_of_stale_offsets_is_a_dash() -> None:
+    rows = (
+        OffsetRow("t", 0, remaining_count=7, age_seconds=85.0),
+        OffsetRow("t", 1, remaining_count=3, age_seconds=0.5),
+    )
+    gap = Failure("stale", "the brokers' offsets are 85 s old", sender="brokers")
+
+    assert [row.remaining_count for row in _of_now(rows, Reply(True, failed=(gap,)))] == [None, 3]
+    assert _of_now(rows, Reply(True)) == rows, "they are as old as this master collects"
 
 
 @pytest.mark.parametrize("columns", [100, 120, 160])

@@ -18,6 +18,7 @@ from kctl.hosts.roster import Host
 from kctl.http.access import AccessRights
 from kctl.http.api import streams as stream_module
 from kctl.http.app import create_app
+from kctl.master.control.service import lag_glance
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
 from kctl.reduce.partitions import Partitions, kafka_lag
@@ -107,6 +108,21 @@ async def test_an_attached_application_has_rows_and_series_beside_the_groups() -
     lag = 'kctl_consumer_lag{cluster="main",group="attached/report",topic="orders",partition="0"} 4'
     assert lag in samples
     assert 'kctl_group_lag{cluster="main",group="attached/report"} 4' in samples
+
+
+@pytest.mark.shows("a lag of stale offsets is unknown: `-`, not the last number")
+async def test_the_lag_of_stale_offsets_is_unknown_in_every_view() -> None:
+    fresh = healthy().partitions
+    assert [row.lag for row in fresh] == [6, 6, None]
+    rows = tuple(row._replace(age_seconds=85.0) for row in fresh)
+
+    for partitions, total, unknown in ((rows, None, 3), ((rows[0], *fresh[1:]), 6, 2)):
+        latest = replace(healthy(), offset_checker=replace(healthy().offset_checker, result=Partitions(partitions)))
+        glance = lag_glance(latest)
+
+        assert (await ask(latest, "/api/v1/status")).json()["lag"] == total
+        assert glance is not None
+        assert (glance.total, glance.unknown, glance.worst[0].lag) == (total, unknown, None)
 
 
 async def test_what_has_not_changed_is_not_sent_again() -> None:

@@ -32,6 +32,7 @@ def test_anything_else_is_refused(words: list[str]) -> None:
 
 def test_a_time_may_be_milliseconds_without_a_sign() -> None:
     assert milliseconds("1795255200000") == milliseconds("2026-11-21T10:00:00+00:00")
+    assert milliseconds("2026-11-21T10:00:00") == 1795255200000, "without a zone it is in UTC"
 
 
 def test_partitions_stand_after_a_colon() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from kctl.master.exit_reasons import cause, why
 
-INFO = "2026-11-22 10:00:00,000 INFO kctl_agent.worker reads orders-0 from 5"
+INFO = "2026-11-22T10:00:00.000Z INFO kctl_agent.worker reads orders-0 from 5"
 SENTENCE = "cannot begin to read"
-ERROR = f"2026-11-22 10:00:00,000 ERROR kctl_agent.worker {SENTENCE}"
+ERROR = f"2026-11-22T10:00:00.000Z ERROR kctl_agent.worker {SENTENCE}"
 
 
 @pytest.mark.parametrize(
