@@ -25,6 +25,7 @@ from kctl.master.launch import worker_settings
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
+from tests.checkpoint_faults import RECORDED, copied
 from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
@@ -55,7 +56,10 @@ COMMANDS = {
     "alter-topic --partitions": ["orders", "--partitions", "3", "--dry-run"],
     "delete-topic": [TOPIC + "-2", "--execute"],
     "delete-group": ["idle", "--execute"],
+    "show": [],
+    "commit": ["-g", GROUP, "--interval", "0.1", "--force", "--yes"],
 }
+OF_CHECKPOINTS = ("show", "commit")
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
 """What stands in the answer to a user that may have it; others get a shorter one, without an error."""
 OTHER_NAMES = {
@@ -71,7 +75,7 @@ def documented() -> list[tuple[str, list[Right]]]:
     found = []
     for line in table.splitlines()[2:]:
         who, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        names = re.findall(r"`(?:kctl kafka )?(\w[\w-]*(?: --\w+)?)`", who) or [who]
+        names = re.findall(r"`(?:kctl (?:kafka|checkpoint) )?(\w[\w-]*(?: --\w+)?)`", who) or [who]
         for name in names:
             named = NAMES | OTHER_NAMES.get(name, {})
             rights = [
@@ -91,6 +95,15 @@ def secured() -> Iterator[SecuredBroker]:
             assert run(["kafka", "produce", "-b", made.plain, *words], {}) == 0
         assert run(["kafka", "reset-offsets", "-b", made.plain, *COMMANDS["reset-offsets"]], {}) == 0
         yield made
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The checkpoint of a query that has read the first message of each partition."""
+    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
+    for entry in folder.glob("offsets/[0-9]*"):
+        entry.write_text(re.sub(r'"([01])":\d+', r'"\1":1', entry.read_text()))
+    return folder
 
 
 def configuration(secured: SecuredBroker, user: str, group: str) -> Path:
@@ -175,7 +188,7 @@ def prepare(secured: SecuredBroker, who: str) -> None:
 @pytest.mark.shows("the rights that SECURITY.md names suffice, and each of them is needed")
 @pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
 def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
-    secured: SecuredBroker, who: str, rights: list[Right]
+    secured: SecuredBroker, job: Path, who: str, rights: list[Right]
 ) -> None:
     user = f"only-{who}".replace(" ", "")
     file = configuration(secured, user, GROUP)
@@ -191,7 +204,8 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
         prepare(secured, who)
         printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # `consume` writes the bytes of messages
         with contextlib.redirect_stdout(printed):
-            code = run(["kafka", who.split()[0], "--config", str(file), "--timeout", "5", *COMMANDS[who]], {})
+            words = ["checkpoint", who, str(job)] if who in OF_CHECKPOINTS else ["kafka", who.split()[0]]
+            code = run([*words, "--config", str(file), "--timeout", "5", *COMMANDS[who]], {})
         printed.seek(0)
         return code == 0 and SHOWN.get(who, "") in printed.read()
 
