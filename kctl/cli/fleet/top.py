@@ -51,9 +51,9 @@ _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
+"""Lines of the screen that show neither a process nor a partition."""
 _STALE_SECONDS = 5.0
-"""Offsets may be so old, and older where a master reports none as stale."""
-"""Of the screen, what is neither a process nor a partition."""
+"""Offsets older than this are stale if the master reports stale ones."""
 _PARTITION_COLUMNS = (
     Column("partition"),
     Column("committed", is_number=True),
