@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Storage | LakeStorage")
 
+CLUSTER_SECONDS = 10.0
+"""How long the brokers are asked which cluster they are."""
 SERVED_REPLY_SECONDS = 10.0
 """A master that ends waits for no longer for a server that does not answer."""
 
@@ -83,7 +85,15 @@ def _open_lake(config: Config) -> LakeStorage:
 def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
     from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
-    return DeadLetterTable(lake, config.kafka.group)
+    def ask_cluster() -> str | None:
+        from kctl.kafka.client.access import of_fleet
+        from kctl.kafka.client.connection import ClusterConnection
+
+        with ClusterConnection(of_fleet(config), CLUSTER_SECONDS) as connection:
+            connection.open()
+            return connection.cluster_id
+
+    return DeadLetterTable(lake, config.kafka.group, ask_cluster)
 
 
 @contextmanager

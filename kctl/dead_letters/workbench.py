@@ -226,5 +226,5 @@ class Workbench:
 
             sending = partial(self._sending, change.to)
             done = changed(store, change.verb, change.selection, change.expect, report, sending)
-            running.text = change.text(done)
+            running.text = change.text(done) + store.note
         return done

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 
@@ -19,14 +20,15 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import committed
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, OtherGroup, StoredOffset
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.integration.conftest import PARTITIONS, TOPIC
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
-from tests.table_conformance import ROW, spark_schema
+from tests.table_conformance import DEAD_LETTER_SCHEMA, ROW, dead_rows, spark_schema, write
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -207,3 +209,28 @@ def test_without_the_old_cluster_the_offsets_are_given_by_a_time_or_a_file(
 
     assert done.returncode == 0, done.stderr
     assert offsets(storage) == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize("storage", ["lake"], indirect=True)
+def test_a_requeue_after_the_move_leaves_the_dead_letters_of_the_old_cluster_and_says_how_many(
+    storage: LakeStorage, migrate: Migrate, broker: KafkaBroker, mirror: KafkaBroker, tmp_path: Path
+) -> None:
+    for cluster, at, more in ((broker.cluster_id, STORED[0], 2), (mirror.cluster_id, AFTER[0], 1)):
+        storage.bind(Binding("g", cluster))
+        table = DeadLetterTable(storage, "g")
+        version = storage.stored_offsets([(TOPIC, 0)])[TOPIC, 0].version
+        batch = storage.begin([Advance(TOPIC, 0, version, at, at + more)])
+        dead = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
+        dead.folder.make()
+        rows = dead_rows(table, batch, (TOPIC, 0), range(at, at + more))
+        for name, value in (("cluster", cluster), ("group", "g")):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array([value] * more, pa.string()))
+        write(dead.folder, rows)
+        dead.commit()
+        if cluster == broker.cluster_id:
+            assert migrate("--from", "old.toml", "--yes").returncode == 0
+
+    command = [sys.executable, "-m", "kctl", "-c", str(tmp_path / "kctl.toml"), "storage", "dead", "requeue"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+
+    assert done.stdout == "1 dead letter put back; 2 dead letters of another cluster left\n"

@@ -129,6 +129,9 @@ class OffsetStore(ABC):
 class DeadLetterStore(ABC):
     """Where messages are that were given up."""
 
+    note: str = ""
+    """What the last change adds to its count, such as dead letters that it left."""
+
     @property
     @abstractmethod
     def identity(self) -> str: ...

@@ -180,7 +180,7 @@ def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None
     ):
         try:
             count = changed(storage, verb, selection, expect, progress, partial(sending, fleet, to))
-            running.text = f"{number_of(count, 'dead letter')} {what}"
+            running.text = f"{number_of(count, 'dead letter')} {what}{storage.note}"
         except KeyboardInterrupt:
             stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
             sys.stderr.write(f"\n{stopped}\n")

@@ -18,6 +18,7 @@ from itertools import groupby, islice
 
 from deltalake import DeltaTable
 
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import DeadLetterStore
 from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
@@ -58,9 +59,12 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     """The dead letters of one group."""
 
-    def __init__(self, lake: TableStorage, group: str) -> None:
+    def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
+        """`ask_cluster` returns the id of the cluster that the group reads now; it is called if the table was not bound
+        and the group has stored offsets of several clusters. Without it dead letters of every cluster are put back."""
         self.group = group
         self._lake = lake
+        self._ask_cluster = ask_cluster
         self.storage = lake.dead_letter_table()
 
     @cached_property
@@ -186,8 +190,22 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters."""
-        return self._changed(selection, expect, progress, self.requeues.request)
+        """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters. Those
+        of a cluster that the group has left stay, because no worker would do it."""
+        ask = self._ask_cluster
+        if ask is None or not self.storage.table.exists() or len(self._clusters()) < 2:
+            return self._changed(selection, expect, progress, self.requeues.request)
+        cluster, selection = ask(), selection.dated(time.time())
+        count = self._changed(selection, expect, progress, self.requeues.request, of_cluster(cluster))
+        with self.storage.table.latest() as table:
+            left = sum(origin.cluster != cluster for origin, _ in self._matching(table, selection, progress))
+        if left:
+            self.note = f"; {number_of(left, 'dead letter')} of another cluster left"
+        return count
+
+    def _clusters(self) -> set[str | None]:
+        """Those in which the group has read."""
+        return {owner.cluster_id for owner, _ in self._lake.group_offsets(self.group)}
 
     def cancel_requeued(self) -> int:
         """Have those that were put back, and that no worker has taken, be dead letters again; returns how many. Raises
@@ -253,6 +271,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None,
         progress: Progress,
         change: Callable[[Callable[[DeltaTable], str]], int],
+        besides: Condition | None = None,
     ) -> int:
         """How many `change` has changed, which gets what names them in a version of the table, as SQL: what a commit on
         that version changes is what was counted. Raises CountChanged, StorageError."""
@@ -261,10 +280,10 @@ class DeadLetterTable(DeadLetterStore):
         selection = selection.dated(time.time())
 
         def choose(table: DeltaTable) -> str:
-            condition = self._condition(selection)
+            condition = self._condition(selection) if besides is None else self._condition(selection) & besides
             if expect is None and not needs_rows(selection):
                 return condition.sql
-            matching = self._matching(table, selection, progress)
+            matching = all_rows(table, condition, selection, progress)
             if not needs_rows(selection):
                 check_count(sum(1 for _ in matching), expect)
                 return condition.sql

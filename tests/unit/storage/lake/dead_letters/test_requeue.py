@@ -19,7 +19,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
-from kctl_agent.storage.chunk import Advance, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
 from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -33,7 +33,7 @@ from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from tests.table_conformance import compact
 from tests.unit.storage.lake.dead_letters.test_table import HEADERS, NOW, dead, written
-from tests.unit.storage.lake.test_storage import GROUP, TP, offsets, opened, schema
+from tests.unit.storage.lake.test_storage import GROUP, TP, begun, offsets, opened, schema
 
 DEAD = [100, 101, 102, 103, 104]
 
@@ -180,6 +180,22 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
 
     assert put_back(table) == PutBack(5, 5, 0)
     assert offsets(path) == DEAD
+
+
+def test_after_a_move_to_another_cluster_only_its_own_dead_letters_are_put_back_and_the_rest_is_counted(
+    table: DeadLetterTable, path: Path
+) -> None:
+    moved = opened(path, Binding(GROUP.group, "another"))
+    moved.init_offsets([StoredOffset(*TP, None, 0)])
+    written(DeadLetterTable(moved, GROUP.group), begun(moved, 0, 10), [3], cluster="another").commit()
+    begun(moved, 0, 10).commit()
+    anew = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group, lambda: "another")
+
+    assert anew.requeue_dead(expect=1) == 1
+
+    assert anew.note == "; 5 dead letters of another cluster left"
+    assert dead(table) == DEAD
+    assert DeadLetterTable(moved, GROUP.group).requeues.next() is not None, "its worker takes them"
 
 
 def test_two_requests_at_once_never_take_the_same_dead_letter(table: DeadLetterTable, path: Path) -> None:
