@@ -48,12 +48,10 @@ def plan(
     return [_change(row, known.get((row.topic, row.partition), Committed(None)), is_forced=is_forced) for row in rows]
 
 
-def repeated(checkpoint: Checkpoint, change: OffsetChange) -> int | None:
-    """Returns how many offsets are read again, of a batch that was planned and not committed; None: not known."""
-    if checkpoint.repeated is None:
-        return 0
-    end = checkpoint.repeated.get((change.topic, change.partition))
-    return None if end is None or change.new is None else max(end - change.new, 0)
+def repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
+    """Returns the offsets that are read again, of a batch that was planned and not committed, as `1200-1235`."""
+    end = (checkpoint.repeated or {}).get((change.topic, change.partition))
+    return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 
 
 def _change(row: Row, known: Committed, *, is_forced: bool) -> OffsetChange:

@@ -83,9 +83,10 @@ def test_no_message_is_missed_between_a_killed_job_and_the_fleet_that_replaces_i
     stored = [(m.partition, m.offset) for block in fleet.open_storage().blocks() for m in block.messages()]
     sent = {(tp.partition, offset) for tp, count in fleet.sent.items() for offset in range(count)}
     repeated = {
-        (row["partition"], row["new"] + number)
+        (row["partition"], offset)
         for row in json.loads(done.stdout)["rows"]
-        for number in range(row["repeated"])
+        if row["repeated"]
+        for offset in range(row["new"], int(row["repeated"].split("-")[1]) + 1)
     }
     assert job | set(stored) == sent
     assert len(stored) == len(set(stored))

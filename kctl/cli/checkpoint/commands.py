@@ -72,7 +72,7 @@ COMMANDS: dict[str, Command] = {
             "Without --follow the job must have ended: the checkpoint is read twice, --interval apart, and the command "
             "stops with exit code 26 if a batch was planned or committed meanwhile. A job without new messages writes "
             "nothing, so it looks like one that has ended: stop it first. A batch that was planned and not committed "
-            "is read again, as Spark would; REPEATED is how many offsets it has. Where messages were deleted unread, "
+            "is read again, as Spark would; REPEATED has its offsets. Where messages were deleted unread, "
             "and in new partitions, the log's start is committed. A group with members is left alone (exit code 24).",
         ),
     )
