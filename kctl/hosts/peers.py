@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,9 @@ class PeersAccess:
     """The right to ask other hosts. A token is sent to a server with a certificate of `ca`, and to no other, unless
     `allow_plain`."""
 
-    token: str | None = None
-    """The token for questions."""
-    operations_token: str | None = None
+    tokens: tuple[str, ...] = ()
+    """The tokens for questions: while one is replaced, a host that does not know the first knows the next."""
+    operations_tokens: tuple[str, ...] = ()
     ca: str | None = None
     """A file with certificates; None: those that the system trusts."""
     allow_plain: bool = False
@@ -70,7 +70,7 @@ class Peers:
             AgentUnreachable, AgentTimeout, NotPermitted: with the reason.
             BadRequest: it answers, but not this.
         """
-        status, body = await self._exchanged("GET", url, path, seconds, self._access.token)
+        status, body = await self._exchanged("GET", url, path, seconds, self._access.tokens)
         if status != 200:
             kind = NotPermitted if status in (401, 403) else BadRequest if status < 500 else AgentUnreachable
             raise kind(f"it answered with the HTTP status {status}{_why(status)}")
@@ -83,18 +83,19 @@ class Peers:
             AgentUnreachable, NotPermitted: nothing was sent.
             AgentTimeout: no answer came, or not a whole one.
         """
-        _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_token, body)
+        _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_tokens, body)
         return answer
 
     async def _exchanged(
-        self, method: str, url: str, path: str, seconds: float, token: str | None, body: bytes = b""
+        self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Sends a request; follows nothing to elsewhere, and uses no proxy. Raises as `operate`."""
+        """Sends a request with the first of these tokens that is known there; follows nothing to elsewhere, and uses no
+        proxy. Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]
-        if token is not None:
-            headers.append(("Authorization", f"Bearer {token}"))
+        if tokens:
+            headers.append(("Authorization", f"Bearer {tokens[0]}"))
         if method == "POST":
             headers.append(("Content-Type", "application/json"))
         if url not in self._pools:
@@ -104,7 +105,9 @@ class Peers:
                 asyncio.timeout(seconds),
                 self._pools[url].stream(method, f"{url}{path}", headers=headers, content=body or None) as response,
             ):
-                return response.status, await _body(response)
+                status, answer = response.status, await _body(response)
+                if status != 401 or len(tokens) < 2:
+                    return status, answer
         except httpcore.ConnectError as error:
             raise AgentUnreachable(_reason(error)) from None
         except TimeoutError:
@@ -113,6 +116,7 @@ class Peers:
             raise AgentUnreachable(f"its address cannot be used: {error}") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise AgentTimeout(_reason(error)) from None
+        return await self._exchanged(method, url, path, seconds, tokens[1:], body)
 
 
 async def _body(response: httpcore.Response) -> bytes:

@@ -6,7 +6,7 @@ descriptions and of the roster before, and the group's coordinator hands it to e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from ipaddress import IPv6Address
 from typing import Annotated
 
@@ -18,6 +18,8 @@ _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
 """Of hosts that have gone, as each member's roster is in one message of the coordinator: pods that crash in a loop may
 have another name each time."""
+_MISSED_MOST = 10
+"""Of hosts that one member misses, so that a stranger cannot fill the roster with hosts that never were."""
 PROTOCOLS = (1, 1)
 """The oldest and the newest protocol between hosts that this release speaks."""
 
@@ -35,7 +37,7 @@ class Host(Struct, frozen=True):
     """Whether the master is about to stop, in order."""
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of hosts that have gone for good."""
-    missed: tuple[Gone, ...] = ()
+    missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
     """Hosts of an earlier roster that a later one did not name."""
 
     def __post_init__(self) -> None:
@@ -47,6 +49,9 @@ class Host(Struct, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.name}@{self.incarnation}"
+
+    def speaks(self, protocol: int) -> bool:
+        return self.protocols[0] <= protocol <= self.protocols[1]
 
 
 class Gone(Struct, frozen=True):
@@ -98,7 +103,7 @@ def agreed(
 ) -> Roster:
     """Makes the roster of a new generation; `now` in Unix seconds. One that has gone is kept for `forget_seconds`."""
     described = list(descriptions)
-    hosts, refused = _accepted([each for each in described if each is not None])
+    hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):
         refused.append(Refused("-", "-", f"{strangers} of the group's members describe no master"))
     known = [*_missing(before, now), *(each for host in hosts for each in host.missed)]
@@ -127,7 +132,8 @@ def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
     named = {each.name for each in after.hosts} | {each.host.name for each in after.gone}
     forgotten = {key for each in after.hosts for key in each.forgotten}
     unnamed = [each for each in _missing(before, now) if each.host.name not in named]
-    return tuple(each for each in unnamed if each.host.key not in forgotten) if len(after.gone) < _GONE_MOST else ()
+    missed = [each for each in unnamed if each.host.key not in forgotten]
+    return tuple(missed[:_MISSED_MOST]) if len(after.gone) < _GONE_MOST else ()
 
 
 def _missing(before: Roster, now: float) -> list[Gone]:
@@ -136,13 +142,16 @@ def _missing(before: Roster, now: float) -> list[Gone]:
     return [*before.gone, *(Gone(each, now) for each in plain)]
 
 
-def _accepted(described: Sequence[Host]) -> tuple[list[Host], list[Refused]]:
-    """Of two with one name, or with one URL, the older goes on. One of the same name and URL is the same host, started
-    again while the session of its predecessor has not ended."""
+def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
+    """Of two with one name or one URL, the one that is known already continues, else the older. A host that was started
+    again is alone: the coordinator ends a rebalance when the session of its predecessor has ended. The others must
+    speak the protocol that most hosts speak; of several such protocols the oldest."""
     accepted: list[Host] = []
     refused = []
-    newest = {(each.name, each.url): each for each in sorted(described, key=lambda each: each.incarnation)}
-    for each in newest.values():
+    known = {each.key for each in before.hosts}
+    for each in sorted(
+        {each.key: each for each in described}.values(), key=lambda each: (each.key not in known, each.incarnation)
+    ):
         other = next((host for host in accepted if host.name == each.name or host.url == each.url), None)
         if other is None:
             accepted.append(each)
@@ -150,10 +159,13 @@ def _accepted(described: Sequence[Host]) -> tuple[list[Host], list[Refused]]:
         what = f"the name {each.name}" if other.name == each.name else f"the address {each.url}"
         reason = f"{what} belongs to {other.name} at {other.url}, which started before: change hosts.name or hosts.url"
         refused.append(Refused(each.name, each.url, reason))
-    spoken = min((each.protocols[1] for each in accepted), default=PROTOCOLS[1])
-    for each in [host for host in accepted if host.protocols[0] > spoken]:
+    speakers = {
+        oldest: [each for each in accepted if each.speaks(oldest)]
+        for oldest, _ in {each.protocols for each in accepted}
+    }
+    spoken = max(speakers, key=lambda each: (len(speakers[each]), -each), default=PROTOCOLS[1])
+    for each in [host for host in accepted if not host.speaks(spoken)]:
         accepted.remove(each)
-        refused.append(
-            Refused(each.name, each.url, f"it speaks protocol {each.protocols[0]} at least, others {spoken} at most")
-        )
+        oldest, newest = each.protocols
+        refused.append(Refused(each.name, each.url, f"it speaks protocols {oldest} to {newest}, most hosts {spoken}"))
     return sorted(accepted, key=lambda each: each.name), refused

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 CALLER_KEY: Final = "kctl.caller"
 """The key of the ASGI scope under which a route finds the name of the token that was shown."""
+HOLDER_KEY: Final = "kctl.holder"
+"""Whether the token that was shown may act."""
 OTHER_KEY: Final = "kctl.other"
 """The key under which it finds that another user asks, without a token; no text of an error is for that one."""
 
@@ -155,7 +157,7 @@ class Guard:
                 raise NotAllowed(
                     "this token may only read: what changes something, or shows messages, needs one of http.token_file"
                 )
-            scope[CALLER_KEY] = token.name
+            scope[CALLER_KEY], scope[HOLDER_KEY] = token.name, token.may_act
             return
         if needs_acting or not access.is_open:
             raise Unauthorized("a token is needed: send `Authorization: Bearer …`")

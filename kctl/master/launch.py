@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from kctl.children import python_module
 from kctl.config.forms import size_bytes
@@ -205,8 +206,23 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
         **_process(config, name),
         **_fields(sinkers, "batch_wait_seconds", "lease_seconds"),
         "batch_bytes": size_bytes(sinkers.batch_bytes),
+        "owner": f"{_random_id(config.fleet.data_dir)}/{name}",
         "storage": storage_settings(config),
     }
+
+
+def _random_id(data_dir: Path) -> str:
+    """The id of this fleet or host among those that share a storage. It is kept in `data_dir`, which one master has at
+    a time; hosts may share a system hostname."""
+    path = data_dir / "owner-id"
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        temporary, drawn = path.with_suffix(".new"), uuid4().hex
+        data_dir.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(drawn, encoding="ascii")
+        temporary.replace(path)
+        return drawn
 
 
 def _handler_settings(config: Config) -> JsonObject:

@@ -15,7 +15,8 @@ class PauseReading(ScopedOperation):
 
     Until it is resumed. Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts
     of workers and of the master. `kctl status` shows what is paused, with caller and time. The engine cannot be paused:
-    it reads nothing itself. It gives up after 120 s, or `--deadline`.
+    it reads nothing itself. It gives up after 120 s, or `--deadline`. In a fleet on several hosts, `--topic` is for all
+    of them, unless `--host` names one; `--all` is for this host, or with `--host all` for all.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

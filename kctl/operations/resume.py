@@ -13,7 +13,8 @@ from kctl.operations.scoped import ScopedOperation
 class ResumeReading(ScopedOperation):
     """Read again what was paused.
 
-    Ends every pause, unless a worker, a topic or a partition is named. It gives up after 30 s, or `--deadline`.
+    Ends every pause, unless a worker, a topic or a partition is named. It gives up after 30 s, or `--deadline`. Hosts
+    are chosen as by `kctl pause`.
     """
 
     rpc: ClassVar = "resume"

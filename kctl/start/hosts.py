@@ -56,12 +56,12 @@ def _peers_access(config: Config) -> PeersAccess:
 
     settings, folder = config.hosts, config.path.parent
 
-    def token(setting: str, name: str) -> str | None:
-        return read_tokens(folder / name, setting, may_act=False)[0].secret if name else None
+    def tokens(setting: str, name: str) -> tuple[str, ...]:
+        return tuple(each.secret for each in read_tokens(folder / name, setting, may_act=False)) if name else ()
 
     return PeersAccess(
-        token("hosts.token_file", settings.token_file),
-        token("hosts.operations_token_file", settings.operations_token_file),
+        tokens("hosts.token_file", settings.token_file),
+        tokens("hosts.operations_token_file", settings.operations_token_file),
         str(folder / settings.ca_file) if settings.ca_file else None,
         settings.allow_plain,
     )

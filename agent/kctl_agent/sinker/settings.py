@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,10 @@ class SinkerSettings(ProcessSettings):
     handler_timeout_seconds: float
     ordered: bool
     storage: dict[str, Any]
+    owner: str
+    """The name of this sinker as owner of claims in the storage. Two processes with one owner never run at a time."""
     batch_bytes: int = 16 << 20
     """The most bytes, as stored, that are claimed at a time; one block at least."""
-
-    @property
-    def owner(self) -> str:
-        """The name of this sinker as owner of claims in the storage. Of one owner never two processes live: run_dir has
-        one master, and one socket of each name; fleets that share a storage differ in host or run_dir."""
-        return f"{socket.gethostname()}:{self.run_dir}/{self.name}"
 
 
 def parse(line: str) -> SinkerSettings:

@@ -16,6 +16,7 @@ from kctl.cli.fleet.log_files import Follower, tail
 from kctl.cli.options import ConfigOption
 from kctl.cli.signature import command
 from kctl.errors import KctlError, NoMaster, UsageError
+from kctl.fields import host_and_name
 from kctl.fleets import Fleet, find
 from kctl.rows.workers import Statuses
 from kctl.rpc.decode import answered
@@ -39,8 +40,8 @@ def _logs(
 ) -> None:
     """Show logs of workers, sinkers, the engine and the master.
 
-    Whether the fleet runs or not. The lines of several begin with the name of the process. The master has a log of its
-    own with `kctl start --daemon`.
+    Those of this host, whether the fleet runs or not. The lines of several begin with the name of the process. The
+    master has a log of its own with `kctl start --daemon`.
 
     kctl logs worker-0 -f
     kctl logs worker-0 worker-1 master -n 20
@@ -60,6 +61,9 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
     if not logs:
         raise UsageError("there are no logs: nothing of this fleet was started yet")
     for name in names:
+        host, own = host_and_name(name)
+        if host:
+            raise UsageError(f"a log is known to the host of its process: run `kctl logs {own}` on {host}")
         if name == _MASTER and name not in logs:
             raise UsageError(
                 "there is no log of the master: it writes to the terminal or journal it was started from, and to a "
@@ -73,7 +77,7 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
 def _known(fleet: Fleet) -> dict[str, Path]:
     """Logs as the supervisor reports them, else those of the configuration's log folder."""
     try:
-        reply = ask(fleet, "status", wire_method("status"), {}, 5.0)
+        reply = ask(fleet, "status", wire_method("status"), {"local": True}, 5.0)
         logs = {each.name: Path(each.log) for each in answered("status", Statuses, reply.raw).rows}
     except (NoMaster, AgentError):
         logs = {}

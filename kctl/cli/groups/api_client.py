@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from kctl.cli.command import option
 from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
 from kctl_agent.errors import NotReady
+from kctl_agent.secrecy import read_private
 
 URL = "http://127.0.0.1:9751"
 _TIMEOUT_SECONDS = 20.0
@@ -80,9 +81,12 @@ class GroupsApi:
         headers = {"accept": "application/json"}
         if self.token_file is not None:
             try:
-                headers["authorization"] = f"Bearer {self.token_file.read_text(encoding='utf-8').strip()}"
+                headers["authorization"] = f"Bearer {read_private(self.token_file).strip()}"
             except OSError as error:
                 raise ConfigError(f"--token-file {self.token_file} cannot be read: {error.strerror}") from None
+            url = urllib.parse.urlsplit(self.url)
+            if url.scheme == "http" and url.hostname not in ("127.0.0.1", "::1", "localhost"):
+                raise UsageError(f"{self.url} has no TLS, so the token could be read on the way: nothing was sent")
         return headers
 
 

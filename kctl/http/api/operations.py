@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.http.errors import Error
-from kctl.http.guard import CALLER_KEY
+from kctl.http.guard import CALLER_KEY, HOLDER_KEY
 from kctl.http.strict import JsonRoute
 from kctl.master.operations.base import Caller, Operation
 from kctl.master.operations.fleet_operation import described
@@ -89,7 +90,11 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    return _answer(_operations(request).find(id))
+    """The result of one that changes nothing, as `stack`, is shown with a token that may act."""
+    operations = _operations(request)
+    found = operations.find(id)
+    is_question = found.name in operations.types and not operations.types[found.name].changes
+    return _answer(replace(found, result={}) if is_question and not request.scope.get(HOLDER_KEY) else found)
 
 
 def _caller(request: Request, sent_for: str = "") -> Caller:

@@ -80,6 +80,8 @@ class OnHosts:
                 raise OperationFailed(f"{so_far} and the following were left out: this host leads the others no more")
             try:
                 text, done[host] = await self._on_one(host, share)
+            except asyncio.CancelledError as error:
+                raise OperationFailed(f"{so_far} was cancelled, and the following were left out") from error
             except (KctlError, AgentError) as error:
                 kind = OperationUnknown if isinstance(error, OperationUnknown) else OperationFailed
                 raise kind(f"{so_far} has not done it: {error}") from error

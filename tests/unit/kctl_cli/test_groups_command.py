@@ -85,6 +85,9 @@ def test_the_token_is_sent_to_the_exporter_alone(
     kctl: Kctl, url: str, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("hunter2-hunter2-hunter2")
+    open_to_all = kctl("groups", "--token-file", str(tmp_path / "token"), "--url", url)
+    assert (open_to_all.code, "every user of this machine may open it" in open_to_all.err) == (2, True)
+    (tmp_path / "token").chmod(0o600)
     words = ("groups", "--token-file", str(tmp_path / "token"), "--url")
     for variable in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(variable, elsewhere)
@@ -92,6 +95,8 @@ def test_the_token_is_sent_to_the_exporter_alone(
     assert kctl(*words, url).code == 0
     assert Elsewhere.asked == [], "no proxy"
 
+    plain = kctl(*words, "http://exporter.example:9751")
+    assert (plain.code, "no TLS" in plain.err) == (2, True)
     redirected = kctl(*words, elsewhere)
     assert (redirected.code, "answered 302" in redirected.err) == (NoMaster.exit_code, True)
     assert Elsewhere.asked == ["Bearer hunter2-hunter2-hunter2"], "it was asked, and led nowhere"

@@ -41,6 +41,14 @@ def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, t
     assert kctl("logs", "worker-7").out == "here\n"
 
 
+def test_a_process_of_another_host_is_named_with_its_host_and_no_file_of_this_one_is_shown(
+    kctl: Kctl, logs: Path
+) -> None:
+    shown = kctl("logs", "node-2/worker-0", "-c", str(logs.parent / "kctl.toml"))
+
+    assert (shown.code, "run `kctl logs worker-0` on node-2" in shown.err, shown.out) == (2, True, "")
+
+
 def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> None:
     log = logs / "worker-0.log"
     log.rename(logs / "worker-0.log.1")

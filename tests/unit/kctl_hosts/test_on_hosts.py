@@ -165,6 +165,35 @@ def test_cancelled_it_is_cancelled_there_and_nobody_else_begins() -> None:
     assert world.cancelled == ["b"]
 
 
+def test_cancelled_during_its_own_share_a_leader_names_what_was_done_before() -> None:
+    world = World({"a": [operation("done", "restarted a")]}, leader="m")
+    world.me = Host("m", "https://m:1", 1)
+    begun = asyncio.Event()
+
+    class Slow(PauseReading):
+        async def carry_out(self, *_: Any) -> Any:
+            begun.set()
+            await asyncio.Event().wait()
+
+    class Here(World):
+        @property
+        def names(self) -> list[str]:
+            return ["a", "m"]
+
+    world.__class__ = Here
+    context: Any = world
+
+    async def cancelled() -> Any:
+        on_hosts = OnHosts(Caller(None, None, "http", "ann"), Slow(all=True), context, Report(str))
+        task = asyncio.create_task(on_hosts.carry_out("all", {"all": True}))
+        await begun.wait()
+        task.cancel()
+        return await task
+
+    with pytest.raises(OperationFailed, match="done on a; m was cancelled, and the following were left out"):
+        asyncio.run(cancelled())
+
+
 def moved(*offsets: tuple[int, int]) -> dict[str, Any]:
     return operation("done", "moved", result={"rows": [{"partition": each, "to": to} for each, to in offsets]})
 

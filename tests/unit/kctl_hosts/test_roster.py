@@ -71,10 +71,26 @@ def test_a_host_that_is_forgotten_by_one_is_forgotten_by_all_but_its_successor_c
     assert [each.host.incarnation for each in group.of(forgetting).gone] == [2]
 
 
-def test_the_successor_of_a_host_takes_its_place_before_its_session_has_ended() -> None:
-    roster = Group().of(host("a", 5), host("a", 6))
+def test_a_clone_of_a_host_does_not_take_its_place_and_the_one_that_is_known_goes_on_whatever_clocks_say() -> None:
+    group = Group()
+    for first, second in ((5, 6), (6, 5)):
+        group.of(host("a", first))
+        roster = group.of(host("a", first), host("a", second))
 
-    assert ([each.incarnation for each in roster.hosts], roster.refused) == ([6], ())
+        assert [each.incarnation for each in roster.hosts] == [first]
+        assert "the name a belongs to a" in roster.refused[0].reason
+    assert [each.incarnation for each in group.of(host("a", 5)).hosts] == [5]
+
+
+def test_hosts_that_do_not_speak_what_most_speak_are_refused() -> None:
+    newer = [host(f"n{number}", number + 2, protocols=(2, 3)) for number in range(3)]
+    roster = Group().of(host("old", 1), *newer)
+
+    assert (names(roster), roster.protocol) == (["n0", "n1", "n2"], 3)
+    assert [(each.name, each.reason) for each in roster.refused] == [
+        ("old", "it speaks protocols 1 to 1, most hosts 2")
+    ]
+    assert names(Group().of(host("old", 1), newer[0])) == ["old"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,7 @@ def test_all_speak_the_newest_protocol_that_the_oldest_release_knows() -> None:
     roster = Group().of(host("a", protocols=(1, 2)), host("b", protocols=(1, 1)), host("c", protocols=(2, 3)))
 
     assert (names(roster), roster.protocol) == (["a", "b"], 1)
-    assert [each.reason for each in roster.refused] == ["it speaks protocol 2 at least, others 1 at most"]
+    assert [each.reason for each in roster.refused] == ["it speaks protocols 2 to 3, most hosts 1"]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,30 @@ class Wait(Act):
         raise AssertionError
 
 
+@dataclass(frozen=True, slots=True)
+class Look(Act):
+    """Changes nothing, as `stack`."""
+
+    rpc: ClassVar = "look"
+    changes: ClassVar = False
+
+
+async def test_what_a_process_was_seen_to_do_is_for_those_who_may_ask_it() -> None:
+    operations = OperationLog({"look": Look}, cast("Any", None), None)
+    reader = Token("fedcba9876543210-token")
+    rights = AccessRights(tokens=(*TOKENS, reader))
+    async with (
+        serving(source_of(snapshot(), operations=operations), rights) as server,
+        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1/") as client,
+    ):
+        holder, other = ({"authorization": f"Bearer {each}"} for each in (TOKEN, reader.secret))
+        asked = {"operation": "look", "params": {"i": 7}}
+        id_ = (await client.post("operations", json=asked, headers=holder)).json()["id"]
+        results = [(await client.get(f"operations/{id_}", headers=each)).json()["result"] for each in (holder, other)]
+
+    assert results == [{"i": 7}, {}]
+
+
 def operation_log() -> OperationLog:
     return OperationLog({"act": Act}, cast("Any", None), None)
 

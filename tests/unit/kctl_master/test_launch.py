@@ -11,7 +11,7 @@ import pytest
 
 from kctl.config.load import load
 from kctl.config.sections import Config
-from kctl.master.launch import launches, supervision_policies
+from kctl.master.launch import launches, sinker_settings, supervision_policies
 from kctl_agent.engine.settings import parse as parse_engine
 from kctl_agent.worker.settings import parse
 
@@ -65,6 +65,17 @@ def test_static_members_of_two_hosts_have_different_ids(tmp_path: Path) -> None:
         ids.append(parse(json.dumps(first.settings)).kafka.group_instance_id)
 
     assert ids == ["kctl-node-1-worker-0", "kctl-node-2-worker-0", f"kctl-{socket.gethostname()}-worker-0"]
+
+
+@pytest.mark.shows("sinkers of two hosts are two owners of claims, although the hosts have one system hostname")
+def test_sinkers_of_two_masters_are_two_owners_and_of_one_the_same_one_again(tmp_path: Path) -> None:
+    owners = []
+    for name in ("one", "two", "one"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        owners.append(str(sinker_settings(config(tmp_path / name), "sinker-0")["owner"]))
+
+    assert owners[0] == owners[2] != owners[1]
+    assert {owner.partition("/")[2] for owner in owners} == {"sinker-0"}
 
 
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:

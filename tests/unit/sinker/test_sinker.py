@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +38,7 @@ class Bench:
     ) -> None:
         self.storage = ScratchStorage(block_messages=block_messages)
         self.inbox = Inbox()
-        self.owner = f"{socket.gethostname()}:{folder}/sinker-0"
+        self.owner = "an-id/sinker-0"
         self.folder = folder
         self.calls: list[list[int]] = []
         self.stop = StopRequest()
@@ -53,7 +52,7 @@ class Bench:
         settings = SinkerSettings(
             name="sinker-0", run_dir=self._folder, scratch_dir=self._folder, import_dir=self._folder, log_level="info",
             handler="h:h", batch_wait_seconds=0.0, lease_seconds=60.0, handler_timeout_seconds=60.0, storage={},
-            **given,  # type: ignore[arg-type]
+            owner=self.owner, **given,  # type: ignore[arg-type]
         )  # fmt: skip
         guard = Watchdog(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
         handler = Handler("h:h", self._called, 60.0)
