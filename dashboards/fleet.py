@@ -53,6 +53,17 @@ def build() -> Board:
         ],
     )
     board.row(
+        "End to end",
+        [
+            lines(
+                "Oldest unhandled message",
+                "Its age, in Kafka, in the storage, in a handler or waiting for its next try.",
+                "s",
+                (f"max by (cluster, group) (kctl_oldest_unhandled_seconds{{{FLEET}}})", GROUP_LEGEND),
+            ),
+        ],
+    )
+    board.row(
         "Lag",
         [
             lines(

@@ -322,6 +322,9 @@ class StatusSection(Section):
     """A status that gets better is reported only after it has lasted so long."""
     batch_limit_seconds: Annotated[float, number(1)] = 600.0
     """A batch that runs for longer no longer explains why nothing is committed."""
+    oldest_limit: Annotated[float, number(0)] = 0.0
+    """The age of the oldest unhandled message, in seconds, above which a fleet is `degraded`, unless the age falls; 0:
+    three usual cycles, at least 60. Of fleets alone."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
     """Messages that may be left over, by the name of the group: `["payments-*=1"]`; the first pattern that fits counts.
     Transactions leave their markers."""

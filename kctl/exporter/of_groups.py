@@ -57,6 +57,19 @@ METRICS: tuple[Metric, ...] = (
         sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
         value=lambda group: group.assessment.lag_seconds,
     ),
+    Single(
+        name="kctl_oldest_unhandled_seconds",
+        labels=GROUP,
+        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or waiting "
+        "for its next try; absent if either Kafka's part or the storage's is not known.",
+        samples=lambda snapshot: single(snapshot.group_assessment.oldest_unhandled_seconds),
+    ),
+    Single(
+        name="kctl_oldest_unhandled_limit_seconds",
+        labels=GROUP,
+        sentence="The age from which on the fleet is `degraded`, unless the age falls: `status.oldest_limit`.",
+        samples=lambda snapshot: single(snapshot.unhandled.limit_seconds),
+    ),
     GroupValue(
         name="kctl_group_lag_growth_per_second",
         sentence="By how much the group's lag grows each second; negative while it falls.",

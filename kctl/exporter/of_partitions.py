@@ -65,6 +65,12 @@ METRICS: tuple[Metric, ...] = (
         values=attrgetter("catchup_seconds"),
     ),
     PartitionColumn(
+        name="kctl_consumer_oldest_unhandled_seconds",
+        sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in the "
+        "storage, in a handler, or waiting for its next try. Of the fleet's own partitions.",
+        values=attrgetter("oldest_unhandled_seconds"),
+    ),
+    PartitionColumn(
         name="kctl_consumer_committed_offset",
         sentence="The offset that the group has committed.",
         values=attrgetter("committed"),

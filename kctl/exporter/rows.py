@@ -48,6 +48,7 @@ class Rows:
     lag_seconds: Reals
     growth_per_second: Reals
     catchup_seconds: Reals
+    oldest_unhandled_seconds: Reals
 
 
 def rows_of(collection: ClusterSnapshot | None, cluster: str, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:
@@ -83,6 +84,8 @@ def _of_group(group: GroupSnapshot) -> Rows:
 
 def _of_columns(rows: PartitionRows, assessments: Assessments) -> Rows:
     columns, unknown = rows.columns, np.broadcast_to(np.int64(ABSENT), len(rows))  # of no size in memory
+    seconds = [*map(assessments.column, ("lag_seconds", "growth_per_second", "catchup_seconds"))]
+    seconds.append(np.broadcast_to(np.float64(np.nan), len(rows)))  # handlers of other groups are not known
     return Rows(
         columns.start,
         columns.committed,
@@ -91,19 +94,20 @@ def _of_columns(rows: PartitionRows, assessments: Assessments) -> Rows:
         columns.lag,
         unknown if rows.share_lag is None else rows.share_lag,
         assessments.status,
-        *map(assessments.column, ("lag_seconds", "growth_per_second", "catchup_seconds")),
+        *seconds,
     )
 
 
-def _assessed(assessments: Sequence[Assessment], size: int) -> tuple[NDArray[np.int8], Reals, Reals, Reals]:
+def _assessed(assessments: Sequence[Assessment], size: int) -> tuple[NDArray[np.int8], Reals, Reals, Reals, Reals]:
     if not assessments:
         unknown = np.full(size, np.nan)
-        return np.full(size, UNASSESSED, np.int8), unknown, unknown, unknown
+        return np.full(size, UNASSESSED, np.int8), unknown, unknown, unknown, unknown
     return (
         np.array([NUMBERS[each.status] for each in assessments], np.int8),
         np.array([each.lag_seconds for each in assessments], np.float64),
         np.array([each.growth_per_second for each in assessments], np.float64),
         np.array([each.catchup_seconds for each in assessments], np.float64),
+        np.array([each.oldest_unhandled_seconds for each in assessments], np.float64),
     )
 
 

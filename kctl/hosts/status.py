@@ -15,6 +15,7 @@ from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed
 from kctl.status import Status
+from kctl.status.unhandled import older
 from kctl_agent.replies.block_size import StorageReply
 
 
@@ -41,11 +42,15 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
     silent = {each.sender for each in others.failed}
     in_order = sorted(answers.items())
     heard = {name: answer for name, (answer, _) in in_order if name not in silent}
+    verdict = joined_verdict({name: answer.verdict for name, answer in heard.items()}, others.failed, now)
+    lag = _lag({name: answer.lag for name, answer in heard.items() if answer.lag is not None}, host)
+    if lag is not None:
+        lag = msgspec.structs.replace(lag, oldest_unhandled_seconds=verdict.oldest_unhandled_seconds)
     return StatusAnswer(
         rows=tuple(row for name, (answer, age) in in_order for row in statuses_of(name, answer.rows, age)),
-        verdict=joined_verdict({name: answer.verdict for name, answer in heard.items()}, others.failed, now),
+        verdict=verdict,
         workers=tuple(_aged(name, row, age) for name, (answer, age) in in_order for row in answer.workers),
-        lag=_lag({name: answer.lag for name, answer in heard.items() if answer.lag is not None}, host),
+        lag=lag,
         storage=_shared([answer.storage for answer in heard.values()]),
     )
 
@@ -80,14 +85,15 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Iterable[Failed], now: 
         reason = missing[0].reason if missing else "no host has answered"
         return Verdict(Level.UNKNOWN, "hosts", reason, now)
     in_order = sorted(heard.items())
+    oldest = older(*(verdict.oldest_unhandled_seconds for verdict in heard.values()))
     findings = [*missing, *(each for name, verdict in in_order for each in _findings(name, verdict))]
     unowned = [each for _, verdict in in_order for each in (verdict.main, *verdict.also) if each.about == UNOWNED]
     findings += sorted(unowned, key=lambda each: -each.level.severity)[:1]
     if not findings:
         main = in_order[0][1].main
-        return Verdict.of(msgspec.structs.replace(main, reason=f"{main.reason}; {len(heard)} hosts answer"))
+        return Verdict.of(msgspec.structs.replace(main, reason=f"{main.reason}; {len(heard)} hosts answer"), (), oldest)
     main, *also = sorted(findings, key=lambda each: -each.level.severity)
-    return Verdict.of(main, tuple(also))
+    return Verdict.of(main, tuple(also), oldest)
 
 
 def _findings(host: str, verdict: Verdict) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
-from kctl.master.owners import owners, read_elsewhere
+from kctl.master.owners import is_handling, owners, read_elsewhere
 from kctl.master.reduction import (
     BLOCK_SIZE,
     COMMANDS,
@@ -48,6 +48,8 @@ from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessor, Owner, Status, StatusRules, allowed_lag, of_group
 from kctl.status.assessments import Assessments
+from kctl.status.assessor import longest_cycle_seconds, longest_lag_seconds
+from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_seconds
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
@@ -107,6 +109,7 @@ class Collector:
             allowed,
         )
         self._assessor = Assessor(self._rules)
+        self._unhandled = UnhandledTrend(rules.hold_seconds)
         self._attached: dict[str, Assessor] = {}
         """Assessors of attached applications, by name."""
         self._transactions: dict[tuple[str, int], tuple[int | None, float]] = {}
@@ -256,15 +259,23 @@ class Collector:
         assessments = self._assessor.assess(partitions, owner_of, *now)
         unowned = [] if begun.hosts is None else _unowned(partitions, assessments)
         owned = sorted({*range(len(partitions))}.difference(unowned)) if unowned else None
+        block_size = reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness)
+        cycle, stored = longest_cycle_seconds(assessments), stored_seconds(block_size.result)
+        unpaused = longest_lag_seconds(assessments, besides=Status.PAUSED)
+        judged = unpaused or 0.0, (is_handling(workers.result.rows) and stored) or 0.0
+        limit = limit_seconds(self._config.status.oldest_limit, cycle)
+        is_stale = any(row.age_seconds > freshness.stale_after_seconds for row in partitions)
+        oldest = None if is_stale else older(longest_lag_seconds(assessments), stored)
         return replace(
             begun,
             offset_checker=offsets,
             kafka_lag=kafka_lag(offsets.result),
-            block_size=reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness),
+            block_size=block_size,
+            unhandled=self._unhandled.seen(max(judged), limit, cycle, begun.taken_at),
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
             assessments=tuple(assessments),
-            group_assessment=of_group(partitions, assessments, owned or None),
+            group_assessment=replace(of_group(partitions, assessments, owned or None), oldest_unhandled_seconds=oldest),
             unowned=of_group(partitions, assessments, unowned) if unowned else None,
             attached=tuple(self._attached_groups(offsets.result.attached, owner_of, *now)),
         )

@@ -88,6 +88,16 @@ def read_elsewhere(
     }
 
 
+def is_handling(rows: Iterable[WorkerRow]) -> bool:
+    """Whether a sinker is to work: not if there is none here, or each was stopped or paused on request."""
+    return any(
+        row.kind == "sinker"
+        and row.state != AgentState.PAUSED
+        and (row.supervisor is None or row.supervisor.desired == "running")
+        for row in rows
+    )
+
+
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
     """The state of a fleet that has nobody for a partition: workers are starting, or sharing partitions out anew."""
     states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}

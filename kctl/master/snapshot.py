@@ -21,6 +21,7 @@ from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
+from kctl.status.unhandled import UNJUDGED, Unhandled
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.rpc.wire import JsonObject
@@ -110,6 +111,8 @@ class FleetSnapshot:
     unowned: Assessment | None = None
     """In a fleet on several hosts, the assessment of the partitions that no host reads; None: there are none. They are
     not in `group_assessment`, unless there are no others."""
+    unhandled: Unhandled = UNJUDGED
+    """The judgement on the oldest unhandled message."""
     verdict: Verdict = _NOT_JUDGED
     """The verdict on the fleet as a whole (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)

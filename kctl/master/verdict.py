@@ -18,6 +18,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status
+from kctl.status.handling import late, progress_words
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
@@ -89,6 +90,7 @@ class Verdicts:
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     """Judges a snapshot; `before` is the verdict of the collection before, whose findings go on."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
+    group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
     findings = [
         *outside,
@@ -97,6 +99,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_processes(snapshot, "sinker"),
         *_handling(snapshot),
         *_partitions(snapshot),
+        *(_Found(Level.DEGRADED, *each) for each in late(snapshot.unhandled, storage)),
         *_attached(snapshot),
         *_beside(snapshot),
         *_replicas(snapshot),
@@ -104,12 +107,13 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     ]
     if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
-        return Verdict(Level.OK, "fleet", f"everything is running; {snapshot.group_assessment.reason}", since)
+        words = "everything is running", group.reason, *progress_words(snapshot.unhandled, storage)
+        return Verdict(Level.OK, "fleet", "; ".join(words), since, (), group.oldest_unhandled_seconds)
     findings.sort(key=lambda each: -each.level.severity)
     main, *also = (
         _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in findings
     )
-    return Verdict.of(main, tuple(also))
+    return Verdict.of(main, tuple(also), group.oldest_unhandled_seconds)
 
 
 def _finding(found: _Found, since: float) -> Finding:

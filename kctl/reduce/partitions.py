@@ -118,7 +118,18 @@ def _alone(claim: _Claim, reset: ResetPolicy) -> PartitionRow:
     row, answer = claim
     age = answer.age_seconds if row.age_seconds is None else _age(claim)
     offsets = row.start, row.committed, row.position, row.end, row.last_timestamp
-    return PartitionRow(row.topic, row.partition, *offsets, answer.sender, row.generation, age, reset)
+    of_reader = answer.sender, row.generation, age, reset
+    messages, seconds = _stored(claim)
+    return PartitionRow(
+        row.topic, row.partition, *offsets, *of_reader, stored_messages=messages, stored_seconds=seconds
+    )
+
+
+def _stored(claim: _Claim) -> tuple[int | None, float | None]:
+    """The messages of a partition that wait in the storage, and the age of the oldest."""
+    row, answer = claim
+    oldest = row.stored_seconds
+    return row.stored_messages, None if oldest is None else oldest + answer.kept_seconds
 
 
 def _merged(claim: _Claim | None, of_brokers: PartitionRow, brokers: BrokerSnapshot) -> PartitionRow:
@@ -156,5 +167,6 @@ def _merged(claim: _Claim | None, of_brokers: PartitionRow, brokers: BrokerSnaps
             brokers.reset,
             None,
             of_brokers.behind_transaction,
+            *_stored(claim),
         )
     )

@@ -47,6 +47,7 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
         delayed=_sum([row.delayed for row in known]),
         processing=_sum([row.processing for row in known]),
         dead=_sum([row.dead for row in known]),
+        oldest_seconds=max((row.oldest_seconds for row in known if row.oldest_seconds is not None), default=None),
         bytes=_sum([row.bytes for row in known]),
         limit=_sum([row.limit for row in known]),
         limit_bytes=_sum([row.limit_bytes for row in known]),

@@ -29,6 +29,7 @@ class WorstPartition(Struct, frozen=True):
     reason: str
     lag: int | None = None
     lag_seconds: float | None = None
+    oldest_unhandled_seconds: float | None = None
 
 
 class LagGlance(Struct, frozen=True):
@@ -43,3 +44,5 @@ class LagGlance(Struct, frozen=True):
     """The age of the oldest offsets in it."""
     worst: tuple[WorstPartition, ...] = ()
     """The worst partitions, in which messages wait, or that are in trouble: by status, then by lag."""
+    oldest_unhandled_seconds: float | None = None
+    """The age of the oldest unhandled message, in Kafka or in the storage; None if either is not known."""

@@ -14,6 +14,8 @@ class OffsetRow(Struct, frozen=True):
     behind_transaction: int | None = None
     worker: str | None = None
     age_seconds: float | None = None
+    stored_messages: int | None = None
+    stored_seconds: float | None = None
 
 
 class Offsets(Struct, frozen=True):

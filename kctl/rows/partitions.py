@@ -36,9 +36,12 @@ class PartitionRow(NamedTuple):
     share_lag: int | None = None
     """Messages of a share group that are not done, as its coordinator counts them (KIP-1226). Some above the committed
     offset may be."""
-
     behind_transaction: int | None = None
     """Messages from the last stable offset to the high watermark; None: not known, or not `read_committed`."""
+    stored_messages: int | None = None
+    """Messages in the storage that are neither handled nor dead letters; None: not known, or there is no storage."""
+    stored_seconds: float | None = None
+    """For how long the oldest of them has been there; None if there is none, or it is not known."""
 
     @property
     def lag_from(self) -> int | None:
@@ -75,4 +78,6 @@ class PartitionRow(NamedTuple):
             "worker": self.worker,
             "age_seconds": self.age_seconds,
             **behind,
+            "stored_messages": self.stored_messages,
+            "stored_seconds": self.stored_seconds,
         }

@@ -38,8 +38,9 @@ class Finding(Struct, frozen=True):
 
     level: Level
     about: str
-    """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `attached`, `partitions`,
-    `replicas`, `topic orders`; `unowned` (partitions) and `hosts` in a fleet on several; `fleet` if all is well."""
+    """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `handler`,
+    `handler calls`, `dead letters`, `unhandled`, `attached`, `partitions`, `replicas`, `topic orders`; `unowned`
+    (partitions) and `hosts` in a fleet on several; `fleet` if all is well."""
     reason: str
     """A sentence: what, since when, why."""
     since: float
@@ -50,6 +51,8 @@ class Verdict(Finding, frozen=True):
     """The gravest finding, and the others, the gravest first."""
 
     also: tuple[Finding, ...] = ()
+    oldest_unhandled_seconds: float | None = None
+    """The age of the fleet's oldest unhandled message; None if it is not known."""
 
     @property
     def main(self) -> Finding:
@@ -67,5 +70,5 @@ class Verdict(Finding, frozen=True):
         return f"{self.level}: {self.reason}"
 
     @classmethod
-    def of(cls, main: Finding, also: tuple[Finding, ...] = ()) -> Verdict:
-        return cls(main.level, main.about, main.reason, main.since, also)
+    def of(cls, main: Finding, also: tuple[Finding, ...] = (), oldest: float | None = None) -> Verdict:
+        return cls(main.level, main.about, main.reason, main.since, also, oldest)

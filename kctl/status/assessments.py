@@ -39,6 +39,8 @@ class AssessmentColumns:
     lag_seconds: Reals
     growth_per_second: Reals
     catchup_seconds: Reals
+    oldest_unhandled_seconds: Reals
+    cycle_seconds: Reals
 
 
 class Assessments(Sequence[Assessment]):
@@ -68,7 +70,7 @@ class Assessments(Sequence[Assessment]):
         return Assessments(self._columns, np.arange(len(self))[rows])
 
     def column(self, name: str) -> Reals:
-        """Returns `lag_seconds`, `growth_per_second` or `catchup_seconds` of all."""
+        """Returns a column of seconds, or `growth_per_second`, of all."""
         found: Reals = getattr(self._columns, name)[self._places]
         return found
 
@@ -102,6 +104,7 @@ class Assessments(Sequence[Assessment]):
             _known(columns.lag_seconds[row]),
             _known(columns.growth_per_second[row]),
             _known(columns.catchup_seconds[row]),
+            _known(columns.oldest_unhandled_seconds[row]),
         )
 
 
@@ -127,6 +130,7 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
         np.fmax.reduceat(assessments.column("lag_seconds"), starts),
         np.where(is_growth_known, np.add.reduceat(np.nan_to_num(growth), starts), np.nan),
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
+        np.fmax.reduceat(assessments.column("oldest_unhandled_seconds"), starts),
     )
     worsts, *seconds = map(_listed, columns)
     counts = zip(idle.tolist(), elsewhere.tolist(), strict=True)

@@ -11,10 +11,11 @@ from kctl.rows.partitions import PartitionRow
 from kctl.status.assessments import Assessments, of_groups
 from kctl.status.columns import ColumnAssessor, Reported
 from kctl.status.history import ABSENT
+from kctl.status.judgements import NUMBERS
 from kctl.status.observations import Ints, Reals
 from kctl.status.owners import Owner, Owners
 from kctl.status.rules import StatusRules
-from kctl.status.words import Assessment
+from kctl.status.words import Assessment, Status
 
 
 class Assessor:
@@ -47,6 +48,22 @@ def of_group(
     return of_groups(assessments, [0, len(rows)], lambda row: f"{rows[row].topic}-{rows[row].partition}")[0]
 
 
+def longest_lag_seconds(assessments: Assessments, besides: Status = Status.ELSEWHERE) -> float | None:
+    """Returns the greatest time lag of partitions that this host judges, besides those of a status; None if none is
+    known."""
+    is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
+    seconds = assessments.column("lag_seconds")[is_own & (assessments.status != NUMBERS[besides])]
+    known = seconds[~np.isnan(seconds)]
+    if len(known):
+        return float(known.max())
+    return None if is_own.any() or not len(is_own) else 0.0
+
+
+def longest_cycle_seconds(assessments: Assessments) -> float:
+    """Returns the longest time from one commit to the next that is usual for a partition."""
+    return float(assessments.column("cycle_seconds").max(initial=0.0))
+
+
 def _reported(rows: Sequence[PartitionRow], now: float) -> Reported:
     return Reported(
         at=now - _reals(row.age_seconds for row in rows),
@@ -56,6 +73,8 @@ def _reported(rows: Sequence[PartitionRow], now: float) -> Reported:
         end=ints(row.end for row in rows),
         timestamp=_reals(row.last_timestamp for row in rows),
         position=ints(row.position for row in rows),
+        stored_messages=ints(row.stored_messages for row in rows),
+        stored_seconds=_reals(row.stored_seconds for row in rows),
     )
 
 

@@ -77,6 +77,10 @@ class Reported(NamedTuple):
     timestamp: Reals | None = None
     """Unix seconds: Kafka's timestamp of the last record that was stored, NaN where it is not known. None: of none."""
     position: Ints | None = None
+    stored_messages: Ints | None = None
+    """Messages that wait in the storage. None: there is none between Kafka and the consumer."""
+    stored_seconds: Reals | None = None
+    """The age of the oldest of them, since it was stored."""
 
     @property
     def lag(self) -> Ints:
@@ -106,19 +110,19 @@ class ColumnAssessor:
         seen, rules, lag = self._history, self._rules, reported.lag
         reported = reported._replace(at=np.floor(reported.at * 1000) / 1000)  # as they are kept, to be the same again
         self._see(reported, owners, allowed_lag)
-        judged = judge(seen, owners, rules, allowed_lag, now)
+        judged = judge(seen, owners, rules, allowed_lag, now, reported.stored_messages)
         held = self._hysteresis.settle(judged.status, now, rules.hold_seconds, is_blind(seen, rules, now))
-        span = span_seconds(cycle_seconds(seen, owners), rules)
+        cycle = cycle_seconds(seen, owners)
+        span = span_seconds(cycle, rules)
         growth = _rounded(growth_per_second(seen, span))
         growth[(lag == ABSENT) | (judged.status == NUMBERS[Status.UNKNOWN])] = np.nan
         lag = np.where((lag != ABSENT) & (lag <= allowed_lag), 0, lag)
         waited = lag_seconds(lag, self._processed.timestamp, seen.caught_up_at(), now, now_unix)
         waited[judged.status == NUMBERS[Status.ELSEWHERE]] = np.nan  # its worker knows the last record's timestamp
-        return Assessments(
-            AssessmentColumns(
-                self._hysteresis.status, held, judged, owners, _rounded(waited), growth, _catchup(lag, growth)
-            )
-        )
+        waited = _rounded(waited)
+        oldest = _oldest(waited, reported.stored_messages, reported.stored_seconds)
+        columns = waited, growth, _catchup(lag, growth), oldest, cycle
+        return Assessments(AssessmentColumns(self._hysteresis.status, held, judged, owners, *columns))
 
     def _see(self, reported: Reported, owners: Owners, allowed_lag: Ints) -> None:
         seen = self._history
@@ -145,6 +149,14 @@ class ColumnAssessor:
             is_gone = (seen.uncommitted == Uncommitted.GONE) | (had_commit & is_seen)
             kinds = np.where(is_gone[lost], Uncommitted.GONE, Uncommitted.NEVER).astype(np.int8)
             seen.begin(lost, kinds, is_lag_known[lost], np.full(len(lost), np.nan))
+
+
+def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
+    """Returns the ages of the oldest unhandled messages, in Kafka or in the storage: not known if either is not."""
+    if stored is None or stored_seconds is None:
+        return lag_seconds
+    in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
+    return np.maximum(lag_seconds, _rounded(in_storage))
 
 
 def _rounded(values: Reals) -> Reals:

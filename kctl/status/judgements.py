@@ -57,9 +57,9 @@ _SUMMED = frozenset(
 class Judgements:
     """A judgement of each partition; the lag is the real one, whatever is allowed."""
 
-    def __init__(self, lag: Ints) -> None:
+    def __init__(self, lag: Ints, stored: Ints | None = None) -> None:
         size = len(lag)
-        self.lag = lag
+        self.lag, self.stored = lag, stored
         self.status = np.zeros(size, np.int8)
         self._reason = np.zeros(size, np.int8)
         self._seconds = np.zeros(size)
@@ -86,6 +86,7 @@ class Judgements:
         if others is not None:
             alike = others[self._reason[others] == reason]
             case.lag = int(np.maximum(self.lag[others], 0).sum())
+            case.stored = 0 if self.stored is None else int(np.maximum(self.stored[others], 0).sum())
             if reason in _SUMMED:
                 case.first, case.second = int(self._first[alike].sum()), int(self._second[alike].sum())
         return _TEXTS[reason](case)
@@ -104,14 +105,16 @@ class _Case:
     def __init__(self, judgements: Judgements, row: int, owner: Owner) -> None:
         found = judgements
         self.owner, self.lag = owner, int(found.lag[row])
+        self.stored = 0 if found.stored is None else int(found.stored[row])
         self.seconds, self.first, self.second = found.numbers(row)
         """Numbers whose meaning depends on the reason."""
 
     @property
     def waiting(self) -> str:
-        if self.lag == 0:
-            return "nothing waits"
-        return "1 message waits" if self.lag == 1 else f"{self.lag} messages wait"
+        if self.stored > 0:
+            in_kafka = f"{_messages(self.lag)} in Kafka, and " if self.lag > 0 else ""
+            return f"{in_kafka}{_messages(self.stored)} in the storage"
+        return _messages(self.lag) if self.lag else "nothing waits"
 
     @property
     def nobody(self) -> str:
@@ -134,6 +137,10 @@ class _Case:
     def batch(self) -> str:
         running = self.owner.batch_running_seconds
         return "" if running is None else f"batch has been running for {_seconds(running)}"
+
+
+def _messages(count: int) -> str:
+    return "1 message waits" if count == 1 else f"{count} messages wait"
 
 
 def _no_lag(case: _Case) -> str:

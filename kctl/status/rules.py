@@ -109,12 +109,15 @@ _Rule = Callable[[_Case, Rows, Judgements], Bools]
 """A rule: puts what it finds of these rows; returns those that it fits."""
 
 
-def judge(seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float) -> Judgements:
-    """Returns the statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it."""
+def judge(
+    seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
+) -> Judgements:
+    """Returns the statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it.
+    `stored` are the messages that wait in the storage; None: there is none."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
-    found, rows = Judgements(lag), np.arange(len(lag))
+    found, rows = Judgements(lag, stored), np.arange(len(lag))
     for rule in _RULES:
         if not len(rows):
             break
@@ -220,6 +223,8 @@ def _caught_up(case: _Case, rows: Rows, found: Judgements) -> Bools:
     these = rows[fits]
     silent = case.seen.newest.at[these] - case.seen.rows.end_since[these]
     is_quiet = silent >= case.rules.window_seconds
+    if found.stored is not None:
+        is_quiet &= found.stored[these] <= 0
     found.put(these[~is_quiet], Status.OK, JudgementReason.CAUGHT_UP)
     found.put(these[is_quiet], Status.IDLE, JudgementReason.QUIET, silent[is_quiet])
     return fits

@@ -46,6 +46,8 @@ class Assessment:
     """Messages by which the lag grows each second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
     """Seconds until the lag is gone at that pace; 0 when it is, None while it does not fall."""
+    oldest_unhandled_seconds: float | None = None
+    """The age of the oldest unhandled message: in Kafka, in the storage, in a handler, or waiting for its next try."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -54,6 +56,7 @@ class Assessment:
             "lag_seconds": self.lag_seconds,
             "growth_per_second": self.growth_per_second,
             "catchup_seconds": self.catchup_seconds,
+            "oldest_unhandled_seconds": self.oldest_unhandled_seconds,
         }
 
 

@@ -42,7 +42,8 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     is_sick = cluster in SICK
     status = (Status.STALLED, Status.STOPPED, Status.LOSING) if is_sick else (Status.OK,) * 3
     assessments = tuple(
-        Assessment(one, "", 900.0 if is_sick else 0.5, 50.0 if is_sick else -1.0, 60.0) for one in status
+        Assessment(one, "", 900.0 if is_sick else 0.5, 50.0 if is_sick else -1.0, 60.0, 900.0 if is_sick else 0.5)
+        for one in status
     )
     start, committed = (100 * tick, 100 * tick + 10) if is_sick else (0, 100 * tick)
     rows = tuple(

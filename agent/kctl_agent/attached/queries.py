@@ -177,7 +177,8 @@ class Queries:
         start, end = self._starts.get(partition), self._ends.get(partition)
         committed = self._committed.get(partition, position)
         lag = lag_of(start, committed, position, end)
-        return PartitionReply(*partition, start, committed, position, end, lag, age_seconds=age)
+        offsets = start, committed, position, end, lag
+        return PartitionReply(*partition, *offsets, age_seconds=age, stored_messages=0)
 
 
 def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:

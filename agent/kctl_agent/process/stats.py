@@ -301,6 +301,7 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
         pending=stats.pending + stats.delayed,
         delayed=stats.delayed,
         processing=stats.processing,
+        oldest_seconds=stats.oldest_seconds,
         bytes=stats.bytes,
         limit=stats.limits.messages,
         limit_bytes=stats.limits.bytes,

@@ -65,6 +65,11 @@ class StorageReply:
         "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
         "Redis without one.",
     )
+    oldest_seconds: float | None = age(
+        "kctl_storage_oldest_message_seconds",
+        "For how long the oldest message has been in the storage that is neither handled nor a dead letter, while it "
+        "waits, is handled, or waits for its next try; absent while there is none.",
+    )
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
     error: str | None = None

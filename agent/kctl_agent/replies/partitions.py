@@ -23,6 +23,10 @@ class PartitionReply:
     generation: int | None = None
     age_seconds: float | None = age()
     """Age of the brokers' offsets; None: they were not asked yet."""
+    stored_messages: int | None = None
+    """Messages of the partition in the storage that are neither handled nor dead letters. None: not known."""
+    stored_seconds: float | None = age()
+    """For how long the oldest of them has been there; None if there is none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,11 @@ class PartitionStats:
     bytes: int = 0
     oldest_seconds: float | None = None
 
+    @property
+    def unfinished(self) -> int:
+        """Messages that are neither handled nor dead letters."""
+        return self.pending + self.processing + self.delayed
+
     def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
         """With so many messages more in a state, of `size` bytes; `age` of the oldest of them."""
         ages = [each for each in (self.oldest_seconds, age) if each is not None]

@@ -6,7 +6,7 @@ Nothing here calls the JVM or asks a storage: what hangs there would hold up eve
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
@@ -21,7 +21,7 @@ from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.limits import why_full
+from kctl_agent.storage.limits import TableStats, why_full
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import ReadProgress
@@ -171,17 +171,35 @@ class WorkerStats(StoringStats):
         positions = sources.progress.positions(sources.member.partitions, sources.pipeline.positions, view)
         has_read_since = bool(self._recent) and self._recent[-1][0] > (view.taken_at or 0.0)
         age = None if view.taken_at is None else max(time.monotonic() - view.taken_at, 0.0)
+        in_storage = self._in_storage()
 
         def row(tp: TopicPartition, position: int | None) -> PartitionReply:
             start, committed = view.starts.get(tp), committed_offsets.get(tp)
             end = _end(view.ends.get(tp), position if has_read_since else None)
             lag = lag_of(start, committed, position, end, sources.reset)
             timestamp = self._timestamps.get(tp)
-            return PartitionReply(
-                tp.topic, tp.partition, start, committed, position, end, lag, timestamp, generation or 0, age
-            )
+            offsets = start, committed, position, end, lag, timestamp
+            return PartitionReply(tp.topic, tp.partition, *offsets, generation or 0, age, *in_storage(tp))
 
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
+
+    def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
+        """Returns a function to the number of unfinished messages of a partition in the storage, and the age of the
+        oldest, by the last count. In a table nothing waits."""
+        stats, counted_at = self._storage_stats, self._counted_at
+        if stats is None or counted_at is None:
+            return lambda _: (None, None)
+        passed = time.monotonic() - counted_at
+        known = (
+            {} if isinstance(stats, TableStats) else {(each.topic, each.partition): each for each in stats.partitions}
+        )
+
+        def found(tp: TopicPartition) -> tuple[int, float | None]:
+            of_one = known.get(tp)
+            oldest = None if of_one is None else of_one.oldest_seconds
+            return (0 if of_one is None else of_one.unfinished), (None if oldest is None else oldest + passed)
+
+        return found
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
         """Whether a batch that runs for long has moved stored offsets since they were last read."""

@@ -76,9 +76,11 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
         return
     unknown = f" without {number_of(lag.unknown, 'partition')} of which it is not known" if lag.unknown else ""
     age = f"  age {duration(lag.age_seconds)}" if (lag.age_seconds or 0.0) > OLD_SECONDS else ""
-    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}{age}"
+    oldest = f"  oldest unhandled {cell(duration(lag.oldest_unhandled_seconds))}"
+    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}{oldest}{age}"
     for row in lag.worst:
-        waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}"
+        oldest = f"oldest unhandled {cell(duration(row.oldest_unhandled_seconds))}"
+        waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}  {oldest}"
         yield f"  {clean(row.topic)}-{row.partition}  {clean(row.status)}  {waiting}  {clean(row.reason)}"
 
 

@@ -24,7 +24,7 @@ from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.options import ConfigOption
 from kctl.cli.output import echo
 from kctl.cli.signature import command
-from kctl.cli.table import UNKNOWN, Column, clean, clip, render
+from kctl.cli.table import UNKNOWN, Column, clean, clip, duration, render
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
 from kctl.fleets import Fleet, find
@@ -214,11 +214,13 @@ def summary(glance: FleetTopView) -> str:
         return clean(glance.problem)
     sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))
     stopped = sum(map(_is_stopped, glance.processes))
+    oldest = glance.verdict.oldest_unhandled_seconds if glance.verdict else None
     parts = [
         _running("worker", glance.workers),
         *([_running("sinker", sinkers)] if sinkers else []),
         *([_running("engine", engines)] if any(_state(row) != "running" for row in engines) else []),
         *([f"{stopped} stopped by request"] if stopped else []),
+        *([f"oldest unhandled {duration(oldest) or UNKNOWN}"] if glance.verdict else []),
         f"lag {_whole(glance.lag)}",
         f"{_whole(glance.rows_per_second)} rows/s",
         f"{_whole(glance.storage.pending)} wait in the storage",

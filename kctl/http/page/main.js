@@ -85,7 +85,7 @@ function showStatus(status) {
   state.staleAfter = status.brokers ? status.brokers.stale_after_seconds : Infinity;
   headline(status.verdict);
   numbers("summary", [
-    ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
+    ["oldest unhandled", seconds(status.oldest_unhandled_seconds)], ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
     ["caught up in", seconds(status.catchup_seconds)], ["members", whole(status.group_members)],
     ["group", text(status.group_state)], ["generation", text(status.generation)], ["worst partition", status.status],
   ]);

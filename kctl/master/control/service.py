@@ -344,17 +344,19 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     rated = (
         (-assessment.status.severity, -(row.lag or 0), number)
         for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.assessments, strict=False))
-        if (row.lag and assessment.status is not Status.ELSEWHERE) or assessment.status not in _WELL
+        if assessment.status not in _WELL
+        or (assessment.status is not Status.ELSEWHERE and (row.lag or row.stored_messages))
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(WORST, rated))
     age = max((row.age_seconds for row in snapshot.partitions), default=None)
-    seconds = None if lag.total is None else snapshot.group_assessment.lag_seconds
-    return LagGlance(len(lag.unknown), lag.total, seconds, age, worst)
+    group = snapshot.group_assessment
+    seconds = None if lag.total is None else group.lag_seconds
+    return LagGlance(len(lag.unknown), lag.total, seconds, age, worst, group.oldest_unhandled_seconds)
 
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:
     row, assessment = snapshot.partitions[number], snapshot.assessments[number]
-    known = row.lag, assessment.lag_seconds
+    known = row.lag, assessment.lag_seconds, assessment.oldest_unhandled_seconds
     if row.age_seconds > snapshot.stale_after_seconds:
-        known = None, None
+        known = None, None, None
     return WorstPartition(row.topic, row.partition, assessment.status.value, assessment.reason, *known)

@@ -178,7 +178,10 @@ async def test_a_live_question_that_fails_and_one_too_many_are_reported() -> Non
 
 async def test_ready_is_when_the_fleet_does_its_work() -> None:
     ready = await ask(healthy(), "/readyz")
-    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "reason": "everything is running; commits come"})
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"status": "ok", "reason": "everything is running; commits come; 7 messages wait in the storage"},
+    )
     degraded = await ask(judged(replace(healthy(), supervised=snapshot().supervised)), "/readyz")
     assert (degraded.status_code, degraded.json()["status"]) == (200, "degraded")
 

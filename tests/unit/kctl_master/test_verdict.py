@@ -19,6 +19,7 @@ from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatu
 from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
+from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
@@ -51,6 +52,7 @@ def fleet(states: dict[str, WorkerStatus] | None = None, rows: dict[str, WorkerR
         workers=Reduced(Workers(tuple((rows or {}).get(name, row(name)) for name in NAMES))),
         group_assessment=ok,
         offset_checker=Reduced(Partitions((partition(0),))),
+        block_size=Reduced(StorageReply(pending=0, processing=0)),
     )
 
 
@@ -100,6 +102,19 @@ def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapsho
     return replace(fleet(rows={"worker-1": row("worker-1", state=state, batches_total=7)}), ping=Reduced(pings))
 
 
+def late(**unhandled: Any) -> FleetSnapshot:
+    """850 messages are parked in the storage, 12 of which wait for their next try; Kafka has none."""
+    storage = StorageReply(pending=840, delayed=12, processing=10, oldest_seconds=75.0)
+    oldest = replace(fleet().group_assessment, oldest_unhandled_seconds=75.0)
+    return replace(
+        fleet(),
+        block_size=Reduced(storage),
+        group_assessment=oldest,
+        unhandled=Unhandled(75.0, 60.0, **unhandled),
+    )
+
+
+PARKED = "850 messages wait in the storage, 12 of them for their next try"
 REPLICAS = TopicsReply(
     (PartitionMetadata("t", 0, 1, (1, 2, 3), (1, 2), ()), PartitionMetadata("t", 1, 2, (2, 1), (1, 2), ()))
 )
@@ -123,6 +138,18 @@ RUNS = "everything is running; 3 ok"
             "degraded",
             "no message was handled since 2023-11-14T22:12:38Z: the handler raised KeyError",
         ),
+        (
+            late(is_late=True),
+            "degraded",
+            f"messages have waited too long {AT}: the oldest unhandled message is 75 s old, "
+            f"the limit (status.oldest_limit) is 60 s; {PARKED}",
+        ),
+        (
+            late(is_catching_up=True),
+            "ok",
+            f"{RUNS}; catching up: the oldest unhandled message is 75 s old; {PARKED}",
+        ),
+        (late(), "ok", f"{RUNS}; {PARKED}"),
         (of_group(Status.PAUSED), "ok", "everything is running; 1 of 3 partitions worse: t-0; a reason"),
         (of_group(Status.REBALANCING), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
         (of_group(Status.WARN), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
@@ -165,7 +192,7 @@ RUNS = "everything is running; 3 ok"
             "`kctl reload` and `kctl scale sinkers=2`",
         ),
         (of_storage(pending=3, age_seconds=7.0), "failing", "the storage has not answered since 2023-11-14T22:13:11Z"),
-        (of_storage(pending=3, age_seconds=2.0), "ok", RUNS),
+        (of_storage(pending=3, age_seconds=2.0), "ok", f"{RUNS}; 3 messages wait in the storage"),
         (of_storage(error="refused"), "failing", f"the storage has not answered {AT}: refused"),
         (
             fleet({"engine": status("engine", "backoff")}),

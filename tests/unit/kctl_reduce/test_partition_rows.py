@@ -52,6 +52,8 @@ def test_a_partition_that_no_worker_answers_for_keeps_its_row_from_the_brokers()
         "remaining_count": 20,
         "worker": None,
         "age_seconds": 1.0,
+        "stored_messages": None,
+        "stored_seconds": None,
     }
 
 
@@ -76,7 +78,7 @@ def test_of_two_claims_in_one_generation_the_newer_offsets_win() -> None:
 
 
 def test_committed_and_end_come_from_one_source_the_newer_one() -> None:
-    worker = answer("worker-0", row(0, 10, 100, age_seconds=30.0))
+    worker = answer("worker-0", row(0, 10, 100, age_seconds=30.0, stored_messages=7, stored_seconds=3.0))
 
     result = offset_checker([worker], brokers((0, 60, 150), age=1.0))
 
@@ -88,6 +90,8 @@ def test_committed_and_end_come_from_one_source_the_newer_one() -> None:
         "remaining_count": 90,
         "worker": "worker-0",
         "age_seconds": 1.0,
+        "stored_messages": 7,
+        "stored_seconds": 3.0,
     }
 
 

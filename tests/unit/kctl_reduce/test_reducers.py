@@ -17,7 +17,17 @@ workers = partial(reduced_json, "workers")
 
 def stats(**known: int) -> dict[str, Any]:
     """What `block_size` is reduced to, with all that is not given unknown."""
-    names = ("pending", "delayed", "processing", "dead", "bytes", "limit", "limit_bytes", "dead_limit")
+    names = (
+        "pending",
+        "delayed",
+        "processing",
+        "dead",
+        "oldest_seconds",
+        "bytes",
+        "limit",
+        "limit_bytes",
+        "dead_limit",
+    )
     return {**dict.fromkeys((*names, "free_bytes", "full", "error", "age_seconds")), **known}
 
 
@@ -37,12 +47,12 @@ def test_a_storage_that_workers_share_is_counted_once_and_the_newest_answer_wins
 
 def test_different_storages_are_summed() -> None:
     answers = [
-        Answer("worker-0", storage("file:/a", 100, limit=1000, delayed=3, free_bytes=70), 0.0),
-        Answer("worker-1", storage("file:/b", 30, limit=500, delayed=4, free_bytes=60), 0.0),
+        Answer("worker-0", storage("file:/a", 100, limit=1000, delayed=3, free_bytes=70, oldest_seconds=3.0), 0.0),
+        Answer("worker-1", storage("file:/b", 30, limit=500, delayed=4, free_bytes=60, oldest_seconds=9.0), 0.0),
     ]
 
     assert block_size(answers, None) == stats(
-        pending=130, delayed=7, processing=0, dead=0, bytes=20, limit=1500, free_bytes=60
+        pending=130, delayed=7, processing=0, dead=0, oldest_seconds=9, bytes=20, limit=1500, free_bytes=60
     )
 
 

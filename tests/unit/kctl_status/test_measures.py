@@ -406,3 +406,20 @@ def test_each_partition_is_assessed_among_others_as_it_is_alone(
         for n, (one, owner) in enumerate(steps):
             expected = alone[n].assess([] if one is None else [one], lambda _, owner=owner: owner, at, at)  # type: ignore[misc]
             assert [each for each, row in zip(found, rows, strict=True) if row.partition == n] == [*expected]
+
+
+@pytest.mark.shows("a partition whose messages wait in the storage is not `idle`, and its reason has their number")
+def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_being_idle() -> None:
+    assessor = Assessor(StatusRules())
+    parked, empty, unknown = (row(number, 9, 9) for number in range(3))
+    parked = parked._replace(stored_messages=850, stored_seconds=75.0)
+    read = row(3, 5, 9, timestamp=990.0)._replace(stored_messages=1, stored_seconds=3.0)
+    rows = [parked, empty._replace(stored_messages=0), unknown, read]
+
+    found = assessor.assess(rows, lambda _: READER, 0.0, 1000.0)
+    later = assessor.assess([each._replace(age_seconds=0.0) for each in rows], lambda _: READER, 61.0, 1061.0)
+
+    assert [each.oldest_unhandled_seconds for each in found] == [75.0, 0.0, None, 10.0]
+    assert (later[0].status, later[0].reason) == (Status.OK, "850 messages wait in the storage")
+    assert (later[1].status, later[2].status) == (Status.IDLE, Status.IDLE)
+    assert later[3].reason == "commits come, 4 messages wait in Kafka, and 1 message waits in the storage"

@@ -87,7 +87,7 @@ def snapshot() -> Snapshot:
             partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
         ),
         partitions=(
-            PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0),
+            PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0, 5, 7.0),
             PartitionReply("orders", 1, generation=7),
         ),
         brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),

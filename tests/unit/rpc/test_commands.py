@@ -50,6 +50,8 @@ def test_partitions_are_reported_with_every_offset_and_its_age(rpc: str, snapsho
         "last_timestamp": 1_700_000_000.5,
         "generation": 7,
         "age_seconds": pytest.approx(3.0),
+        "stored_messages": 5,
+        "stored_seconds": pytest.approx(8.0),
     }
     assert unknown == dict.fromkeys(known) | {"topic": "orders", "partition": 1, "generation": 7}
 
@@ -74,6 +76,7 @@ def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapsh
         "limit_bytes": None,
         "dead_limit": 50,
         "free_bytes": None,
+        "oldest_seconds": None,
         "full": "no room",
         "error": None,
         "age_seconds": None,

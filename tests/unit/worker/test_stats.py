@@ -16,10 +16,12 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.chunk import Advance, StoredOffset
+from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
+from tests.conformance.given import fill
 from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 
@@ -117,6 +119,38 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
     [row] = stats._snapshot().partitions
 
     assert (row.committed, row.position, row.end) == (131, 137, end)
+
+
+def test_each_partition_has_its_messages_in_the_storage_and_the_age_of_the_oldest_since_it_was_stored(
+    server: AgentServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(short_dir / "s.sqlite", block_messages=10)
+    storage.prepare()
+    stats = WorkerStats("worker-0", server, storage, Inbox())
+    stats.draw_from(sources(BrokerView(), 5, 5))
+    now = time.time()
+
+    def row() -> tuple[int | None, float]:
+        stats._count()
+        [found] = stats._snapshot().partitions
+        return found.stored_messages, round(found.stored_seconds or 0.0)
+
+    assert stats._snapshot().partitions[0].stored_messages is None, "it was not counted yet"
+    assert row() == (0, 0)
+    fill(storage, 20)
+    fill(storage, 30, partition=1)
+    monkeypatch.setattr(storage.clock, "wall", lambda: now + 75.0)
+    assert row() == (20, 75)
+    [claim] = storage.claim("sinker-0", 10, 60.0)
+    storage.settle(claim, [True] * 9 + [False], max_tries=5, retry_seconds=3600.0)
+    assert row() == (11, 75), "a message that waits for its next try is as old as before"
+    [claim] = storage.claim("sinker-0", 10, 60.0)
+    assert row() == (11, 75), "messages in a handler count"
+    storage.settle(claim, [False] * 10, max_tries=1)
+    storage.clear()
+    assert row() == (0, 0), "dead letters do not count"
+    storage.requeue_dead()
+    assert row() == (10, 0), "a requeued dead letter counts from when it was requeued"
 
 
 def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(

@@ -1,0 +1,90 @@
+"""The age of the oldest unhandled message over virtual time: too old, catching up, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+import pytest
+
+from kctl.status.unhandled import Unhandled, UnhandledTrend, limit_seconds, older, stored_seconds
+from kctl_agent.replies.block_size import StorageReply, TableReply
+
+LIMIT = 60.0
+
+
+def judged(age_at: Callable[[int], float], seconds: int, cycle: float = 1.0) -> list[Unhandled]:
+    """One judgement a second."""
+    trend = UnhandledTrend(hold_seconds=5.0)
+    return [trend.seen(age_at(now), LIMIT, cycle, float(now)) for now in range(seconds)]
+
+
+def times(found: Iterable[Unhandled], name: str) -> list[int]:
+    return [now for now, each in enumerate(found) if getattr(each, name)]
+
+
+@pytest.mark.shows(
+    "a fleet is `degraded` while its oldest unhandled message is too old, and *catching up* while that falls"
+)
+def test_a_message_that_nobody_handles_is_late_from_the_limit_on() -> None:
+    found = judged(lambda now: float(now), 300)
+
+    assert times(found, "is_late") == list(range(61, 300))
+    assert times(found, "is_catching_up") == []
+
+
+def test_it_is_over_five_seconds_after_the_message_is_handled() -> None:
+    found = judged(lambda now: now if now < 200 else 0.4, 230)
+
+    assert times(found, "is_late") == list(range(61, 205))
+
+
+def test_a_backlog_that_is_worked_off_is_catching_up() -> None:
+    """Nothing is read until 200; then each commit, every other second, brings it down by more than it has climbed."""
+    found = judged(lambda now: now if now < 200 else 200 - 3 * (now - 200) + (now % 2) * 2, 240)
+
+    late, falling = times(found, "is_late"), times(found, "is_catching_up")
+    assert late == list(range(61, late[-1] + 1))
+    assert 200 < late[-1] <= 210
+    assert falling == list(range(late[-1] + 1, 240)), "above the limit still"
+
+
+def test_a_backlog_that_grows_in_jumps_is_late_without_a_break() -> None:
+    """Each batch of ten seconds takes off nine."""
+    found = judged(lambda now: 30 + now - 9.0 * (now // 10), 600, cycle=10.0)
+
+    assert times(found, "is_late")[-300:] == list(range(300, 600)), "from when no batch brings it below the limit"
+    assert times(found, "is_catching_up") == []
+
+
+def test_a_steady_sawtooth_over_the_limit_is_late_and_under_it_is_not() -> None:
+    over = judged(lambda now: 55.0 + now % 20, 600, cycle=20.0)
+    under = judged(lambda now: 35.0 + now % 20, 600, cycle=20.0)
+
+    assert not times(over, "is_catching_up")
+    assert times(over, "is_late")
+    assert not times(under, "is_late")
+
+
+def test_a_handler_that_hangs_while_the_fleet_catches_up_is_seen_within_two_cycles() -> None:
+    found = judged(lambda now: 500.0 - 2 * now if now < 60 else 380.0 + now - 60, 100)
+
+    assert found[59].is_catching_up
+    assert min(now for now in times(found, "is_late") if now >= 60) <= 70
+
+
+def test_the_limit_is_three_usual_cycles_and_a_minute_at_least() -> None:
+    assert limit_seconds(0.0, 1.0) == 60.0
+    assert limit_seconds(0.0, 600.0) == 1800.0
+    assert limit_seconds(15.0, 600.0) == 15.0
+
+
+def test_an_age_of_which_one_part_is_not_known_is_not_known() -> None:
+    assert older(3.0, 5.0) == 5.0
+    assert older(3.0, None) is None
+    assert stored_seconds(StorageReply()) is None
+    assert stored_seconds(StorageReply(pending=3, processing=0, oldest_seconds=4.0, error="refused")) is None
+    assert stored_seconds(StorageReply(pending=0, processing=0)) == 0.0
+    assert stored_seconds(StorageReply(pending=0, processing=2, oldest_seconds=4.0)) == 4.0
+    assert stored_seconds(StorageReply(table=TableReply())) == 0.0, "rows wait for nobody"
+    assert Unhandled().limit_seconds < inf
