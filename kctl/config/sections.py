@@ -112,6 +112,9 @@ class WorkersSection(Section):
     """The least time from the start of one batch to the next; 0: at once."""
     on_data_loss: Literal["continue", "stop"] = "continue"
     """What to do when retention removed records before they were read; it is counted and reported either way."""
+    on_unreadable: Literal["stop", "dead_letter"] = "stop"
+    """What to do at a record that Spark or the transform cannot read: `stop` its partition there, or make it a dead
+    letter with its bytes and the error, and go on (docs/transform.md)."""
     revoke_timeout_seconds: Seconds = 15.0
     """How long a running batch may take to finish when its partitions are revoked; then it is abandoned."""
     start_timeout_seconds: Annotated[float, number(1), NOW] = 60.0

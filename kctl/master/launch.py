@@ -107,7 +107,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
         },
         "pipeline": {
             **_fields(workers, "transform", "max_records_per_batch", "trigger_seconds", "on_data_loss"),
-            "revoke_timeout_seconds": workers.revoke_timeout_seconds,
+            **_fields(workers, "revoke_timeout_seconds", "on_unreadable"),
             "import_dir": str(config.path.parent),
         },
         "spark": None if _has_engine(config) else _spark(config, jars),

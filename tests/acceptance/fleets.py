@@ -96,6 +96,7 @@ class Fleet(DemoFleet):
         partitions: int,
         workers: int,
         beside: Fleet | None = None,
+        topic_configs: Any = None,
         **more: str,
     ) -> None:
         """`beside` another fleet: with its topic and in its group. `more` is TOML for further sections, and
@@ -111,7 +112,7 @@ class Fleet(DemoFleet):
         self._loads: list[Producer] = []
         self._attached: list[subprocess.Popen[bytes]] = []
         if beside is None:
-            topics.create_topic(broker.bootstrap_servers, self.topic, partitions)
+            topics.create_topic(broker.bootstrap_servers, self.topic, partitions, topic_configs)
         self.set_up(workers)
 
     def set_up(self, workers: int) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer, TopicPartition
 
 from tests.acceptance.fleets import SETTLE_SECONDS, Fleet, MakeFleet
+from tests.acceptance.tables import lake, places
+from tests.acceptance.tables import sent as everything_sent
 from tests.acceptance.transforms import POISON
 from tests.conftest import eventually
 
@@ -18,6 +22,11 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 WHY = "ValueError: the price of order 7 is no number (transforms.py:131)"
 READ_SECONDS = 90.0
+
+
+CHOKES = 'transform = "tests.acceptance.transforms:chokes"\non_unreadable = "dead_letter"'
+NANOSECONDS = 1_764_171_234_567_890_123
+NO_LIMIT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
 def isolated(fleet: Fleet) -> list[dict[str, Any]]:
@@ -63,3 +72,98 @@ def test_good_partitions_are_read_within_90_seconds_and_each_bad_one_is_named_un
     eventually(fleet.is_caught_up, READ_SECONDS, "the others are read too")
     eventually(lambda: isolated(fleet) == [], SETTLE_SECONDS, "none is isolated")
     assert fleet.audit().stored == fleet.sent.total() - bad
+
+
+def dead_letters(fleet: Fleet) -> list[dict[str, Any]]:
+    rows = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json", "--limit", "1000").stdout)["rows"]
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def shown(fleet: Fleet, dead_letter: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(fleet.kctl("storage", "dead", "show", dead_letter, "-o", "json").stdout)
+    return document
+
+
+def send_bad_ones(fleet: Fleet) -> None:
+    """Into partition 0: good, poison, good, poison, poison, good, and 700 times the same with nanoseconds."""
+    with KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all") as producer:
+        for value in (b"g", POISON, b"g", POISON, POISON, b"g"):
+            producer.send(fleet.topic, value, key=b"k", headers=[("h", b"\x00")], partition=0, timestamp_ms=1_000)
+        for _ in range(700):
+            producer.send(fleet.topic, b"nano", key=None, partition=0, timestamp_ms=NANOSECONDS)
+        producer.send(fleet.topic, b"g", partition=0)
+        producer.flush()
+    fleet.sent[TopicPartition(fleet.topic, 0)] += 707
+
+
+STORAGES = ["file", *(pytest.param(each, marks=pytest.mark.long) for each in ("redis", "lake"))]
+
+
+@pytest.mark.shows("with on_unreadable = dead_letter an unreadable record is kept with its bytes and stepped over")
+@pytest.mark.parametrize("mode", STORAGES)
+def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_own_source_fails_at_it(
+    make_fleet: MakeFleet,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    mode: str,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(short_dir / "never"))
+    storage = lake(short_dir / "orders") if mode == "lake" else ""
+    if mode == "redis":
+        storage = f'mode = "redis"\nurl = "{request.getfixturevalue("redis_server").url}"'
+    fleet = make_fleet(partitions=2, workers_more=CHOKES, storage=storage, topic_configs=NO_LIMIT)
+    fleet.start("worker-0")
+    fleet.send(4)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "what is good is stored and committed")
+
+    send_bad_ones(fleet)
+    fleet.send_to(1)
+    began = time.monotonic()
+    eventually(fleet.is_caught_up, 2 * READ_SECONDS, "all is stored, or a dead letter")
+    print(f"{mode}: after {time.monotonic() - began:.1f} s")
+
+    rows = dead_letters(fleet)
+    assert [(row["partition"], row["offset"]) for row in rows] == [(0, at) for at in (3, 5, 6, *range(8, 708))]
+    assert {row["error"] for row in rows[:3]} == {WHY}
+    assert all(row["error"].startswith(f"the timestamp {NANOSECONDS} ms is beyond Spark's range: ") for row in rows[3:])
+    poison, nano = (
+        json.loads(fleet.kctl("storage", "dead", "show", each["id"], "-o", "json").stdout)
+        for each in (rows[0], rows[-1])
+    )
+    assert (poison["key"], poison["value"], poison["timestamp"]) == ("k", POISON.decode(), 1000)
+    assert [each["key"] for each in poison["headers"]] == ["h"]
+    assert (nano["key"], nano["value"], nano["timestamp"]) == (None, "nano", -1 if mode == "lake" else NANOSECONDS)
+    assert isolated(fleet) == []
+    if mode == "lake":
+        dead = {(fleet.topic, row["partition"], row["offset"]) for row in rows}
+        assert places(short_dir / "orders") == {at: 1 for at in everything_sent(fleet) if at not in dead}
+    else:
+        assert fleet.audit().stored == fleet.sent.total() - len(rows)
+
+
+@pytest.mark.long
+def test_where_something_that_the_transform_needs_is_away_no_record_becomes_a_dead_letter(
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = short_dir / "away"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("KCTL_DATABASE_AWAY", str(away))
+    more = 'transform = "tests.acceptance.transforms:asks_a_database"\non_unreadable = "dead_letter"'
+    fleet = make_fleet(partitions=3, workers_more=more)
+    fleet.start("worker-0")
+    fleet.send(30)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is stored")
+
+    away.touch()
+    fleet.send(30)
+    why = "ConnectionError: the database does not answer"
+    rows = eventually(lambda: len(found := isolated(fleet)) == 3 and found, READ_SECONDS, "all are isolated")
+    assert all(row["why"].startswith(why) and row["offset"] == 10 for row in rows)
+    assert dead_letters(fleet) == []
+
+    away.unlink()
+    eventually(fleet.is_caught_up, READ_SECONDS, "all is read")
+    assert dead_letters(fleet) == []
+    fleet.stored_once()

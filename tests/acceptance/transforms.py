@@ -132,3 +132,15 @@ def chokes(frame: DataFrame) -> DataFrame:
             yield batch
 
     return frame.mapInArrow(check, frame.schema)
+
+
+def asks_a_database(frame: DataFrame) -> DataFrame:
+    """Fails in the executor at every record while the file is there that `KCTL_DATABASE_AWAY` names."""
+
+    def ask(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if batch.num_rows and os.path.exists(os.environ["KCTL_DATABASE_AWAY"]):
+                raise ConnectionError("the database does not answer")
+            yield batch
+
+    return frame.mapInArrow(ask, frame.schema)

@@ -12,11 +12,22 @@ from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import DeadLetterStore, Storage
-from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.chunk import Advance, GapRefused, StoredOffset, StoredOffsetMissing, StoredOffsetMoved
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.selection import Selection
 from tests.conformance.dead import ERROR, Dead
-from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, everything, fill, offsets, put, stored, total
+from tests.conformance.given import (
+    OTHER_TOPIC_ID,
+    TOPIC_ID,
+    chunk,
+    everything,
+    fill,
+    next_offset,
+    offsets,
+    put,
+    stored,
+    total,
+)
 
 __all__ = ["Damage", "DeadLetters"]
 
@@ -88,6 +99,23 @@ class DeadLetters(Dead[Storage]):
             assert self.offsets(storage, Selection(text="needle in hay")) == [0]
             assert self.offsets(storage, Selection(key="key", tries_from=0, offset_to=0, traceback="Error")) == [0]
             assert self.offsets(storage, Selection(key="ke")) == self.offsets(storage, Selection(text="hey")) == []
+
+    def test_what_cannot_be_read_becomes_a_dead_letter_as_the_stored_offset_moves_over_it_or_neither_happens(
+        self, storage: Storage
+    ) -> None:
+        fill(storage, 3)
+        messages = [Message("t", 0, offset, None, b"bad", 2**60) for offset in (3, 5)]
+
+        storage.dead_letter(messages, ERROR, TOPIC_ID, Advance("t", 0, 1, 3, 6))
+        assert ([each.offset for each in storage.dead()], next_offset(storage)) == ([3, 5], 6)
+        assert [each.messages() for each in storage.dead()] == [[each] for each in messages]
+
+        for late in (Advance("t", 0, 1, 3, 6), Advance("t", 0, 1, 7, 8), Advance("t", 0, 2, 6, 7)):
+            with pytest.raises((StoredOffsetMoved, GapRefused)):
+                storage.dead_letter([Message("t", 0, 6, None, b"good", 0)], ERROR, TOPIC_ID, late)
+        with pytest.raises(StoredOffsetMissing):
+            storage.dead_letter([Message("t", 1, 6, None, b"good", 0)], ERROR, TOPIC_ID, Advance("t", 1, 1, 6, 7))
+        assert ([each.offset for each in storage.dead()], next_offset(storage)) == ([3, 5], 6)
 
     def test_what_dies_once_more_takes_the_place_of_its_dead_letter(self, storage: Storage) -> None:
         self.kill(storage, 3)

@@ -22,8 +22,10 @@ from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
+from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
+from kctl_agent.worker.offsets.start_offsets import Decided, StartOffsets
 from kctl_agent.worker.settings import parse
 from tests.checkpoint_faults import RECORDED, copied
 from tests.conftest import eventually
@@ -217,3 +219,39 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
         eventually(lambda: not works(), 60, f"{who} does not work without {right}")
         secured.grant(user, right)
         eventually(works, 60, f"{who} works again with {right}")
+
+
+def test_a_topic_whose_rights_are_taken_away_stops_no_other_topic_of_the_worker(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    user, second = "of-two-topics", TopicPartition("invoices", 0)
+    topics.create_topic(secured.plain, second.topic, 1)
+    file = configuration(secured, user, GROUP)
+    file.write_text(file.read_text().replace(f'["{TOPIC}"]', f'["{TOPIC}", "{second.topic}"]'))
+    secured.add_user(user)
+    [rights] = [rights for who, rights in documented() if who == "worker"]
+    seconds = [right._replace(name=second.topic) for right in rights if right.resource == "TOPIC"]
+    for right in (*rights, *seconds):
+        secured.grant(user, right)
+    settings = parse(json.dumps(worker_settings(load(file, {}), "worker-0", [])))
+    wanted = frozenset({TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1), second})
+
+    with (
+        closing(Brokers(settings.kafka, "worker-0")) as brokers,
+        closing(FileStorage(tmp_path / "s.sqlite")) as storage,
+    ):
+        storage.prepare()
+        start = StartOffsets(settings, storage, brokers)
+
+        def decided() -> Decided | None:
+            with contextlib.suppress(KafkaError):  # the rights are known to the broker a little later
+                return start.decide(wanted, {})
+            return None
+
+        eventually(lambda: (found := decided()) and not found.unanswered, what="all are found")
+        for right in seconds:
+            secured.revoke(user, right)
+        found = eventually(lambda: (found := decided()) and found.unanswered and found, what="one may not be described")
+
+    assert found.found.keys() == wanted - {second}
+    assert found.unanswered == {second: "topic invoices cannot be described"}

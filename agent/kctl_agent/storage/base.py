@@ -68,6 +68,12 @@ class TableRefused(StorageError):
     code = "table_refused"
 
 
+class RowRefused(TableRefused):
+    """A row of a batch has a value that cannot be written."""
+
+    code = "row_refused"
+
+
 class OffsetStore(ABC):
     """How far each partition is stored, and in what. Every method may be called from any process and any thread."""
 
@@ -253,8 +259,16 @@ class Storage(OffsetStore, DeadLetterStore):
         an owner that died: the message that killed it must not do so for ever."""
 
     @abstractmethod
-    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
-        """Store messages as dead letters, with one error or one each, whether they are in the storage or not."""
+    def dead_letter(
+        self,
+        messages: Sequence[Message],
+        error: str | Sequence[str],
+        topic_id: str | None = None,
+        advance: Advance | None = None,
+    ) -> None:
+        """Store messages as dead letters, with one error or one each, whether they are in the storage or not. With
+        `advance` the stored offset moves over them, in the same transaction. Raises StoredOffsetMissing,
+        StoredOffsetMoved: the stored offset is not where `advance` starts; nothing was written."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:

@@ -44,6 +44,13 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
     return stored
 
 
+def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
+    """As `judged`, for what may be written only once. Raises StoredOffsetMoved also where more is stored already."""
+    now = judged(planned, stored)
+    refuse_moved(planned.tp, now, replace(now, next=planned.start))
+    return now
+
+
 def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffset:
     """The stored offset as it is written over the one that was seen."""
     return replace(stored, version=seen.version + 1 if seen else 1)

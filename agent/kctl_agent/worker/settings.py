@@ -39,6 +39,7 @@ class PipelineSettings:
     trigger_seconds: float
     on_data_loss: str
     revoke_timeout_seconds: float
+    on_unreadable: str = "stop"
 
 
 @dataclass(frozen=True, slots=True)

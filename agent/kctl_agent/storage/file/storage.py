@@ -35,7 +35,7 @@ from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failu
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
-from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
+from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LONG_SECONDS = 1.0
@@ -194,9 +194,18 @@ class FileStorage(NumberedDeadLetters, Storage):
             return None
         return Free(f"the disk of {self.path.parent}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
 
-    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
+    def dead_letter(
+        self,
+        messages: Sequence[Message],
+        error: str | Sequence[str],
+        topic_id: str | None = None,
+        advance: Advance | None = None,
+    ) -> None:
         dead_letters = given_up(messages, error, topic_id, self.codec, self.clock.wall())
         with self._session(is_durable=True) as db, transaction(db):
+            if advance is not None:
+                stored = judged_at_start(advance, offset_table.read(db, [advance.tp]).get(advance.tp))
+                offset_table.advance(db, stored, advance.end)
             dead_letter_table.insert(db, dead_letters)
 
     def _dead_now(self) -> float:

@@ -26,7 +26,7 @@ from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartit
 from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
-from kctl_agent.storage.put_rules import judged, next_version, refuse_moved, refuse_other
+from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis import dead_letter_store
 from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
 from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of, words
@@ -196,13 +196,23 @@ class RedisStorage(NumberedDeadLetters, Storage):
         with as_unusable(self._session.place):
             return StorageStats.of(partitions, self.limits, free_memory(self._session.client, self._session.place))
 
-    def dead_letter(self, messages: Sequence[Message], error: str | Sequence[str], topic_id: str | None = None) -> None:
+    def dead_letter(
+        self,
+        messages: Sequence[Message],
+        error: str | Sequence[str],
+        topic_id: str | None = None,
+        advance: Advance | None = None,
+    ) -> None:
         rows = [
             word
             for x in given_up(messages, error, topic_id, self.codec, time.time())
             for word in (_name(x.block), x.offset, x.tries, x.error, "\t".join(x.cause), x.block.body)
         ]
-        self._session.run_once("dead_letter", topic_id or "", *rows)
+        a = advance
+        plan = ("",) * 4 if a is None else (name_of(a.tp), a.version, a.start, a.end)
+        refused = self._session.run_once("dead_letter", topic_id or "", *plan, *rows)
+        if advance is not None and refused:
+            judged_at_start(advance, stored_offset_of(advance.tp, refused))
 
     def _dead_now(self) -> float:
         return self._session.server_time()

@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 
 from kctl_agent.errors import StorageError
-from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.base import RowRefused, StorageUnusable
 from kctl_agent.storage.causes import innermost
 from kctl_agent.storage.chunk import GapRefused, StoredOffsetMissing, StoredOffsetMoved
 
 MAX_TEXT = 500
 MOVED = (GapRefused.code, StoredOffsetMissing.code, StoredOffsetMoved.code)
+OF_RECORD = ("", "bad_order", RowRefused.code, "day_refused")
 PY4J = "An error occurred while calling"
 FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
@@ -35,6 +36,11 @@ class BatchFailure:
     def is_moved(self) -> bool:
         """Whether the stored offsets are not those that the batch was planned on."""
         return self.code in MOVED
+
+    @property
+    def may_be_of_record(self) -> bool:
+        """Whether the cause may be a single record, and not what the storage is like."""
+        return self.code in OF_RECORD
 
     def __str__(self) -> str:
         return self.text

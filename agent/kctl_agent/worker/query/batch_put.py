@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kctl_agent.message import Message
 from kctl_agent.worker.query.transform import call_transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 UNEVEN_TASKS = 4
 """Tasks for each that runs at a time, where partitions differ much in size."""
@@ -69,6 +70,11 @@ class BatchPut(ABC):
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame:
         """Returns the frame that the streaming query is made of."""
+
+    @abstractmethod
+    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:
+        """Makes dead letters of these messages of one partition, as they were sent, and moves its stored offset over
+        the range that they are in. Raises StorageError: nothing was done, or (a table) only the first of the two."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kctl_agent.message import Message
 from kctl_agent.spark.without_pandas import map_in_arrow
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import Advance
@@ -14,7 +15,7 @@ from kctl_agent.worker.query.put import RESULT_SCHEMA, PutJob, put_in_task
 from kctl_agent.worker.query.transform import check_transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class BlockPut(BatchPut):
@@ -44,3 +45,8 @@ class BlockPut(BatchPut):
             self._storage.advance_offsets(holes)
         timestamps = {(row.topic, row.partition): row.last_timestamp_ms / 1000 for row in rows}
         return PutDone(sum(row.stored for row in rows), timestamps)
+
+    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:  # noqa: ARG002
+        tp = messages[0].topic, messages[0].partition
+        advance = Advance(*tp, planned.version, planned.start, planned.end)
+        self._storage.dead_letter(messages, error, planned.topic_id, advance)

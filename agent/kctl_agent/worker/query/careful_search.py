@@ -55,6 +55,8 @@ class CarefulSearch:
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
             for tp, at in positions.items()
         }
+        self.readable: tuple[TopicPartition, int] | None = before.readable if before else None
+        """A partition and the offset of a record in it that could be read when another one could not."""
         self._most = most
         self._join_at = now + JOIN_SECONDS
         self.waiting = deque(self._divided_before(before))
@@ -92,6 +94,11 @@ class CarefulSearch:
         if end - start == 1:
             each.retry_at += RETRY_SECONDS[min(each.failures, len(RETRY_SECONDS) - 1)]
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
+
+    def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
+        """Records that what could not be read of this partition became dead letters, up to this position."""
+        each = self.partitions[tp]
+        each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 
     def cleared(self, now: float) -> frozenset[TopicPartition]:
         """Returns the partitions that can be read with all others again."""

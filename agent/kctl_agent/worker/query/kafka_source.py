@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
-
-    Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
@@ -53,12 +51,7 @@ def kafka_source(
 ) -> DataFrame:
     """Returns the streaming frame of these partitions' records, at most so many in a batch."""
     starts = {tp: source.start for tp, source in sources.items()}
-    return (
-        _options(session.readStream, kafka, sources)
-        .option("startingOffsets", _by_topic(starts))
-        .option("maxOffsetsPerTrigger", max_records)
-        .load()
-    )
+    return _loaded(session.readStream, kafka, starts, maxOffsetsPerTrigger=max_records)
 
 
 def kafka_range(
@@ -66,20 +59,23 @@ def kafka_range(
 ) -> DataFrame:
     """Returns the frame of these offsets' records, each the first and the one after the last. The consumers are those
     of the last call with the same `name`, which is all that their group id is for."""
-    return (
-        _options(session.read, kafka, ranges)
-        .option("startingOffsets", _by_topic({tp: start for tp, (start, _) in ranges.items()}))
-        .option("endingOffsets", _by_topic({tp: end for tp, (_, end) in ranges.items()}))
-        .option("kafka.group.id", name)
-        .option("kafka.max.poll.records", LEAST_RECORDS)  # the pool takes equal settings alone under one name
-        .option("kafka.max.partition.fetch.bytes", LEAST_BYTES)
-        .load()
-    )
+    more: dict[str, str | int] = {
+        "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
+        "kafka.group.id": name,
+        "kafka.max.poll.records": LEAST_RECORDS,  # the pool takes equal settings alone under one name
+        "kafka.max.partition.fetch.bytes": LEAST_BYTES,
+    }
+    return _loaded(session.read, kafka, {tp: start for tp, (start, _) in ranges.items()}, **more)
 
 
-def _options(reader: Reader, kafka: KafkaSettings, partitions: Collection[TopicPartition]) -> Reader:
+def _loaded(
+    reader: DataFrameReader | DataStreamReader,
+    kafka: KafkaSettings,
+    starts: Mapping[TopicPartition, int],
+    **more: str | int,
+) -> DataFrame:
     assign: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
+    for tp in sorted(starts):
         assign.setdefault(tp.topic, []).append(tp.partition)
     return (
         reader.format("kafka")
@@ -87,14 +83,17 @@ def _options(reader: Reader, kafka: KafkaSettings, partitions: Collection[TopicP
         .option("kafka.isolation.level", kafka.isolation_level)
         .options(**spark_options(kafka.security))
         .option("assign", json.dumps(assign))
+        .option("startingOffsets", _by_topic(starts))
         .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
         .option("includeHeaders", True)
-        .option("kafka.max.poll.records", _share(HELD_RECORDS, len(partitions), LEAST_RECORDS, MOST_RECORDS))
-        .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(partitions), LEAST_BYTES, MOST_BYTES))
+        .option("kafka.max.poll.records", _share(HELD_RECORDS, len(starts), LEAST_RECORDS, MOST_RECORDS))
+        .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(starts), LEAST_BYTES, MOST_BYTES))
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .options(**WITHOUT_METRICS)
         .option("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS)
         .option("kafka.default.api.timeout.ms", REQUEST_TIMEOUT_MS)
+        .options(**more)
+        .load()
     )
 
 

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import functions as f
 
+from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import StorageUnusable, TableRefused
+from kctl_agent.storage.base import RowRefused, StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
 from kctl_agent.storage.lake.folder import Folder
@@ -23,11 +24,13 @@ from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.counted_rows import CountedRows
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
+from kctl_agent.worker.query.unreadable_records import is_readable
 
 log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """Columns that a transform is given, and that the table has without one."""
+HEADERS = "array<struct<key: string, value: binary>>"
 NAME_BYTES = 255
 """Longest name of a file or folder, in bytes, on every file system of Linux."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
@@ -63,12 +66,29 @@ class LakePut(BatchPut):
         return source
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:  # noqa: ARG002
+        return self._put(in_few_tasks(frame, ranges), ranges, self.write_rows)
+
+    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:
+        def mark(source: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
+            folder.make()
+            marked = MarkedRows(source.withColumn(ERROR, f.lit(error)))
+            marked.others.write.format("noop").mode("overwrite").save()
+            return 0, marked if marked.count else None
+
+        self._put(records(session, messages), {(messages[0].topic, messages[0].partition): planned}, mark)
+
+    def _put(
+        self,
+        frame: DataFrame,
+        ranges: Mapping[tuple[str, int], BatchRange],
+        write_rows: Callable[[DataFrame, Folder], tuple[int, MarkedRows | None]],
+    ) -> PutDone:
         batch = self._storage.begin([Advance(*tp, each.version, each.start, each.end) for tp, each in ranges.items()])
         try:
             below = {tp: at for tp, at in batch.below.items() if at > ranges[tp].start}
             earlier = self._dead_letters.earlier_try(batch)
-            source = _without(_not_stored(in_few_tasks(frame, ranges), below), earlier.messages)
-            rows, marked = self.write_rows(source, batch.folder)
+            source = _without(_not_stored(frame, below), earlier.messages)
+            rows, marked = write_rows(source, batch.folder)
             if marked is not None:
                 self._give_up(marked, source, batch, earlier)
                 self._fenced = batch.claims
@@ -135,6 +155,17 @@ class LakePut(BatchPut):
             self._schema = schema
 
 
+def records(session: SparkSession, messages: Sequence[Message]) -> DataFrame:
+    """Returns messages as Spark's source has them. A timestamp that it cannot have becomes Kafka's for none, -1."""
+    rows = [
+        (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers)
+        for m in messages
+    ]
+    columns = "topic string, partition int, offset long, ms long, key binary, value binary, headers " + HEADERS
+    types = {"timestamp": f.expr("timestamp_millis(ms)"), "timestampType": f.expr("if(ms = -1, -1, 0)")}
+    return session.createDataFrame(rows, columns).withColumns(types).select(*COLUMNS)
+
+
 def check_file_names(java: str, python: str) -> None:
     """Checks that Spark's driver and this process name files by UTF-8. Raises BootstrapError: other than UTF-8, so that
     one would not find what the other has written, and partitions of several values would become one."""
@@ -194,7 +225,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
         writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder.spark_uri)
     except Exception as error:  # whatever Spark makes of what a task has raised
         if (found := TOO_LONG.search(str(error))) is not None:
-            raise TableRefused(found[0]) from error
+            raise RowRefused(found[0]) from error
         raise
     return counted.count
 

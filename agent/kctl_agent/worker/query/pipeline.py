@@ -34,6 +34,7 @@ from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_range, kafka
 from kctl_agent.worker.query.run import Batch, CarefulRun, Run
 from kctl_agent.worker.query.stopping import stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
+from kctl_agent.worker.query.unreadable_records import unreadable_records
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -230,7 +231,10 @@ class Pipeline:
         most = settings.pipeline.max_records_per_batch
         self._search = CarefulSearch(starts, most, time.monotonic(), self._search)
         put, read = self.batch_put(self._storage), partial(kafka_range, session, settings.kafka)
-        run = CarefulRun(put, sources, checkpoint, self.on_batch, self._search, read)
+        unreadable = partial(
+            unreadable_records, settings.kafka, is_wanted=settings.pipeline.on_unreadable == "dead_letter"
+        )
+        run = CarefulRun(put, sources, checkpoint, self.on_batch, self._search, read, unreadable)
         run.begin(session, settings.name, self.log_ends, self.is_own_fault)
         return run
 

@@ -12,21 +12,27 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 
+from kctl_agent.message import Message
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.worker.query.batch_failure import BatchFailure, failure
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
 from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
 from kctl_agent.worker.query.kafka_source import KafkaSource
+from kctl_agent.worker.query.unreadable_records import is_readable, other_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
+MOST_OTHERS = 20
+"""How many other records are tried, until one can be read, before a record counts as unreadable."""
 IDLE_SECONDS = 0.2
 """Pause between looks for new records while there are none to be read."""
 
@@ -135,12 +141,15 @@ class CarefulRun(Run):
         on_batch: Callable[[Batch], None],
         search: CarefulSearch,
         read: Callable[[Ranges, str], DataFrame],
+        unreadable: Callable[[TopicPartition, int], list[Message]],
     ) -> None:
-        """`read` returns the records of ranges, with consumers that are known by a name."""
+        """`read` returns the records of ranges, with consumers that are known by a name; `unreadable` those at an
+        offset that are to be given up if they cannot be read."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search = search
         self._read = read
+        self._unreadable = unreadable
 
     def begin(
         self,
@@ -182,9 +191,12 @@ class CarefulRun(Run):
             self.failure = self.failure_of(error)
 
     def _store(self, ranges: Ranges) -> None:
+        [(tp, (start, end)), *others] = ranges.items()
         with self.busy:
             why = None if self.gate.is_set() else self._tried(ranges)
-            if why is not None and not self.gate.is_set():  # a job that was cancelled has failed too
+            if why is None or self.gate.is_set():  # a job that was cancelled has failed too
+                return
+            if others or end - start > 1 or not self._gave_up(tp, start, why):
                 self._search.failed(ranges, why.text, time.monotonic())
 
     def _tried(self, ranges: Ranges) -> BatchFailure | None:
@@ -201,3 +213,47 @@ class CarefulRun(Run):
         self._search.done(ranges)
         self._on_batch(batch)
         return None
+
+    def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
+        """Makes a dead letter of the record at this offset, which has failed, if it is certain that the cause is in the
+        record. Returns whether reading goes on behind it."""
+        messages, text = self._unreadable(tp, offset) if why.may_be_of_record else [], why.text
+        if not messages:
+            return False
+        if is_readable(messages[0].timestamp):
+            if not self._can_read_another(tp):
+                return False
+            again = self._tried({tp: (offset, offset + 1)})
+            if again is None or self.gate.is_set():
+                return True
+        else:
+            text = f"the timestamp {messages[0].timestamp} ms is beyond Spark's range: {text}"
+        source, end = self.sources[tp], messages[-1].offset + 1
+        planned = BatchRange(offset, end, source.version, source.topic_id)
+        self._batch_put.give_up(self._session, messages, planned, text)
+        self.positions = self.planned = {**self.positions, tp: end}
+        self._search.gave_up(tp, end, time.monotonic())
+        self._on_batch(Batch(self.last_batch_id, 0, 0.0, {tp: end}, {}))
+        count = number_of(len(messages), "record")
+        log.warning("%s from %s-%d offset %d on became dead letters: %s", count, *tp, offset, text)
+        return True
+
+    def _can_read_another(self, tp: TopicPartition) -> bool:
+        """Whether another record can be read now, which shows that nothing outside is in the way. It is not stored."""
+        from kctl_agent.worker.query.counted_rows import CountedRows  # and PySpark, which no worker's start waits for
+
+        known = self._search.readable
+        for other, at in islice(
+            chain([known] if known else [], other_offsets(tp, self.positions.items())), MOST_OTHERS
+        ):
+            if self.gate.is_set():
+                return False
+            counted = CountedRows(self._read({other: (at, at + 1)}, self._token))
+            try:
+                self._batch_put.transformed(counted.rows).write.format("noop").mode("overwrite").save()
+                if counted.count:
+                    self._search.readable = other, at
+                    return True
+            except Exception:
+                log.debug("%s-%d offset %d cannot be read either", *other, at, exc_info=True)
+        return False

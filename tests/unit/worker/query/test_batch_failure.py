@@ -44,8 +44,9 @@ def test_what_the_storage_refuses_is_no_fault_of_it() -> None:
     assert in_driver(TaskFailed(TOKEN, error)) == expected
     assert failure(error, TOKEN) == expected
     assert expected.is_moved
+    assert not expected.may_be_of_record
     refused = in_driver(TaskFailed(TOKEN, BadOrder("of orders-3 came out of offset order")))
-    assert not refused.is_moved
+    assert (refused.is_moved, refused.may_be_of_record) == (False, True)
 
 
 @pytest.mark.parametrize(

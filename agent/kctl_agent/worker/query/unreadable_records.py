@@ -1,0 +1,69 @@
+"""Records that Spark or the transform cannot read, as a plain consumer reads them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from itertools import takewhile
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.kafka.clients import opened
+from kctl_agent.kafka.errors import reason
+from kctl_agent.message import Message
+from kctl_agent.worker.settings import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+MOST_MILLISECONDS = (2**63 - 1) // 1000
+"""Spark counts microseconds in 64 bits, and its source fails at a record with a larger timestamp, such as one in
+nanoseconds, before any transform runs."""
+POLL_MS = 10_000
+
+
+def is_readable(timestamp: int) -> bool:
+    """Whether Spark can have this timestamp, in milliseconds."""
+    return abs(timestamp) <= MOST_MILLISECONDS
+
+
+def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *, is_wanted: bool) -> list[Message]:
+    """Returns the record at this offset, which Spark has failed at; where that was for its timestamp, with those of the
+    same kind that follow it. Empty: it is not wanted, cannot be had, or is no record but a marker."""
+    if not is_wanted:
+        return []
+    try:
+        found = _records(kafka, tp, offset)
+    except KafkaError as error:
+        log.warning("%s-%d offset %d cannot be read: %s", *tp, offset, reason(error))
+        return []
+    if not found or found[0].offset != offset:
+        return []
+    return list(takewhile(lambda each: not is_readable(each.timestamp), found)) or found[:1]
+
+
+def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Message]:
+    consumer = opened(
+        KafkaConsumer,
+        bootstrap_servers=kafka.bootstrap_servers,
+        isolation_level=kafka.isolation_level,
+        enable_auto_commit=False,
+        **kafka.security.client_settings(),
+    )
+    with closing(consumer):
+        consumer.assign([tp])
+        consumer.seek(tp, offset)
+        return [
+            Message(tp.topic, tp.partition, each.offset, each.key, each.value, each.timestamp, tuple(each.headers))
+            for each in consumer.poll(timeout_ms=POLL_MS).get(tp, ())
+        ]
+
+
+def other_offsets(
+    tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Yields offsets below the positions that were read, where a record may be that can be read: first of the other
+    partitions, then ever further back in this one."""
+    yield from ((other, at - 1) for other, at in positions if other != tp and at)
+    yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)

@@ -1,0 +1,198 @@
+"""A careful query without a JVM: its frames pass their records to the task in this process, or fail at bad ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from kctl_agent.message import Message
+from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.worker.query import block_put, counted_rows
+from kctl_agent.worker.query.batch_failure import BatchFailure
+from kctl_agent.worker.query.block_put import BlockPut
+from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
+from kctl_agent.worker.query.kafka_source import KafkaSource
+from kctl_agent.worker.query.run import Batch, CarefulRun
+from tests.conftest import eventually
+from tests.scratch_storage import ScratchStorage
+from tests.unit.worker.query.test_pipeline import Frame
+from tests.unit.worker.query.test_put import arrow
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+END = 20
+NANOSECONDS = 1_764_171_234_567_890_123
+
+
+class RangeFrame(Frame):
+    """The records of ranges. It is its own writer, of rows that are not stored."""
+
+    def __init__(self, ranges: Ranges, fails: Callable[[], bool]) -> None:
+        super().__init__(
+            *(arrow(offsets := list(range(*each)), None, [tp.partition] * len(offsets)) for tp, each in ranges.items())
+        )
+        self._fails = fails
+
+    def mapped(self, task: Any, schema: str) -> Any:
+        self.save()
+        return super().mapped(task, schema)
+
+    def save(self) -> None:
+        if self._fails():
+            raise ValueError("no number")
+
+    @property
+    def write(self) -> RangeFrame:
+        return self
+
+    def mode(self, _: str) -> RangeFrame:
+        return self
+
+    format = mode
+
+
+class Reading:
+    """A careful query over two partitions, and what is bad."""
+
+    def __init__(self, folder: Path) -> None:
+        self.storage = ScratchStorage(block_messages=3)
+        self.storage.init_offsets([StoredOffset("t", 0, None, 0), StoredOffset("t", 1, None, 0)])
+        self.bad: set[tuple[TopicPartition, int]] = set()
+        self.is_away = False
+        self.reads = 0
+        self.batches: list[Batch] = []
+        self.timestamp: Callable[[int], int] = lambda offset: offset * 10
+        self.is_own_fault = True
+        sources = {tp: KafkaSource(0, None, 1) for tp in (A, B)}
+        self.search = CarefulSearch(dict.fromkeys((A, B), 0), 1000, time.monotonic())
+        put = BlockPut(self.storage, lambda frame: frame, "")
+        read: Any = self._read
+        self.run = CarefulRun(put, sources, folder, self.batches.append, self.search, read, self._unreadable)
+        self.gives_up = False
+
+    def begin(self) -> None:
+        context = SimpleNamespace(
+            setLocalProperty=lambda *_: None, addJobTag=lambda _: None, cancelJobsWithTag=lambda _: None
+        )
+        session: Any = SimpleNamespace(sparkContext=context)
+        self.run.begin(session, "worker-0", lambda: {A: END, B: END}, lambda _: self.is_own_fault)
+
+    def _read(self, ranges: Ranges, _: str) -> RangeFrame:
+        self.reads += 1
+        is_bad = any(tp in ranges and ranges[tp][0] <= at < ranges[tp][1] for tp, at in self.bad)
+        return RangeFrame(ranges, lambda: self.is_away or is_bad)
+
+    def _unreadable(self, tp: TopicPartition, offset: int) -> list[Message]:
+        last = END if self.timestamp(offset) == NANOSECONDS else offset + 1
+        found = [at for at in range(offset, last) if (tp, at) in self.bad or self.is_away]
+        messages = [Message(tp.topic, tp.partition, at, None, b"bad", self.timestamp(at)) for at in found]
+        return messages if self.gives_up else []
+
+    @property
+    def next(self) -> tuple[int, int]:
+        stored = self.storage.stored_offsets([("t", 0), ("t", 1)])
+        return stored["t", 0].next, stored["t", 1].next
+
+    @property
+    def dead(self) -> list[tuple[int, int, str]]:
+        return [(each.block.partition, each.offset, each.error) for each in self.storage.dead()]
+
+
+@pytest.fixture
+def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
+    monkeypatch.setattr(block_put, "map_in_arrow", lambda frame, task, schema: frame.mapped(task, schema))
+    monkeypatch.setattr(counted_rows, "CountedRows", lambda frame: SimpleNamespace(rows=frame, count=1))
+    made = Reading(tmp_path)
+    with ExitStack() as stack:
+        stack.callback(made.run.stop)
+        stack.callback(made.run.gate.set)
+        yield made
+
+
+def test_what_is_good_is_stored_and_reported_and_the_first_bad_record_is_named(reading: Reading) -> None:
+    reading.bad = {(A, 7), (A, 9)}
+    reading.begin()
+
+    eventually(lambda: reading.search.unreadable(), what="it is found")
+    assert reading.next == (7, END)
+    assert {tp: each.offset for tp, each in reading.search.unreadable().items()} == {A: 7}
+    assert reading.run.positions == {A: 7, B: END}
+    assert sum(batch.rows for batch in reading.batches) == 7 + END
+    assert reading.dead == []
+
+
+def test_where_something_outside_is_away_the_query_ends_with_the_cause(reading: Reading) -> None:
+    reading.is_own_fault, reading.is_away = False, True
+    reading.begin()
+
+    eventually(lambda: not reading.run.isActive, what="it ends")
+    assert reading.run.failure == BatchFailure("no number")
+    assert reading.search.unreadable() == {}
+
+
+def test_a_query_that_is_stopped_ends_and_reads_nothing_more(reading: Reading) -> None:
+    reading.begin()
+    eventually(lambda: reading.next == (END, END), what="all is read")
+
+    reading.run.gate.set()
+    reading.run.stop()
+
+    assert (reading.run.isActive, reading.run.failure) == (False, None)
+
+
+def test_a_bad_record_becomes_a_dead_letter_while_others_can_be_read_and_reading_goes_on(reading: Reading) -> None:
+    reading.gives_up, reading.bad = True, {(A, 7), (A, 8), (A, 11), (B, 0)}
+    reading.begin()
+
+    eventually(lambda: reading.next == (END, END), what="all is stored, or a dead letter")
+    why = "no number"
+    assert sorted(reading.dead) == [(0, 7, why), (0, 8, why), (0, 11, why), (1, 0, why)]
+    assert sum(batch.rows for batch in reading.batches) == 2 * END - 4
+    assert reading.search.unreadable() == {}
+
+
+@pytest.mark.shows("a record counts as unreadable only while another one can be read")
+def test_where_no_record_can_be_read_there_is_no_dead_letter(reading: Reading) -> None:
+    reading.gives_up = reading.is_away = True
+    reading.begin()
+
+    eventually(lambda: len(reading.search.unreadable()) == 2, what="both are isolated")
+    assert (reading.next, reading.dead) == ((0, 0), [])
+
+    reading.is_away = False
+    eventually(lambda: reading.next == (END, END), what="all is read")
+    assert reading.dead == []
+
+
+def test_a_record_that_is_read_at_the_second_try_is_stored(reading: Reading) -> None:
+    reading.gives_up, reading.bad = True, {(A, 7)}
+    given_up = reading.run._unreadable
+
+    def heals(tp: TopicPartition, offset: int) -> list[Message]:
+        found = given_up(tp, offset)
+        reading.bad.clear()
+        return found
+
+    reading.run._unreadable = heals
+    reading.begin()
+
+    eventually(lambda: reading.next == (END, END), what="all is stored")
+    assert reading.dead == []
+    assert sum(batch.rows for batch in reading.batches) == 2 * END
+
+
+def test_records_with_timestamps_beyond_sparks_range_become_dead_letters_at_once(reading: Reading) -> None:
+    reading.gives_up, reading.bad = True, {(A, at) for at in range(3, END)}
+    reading.timestamp = lambda _: NANOSECONDS
+    reading.begin()
+
+    eventually(lambda: reading.next == (END, END), what="all is stored, or a dead letter")
+    why = f"the timestamp {NANOSECONDS} ms is beyond Spark's range: no number"
+    assert reading.dead == [(0, at, why) for at in range(3, END)]
+    assert [each.messages()[0].timestamp for each in reading.storage.dead()] == [NANOSECONDS] * (END - 3)
