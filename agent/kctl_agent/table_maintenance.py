@@ -54,7 +54,7 @@ def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
-        for step in (_swept, partial(_expired, lake, group), _compacted, _vacuumed):
+        for step in (_swept, partial(_once_a_day, lake, group), _compacted):
             with _noted(failed):
                 done += step(table)
     return done, failed
@@ -75,29 +75,23 @@ def _swept(lake: TableStorage) -> list[str]:
     return []
 
 
-def _expired(lake: LakeStorage, group: str, table: TableStorage) -> list[str]:
-    """Runs before the removal of files, which is once a day, of the table of dead letters."""
-    removed = 0 if table is lake or not _is_new_day(table) else expire(lake, group)
-    return [f"{number_of(removed, 'dead letter')} removed (storage.dead_expire_seconds)"] if removed else []
-
-
 def _compacted(lake: TableStorage) -> list[str]:
     compaction = Compaction(lake.table)
     groups = compaction.small_files(lake.target_file_bytes, LEAST_FILES, share=1.0)
     return [str(compaction.run(groups))] if groups else []
 
 
-def _is_new_day(lake: TableStorage) -> bool:
-    last = lake.folder.find(VACUUMED)
-    return last is None or time.time() - last.modified > VACUUM_SECONDS
-
-
-def _vacuumed(lake: TableStorage) -> list[str]:
-    if not _is_new_day(lake):
+def _once_a_day(lake: LakeStorage, group: str, table: TableStorage) -> list[str]:
+    last = table.folder.find(VACUUMED)
+    if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
         return []
-    removed = remove(lake.table, unused(lake.table))
-    lake.folder.write(VACUUMED, b"")
-    return [f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []
+    removed = remove(table.table, unused(table.table))
+    table.folder.write(VACUUMED, b"")
+    expired = 0 if table is lake else expire(lake, group)
+    return [
+        *([f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []),
+        *([f"{number_of(expired, 'dead letter')} removed (storage.dead_expire_seconds)"] if expired else []),
+    ]
 
 
 if __name__ == "__main__":

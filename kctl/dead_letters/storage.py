@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="Storage | LakeStorage")
 
-CLUSTER_SECONDS = 10.0
-"""How long the brokers are asked which cluster they are."""
 SERVED_REPLY_SECONDS = 10.0
 """A master that ends waits for no longer for a server that does not answer."""
 
@@ -89,7 +87,7 @@ def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
         from kctl.kafka.client.access import of_fleet
         from kctl.kafka.client.connection import ClusterConnection
 
-        with ClusterConnection(of_fleet(config), CLUSTER_SECONDS) as connection:
+        with ClusterConnection(of_fleet(config), SERVED_REPLY_SECONDS) as connection:
             connection.open()
             return connection.cluster_id
 

@@ -57,8 +57,7 @@ def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Itera
         actions = table.get_add_actions(flatten=True)
         known = [name for name in ("path", "min.failed_at") if name in actions.schema.names]
         began = dict(zip(*(actions.column(name).to_pylist() for name in known), strict=True)) if known[1:] else {}
-        files = dataset.get_fragments(filter=wanted.files)
-        for file in sorted(files, key=lambda each: str(began.get(each.path))):
+        for file in sorted(dataset.get_fragments(filter=wanted.files), key=lambda each: str(began.get(each.path))):
             # Not filtered by the scan: it compares with statistics of files as what delta-rs writes, `string_view`.
             for rows in file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns})):
                 yield file.path, pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)

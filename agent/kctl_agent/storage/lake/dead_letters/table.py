@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, Progress, Step, read_page, silent
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, parts, read
+from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
 from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
 from kctl_agent.storage.lake.dead_letters.selection import (
@@ -37,7 +36,6 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     reading,
     than,
 )
-from kctl_agent.storage.lake.delta.log import own_file
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
@@ -147,14 +145,19 @@ class DeadLetterTable(DeadLetterStore):
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """All in one pass: file by file, the oldest of each part first."""
-        if limit is not None or not self.storage.table.exists():
+        if limit is not None:
             yield from super().dead(selection, limit, progress)
-            return
-        selection = selection.dated(time.time())
-        with self.storage.table.latest() as table:
-            rows = all_rows(table, self._condition(selection), selection, progress, with_payload=True)
-            yield from (dead_letter for _, dead_letter in rows)
+        else:
+            yield from (dead_letter for _, dead_letter in self.rows(selection, progress, with_payload=True))
+
+    def rows(
+        self, selection: Selection, progress: Progress = silent, *, with_payload: bool = False
+    ) -> Iterator[tuple[Origin, DeadLetter]]:
+        """All in one pass: file by file, the oldest of each part first."""
+        if self.storage.table.exists():
+            selection = selection.dated(time.time())
+            with self.storage.table.latest() as table:
+                yield from all_rows(table, self._condition(selection), selection, progress, with_payload=with_payload)
 
     def _step(self, selection: Selection, after: RowPlace | None, limit: int) -> Step[RowPlace]:
         if not self.storage.table.exists():
@@ -176,12 +179,7 @@ class DeadLetterTable(DeadLetterStore):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        if not self.storage.table.exists():
-            return []
-        now = time.time()
-        with self.storage.table.latest() as table:
-            found = self._matching(table, selection.dated(now), progress)
-            return grouped((dead_letter for _, dead_letter in found), hours, now)
+        return grouped((dead_letter for _, dead_letter in self.rows(selection, progress)), hours, time.time())
 
     def count_requeued(self) -> int:
         """How many were put back and no worker has taken yet."""
@@ -193,19 +191,14 @@ class DeadLetterTable(DeadLetterStore):
         """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters. Those
         of a cluster that the group has left stay, because no worker would do it."""
         ask = self._ask_cluster
-        if ask is None or not self.storage.table.exists() or len(self._clusters()) < 2:
+        owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
+        if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
             return self._changed(selection, expect, progress, self.requeues.request)
         cluster, selection = ask(), selection.dated(time.time())
         count = self._changed(selection, expect, progress, self.requeues.request, of_cluster(cluster))
-        with self.storage.table.latest() as table:
-            left = sum(origin.cluster != cluster for origin, _ in self._matching(table, selection, progress))
-        if left:
+        if left := sum(origin.cluster != cluster for origin, _ in self.rows(selection, progress)):
             self.note = f"; {number_of(left, 'dead letter')} of another cluster left"
         return count
-
-    def _clusters(self) -> set[str | None]:
-        """Those in which the group has read."""
-        return {owner.cluster_id for owner, _ in self._lake.group_offsets(self.group)}
 
     def cancel_requeued(self) -> int:
         """Have those that were put back, and that no worker has taken, be dead letters again; returns how many. Raises
@@ -233,7 +226,7 @@ class DeadLetterTable(DeadLetterStore):
         condition = self._condition(selection)
         with self.storage.table.latest() as table:
             if expect is not None:
-                check_count(sum(1 for _ in self._matching(table, selection, progress)), expect)
+                check_count(sum(1 for _ in all_rows(table, condition, selection, progress)), expect)
             rows = all_rows(table, condition, selection, silent, with_payload=True)
             for _, of_file in groupby(enumerate(rows), lambda each: (each[1][0].file, each[0] // MOST_ROWS)):
                 gone: list[Origin] = []
@@ -254,16 +247,6 @@ class DeadLetterTable(DeadLetterStore):
 
     def _deleted(self, choose: Callable[[DeltaTable], str]) -> int:
         return self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
-
-    def whole_files(self, selection: Selection) -> dict[str, int]:
-        """The files that have no other rows than these, each with their number."""
-        found: Counter[str] = Counter()
-        with self.storage.table.latest() as table:
-            for file, rows in parts(table, ["group"], self._condition(selection.dated(time.time()))):
-                found[file] += rows.num_rows
-            columns = (table.get_add_actions(flatten=True).column(name) for name in ("path", "num_records"))
-            counts = {own_file(path): rows for path, rows in zip(*(each.to_pylist() for each in columns), strict=True)}
-        return {file: rows for file, rows in found.items() if rows == counts[file]}
 
     def _changed(
         self,
@@ -295,12 +278,6 @@ class DeadLetterTable(DeadLetterStore):
         count = change(choose)
         progress(count)
         return count
-
-    def _matching(
-        self, table: DeltaTable, selection: Selection, progress: Progress
-    ) -> Iterator[tuple[Origin, DeadLetter]]:
-        """In any order, each with its origin."""
-        return all_rows(table, self._condition(selection), selection, progress)
 
     def _condition(self, selection: Selection) -> Condition:
         return predicate(self.group, selection) & is_null(NUMBER)

@@ -66,6 +66,7 @@ class TableFile:
     path: str
     size: int
     partition_values: Mapping[str, str | None]
+    rows: int | None = None
 
 
 def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:

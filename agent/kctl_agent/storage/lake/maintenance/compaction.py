@@ -161,9 +161,9 @@ def _files(lake: LakeTable) -> Iterator[TableFile]:
     with lake.latest() as table:
         columns = table.get_add_actions(flatten=True)
         partitions = table.metadata().partition_columns
-    names = ("path", "size_bytes", *(f"partition.{name}" for name in partitions))
-    for path, size, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
-        yield TableFile(path, size, dict(zip(partitions, map(_text, values), strict=True)))
+    names = ("path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions))
+    for path, size, rows, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
+        yield TableFile(path, size, dict(zip(partitions, map(_text, values), strict=True)), rows)
 
 
 def _text(value: object) -> str | None:
