@@ -101,10 +101,14 @@ class Prometheus(_Server):
         rules: str = "",
         alertmanager: str | None = None,
         token: str | None = None,
+        ca: Path | None = None,
     ) -> None:
+        """With `ca`, over TLS with certificates of that authority."""
         [prometheus] = require("prometheus")
         (directory / "rules.yml").write_text(rules)
         job: dict[str, Any] = {"job_name": "kctl", "static_configs": [{"targets": list(targets)}]}
+        if ca:
+            job |= {"scheme": "https", "tls_config": {"ca_file": str(ca)}}
         if token:
             job["authorization"] = {"credentials": token}
         config: dict[str, Any] = {
@@ -134,6 +138,11 @@ class Prometheus(_Server):
     def active(self) -> set[str]:
         """The alerts whose expression holds, whether they have waited long enough to fire or not."""
         return {alert["labels"]["alertname"] for alert in self.get("/api/v1/alerts")["data"]["alerts"]}
+
+    def firing(self) -> list[dict[str, str]]:
+        """The labels of each alert that fires."""
+        found = self.get("/api/v1/alerts")["data"]["alerts"]
+        return [alert["labels"] for alert in found if alert["state"] == "firing"]
 
     def rules(self) -> list[dict[str, Any]]:
         """All rules, with their health."""

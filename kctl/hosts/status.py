@@ -39,8 +39,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0
-    silent = {each.sender for each in others.failed}
-    in_order = sorted(answers.items())
+    in_order, silent = sorted(answers.items()), {each.sender for each in others.failed}
     heard = {name: answer for name, (answer, _) in in_order if name not in silent}
     verdict = joined_verdict({name: answer.verdict for name, answer in heard.items()}, others.failed, now)
     lag = _lag({name: answer.lag for name, answer in heard.items() if answer.lag is not None}, host)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kctl.master.operations.fleet_operation import Context, FleetOperation
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import number_of, printable_name
 from kctl_agent.rpc.params import param
-from kctl_agent.rpc.wire import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ScopedOperation(FleetOperation):
     """At most one of worker, topic (with or without partition), all."""
 
+    shared_by_hosts: ClassVar = "topic"
     worker: str | None = param("this worker or sinker; not the engine", metavar="NAME", default=None)
     topic: str | None = param("this topic", metavar="NAME", default=None)
     partition: int | None = param("this partition of the topic", metavar="N", least=0, default=None)
     all: bool = param("everything, sinkers too", default=False)
-
-    @classmethod
-    def is_for_all_hosts(cls, params: JsonObject) -> bool:
-        return params.get("topic") is not None
 
     def problem(self, mark: str = "") -> str | None:
         if self.all and (self.worker is not None or self.topic is not None):

@@ -38,15 +38,12 @@ class SeekTopic(FleetOperation):
 
     rpc: ClassVar = "seek"
     for_all_hosts: ClassVar = True
+    shared_by_hosts: ClassVar = "topic"
     limit_seconds: ClassVar = BATCH_SECONDS
     topic: str = param("its topic", metavar="NAME")
     to: str = param("where: earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
     partition: int | None = param("this partition of the topic", metavar="N", least=0, default=None)
     dry_run: bool = param("only show what would happen", default=False)
-
-    @classmethod
-    def is_for_all_hosts(cls, params: JsonObject) -> bool:  # noqa: ARG003 - a topic is read on all
-        return True
 
     def touches(self, context: Context) -> frozenset[str]:
         check_read(context, self.topic, self.partition)

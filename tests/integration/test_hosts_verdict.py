@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.conftest import eventually
+from tests.expressions import rules
 from tests.integration.conftest import PARTITIONS, TOPIC
 from tests.integration.hosts import Fleet
+from tests.prometheus import Prometheus, require
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
 
 WINDOW_SECONDS = 2.0
+OF_LAG = ("KctlTimeLagOverObjective", "KctlConsumerLagGrowing")
+"""Alerts about messages that wait, which no host has for itself."""
 BOTH = ("a", "b")
 
 
@@ -121,6 +129,49 @@ def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) 
         assert verdict["also"] == []
         assert fleet.page(name, "readyz").status_code == 200
         assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
+
+
+@pytest.mark.shows("on two hosts each alert fires for its host and for no other")
+def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Path) -> None:
+    require("prometheus")
+    at_once = rules()
+    for group in at_once["groups"]:
+        for rule in group["rules"]:
+            rule.pop("for", None)
+    for name in BOTH:
+        start(fleet, name)
+    fleet.await_all(*BOTH)
+    assert fleet.operate("a", "pause", all=True, host="a")["state"] == "done"
+    targets = [fleet.masters[name].about["http_url"].removeprefix("https://") for name in BOTH]
+    token, ca = fleet.token.read_text().strip(), fleet.folder / "cert.pem"
+    with closing(Prometheus(tmp_path, targets, rules=yaml.safe_dump(at_once), token=token, ca=ca)) as prometheus:
+
+        def fire(*expected: tuple[str, ...]) -> bool:
+            """Whether these fire and no others, each with the worker, the host or the topic that it is about."""
+            about = ("worker", "host", "topic")
+            found = [
+                (each["alertname"], *(each[name] for name in about if name in each)) for each in prometheus.firing()
+            ]
+            return sorted(each for each in found if each[0] not in OF_LAG) == sorted(expected)
+
+        stalled = ("KctlConsumerStalled", TOPIC), ("KctlFleetFailing",)
+        eventually(partial(fire, *stalled), what="b alone stalls, and the fleet is failing once")
+        assert prometheus.query('kctl_consumer_status{status="stalled"}') != []
+        [unowned] = prometheus.query("max(kctl_group_unowned_partitions)")
+        assert unowned["value"][1] == "0"
+
+        pid = fleet.pid("b")
+        os.kill(pid, signal.SIGSTOP)
+        down = ("KctlWorkerDown", "b/worker-0")
+        eventually(
+            lambda: down in {(each["alertname"], each.get("worker", "")) for each in prometheus.firing()}, what=down[0]
+        )
+        assert {each["worker"] for each in prometheus.firing() if "worker" in each} == {"b/worker-0"}
+        os.kill(pid, signal.SIGCONT)
+
+        fleet.kill("b")
+        missing = ("KctlFleetDegraded",), ("KctlHostMissing", "b"), ("KctlMasterDown",)
+        eventually(partial(fire, *missing), what="b is missed, and a has its partitions")
 
 
 def unread(fleet: Fleet, at: str) -> bool:

@@ -66,6 +66,8 @@ class FleetOperation:
     changes: ClassVar[bool] = True
     for_all_hosts: ClassVar[bool] = False
     """Whether all hosts may be asked to carry it out, one after another."""
+    shared_by_hosts: ClassVar[str] = ""
+    """A parameter that names what all hosts share: if it is given and no host is, all are meant."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
     """Given up then, unless the caller sets a deadline."""
 
@@ -81,11 +83,6 @@ class FleetOperation:
         if (problem := found.problem()) is not None:
             raise BadParams(problem)
         return found
-
-    @classmethod
-    def is_for_all_hosts(cls, params: JsonObject) -> bool:  # noqa: ARG003 - for those that depend on it
-        """Whether all hosts are meant if none is named."""
-        return False
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
         """Returns what each host is to do of what all are, in order. Raises KctlError: nothing was changed."""

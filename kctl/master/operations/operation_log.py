@@ -155,7 +155,7 @@ class OperationLog:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
         params = with_host(params)
-        if kind.is_for_all_hosts(params) and self._context.hosts is not None:
+        if params.get(kind.shared_by_hosts) is not None and self._context.hosts is not None:
             params = {"host": ALL_HOSTS, **params}
         given = kind.given(params)
         host = self._other_host(kind, params)
