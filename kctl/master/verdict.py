@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from kctl.fields import moment
@@ -17,8 +18,7 @@ from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
-from kctl.status import Status
-from kctl.status.handling import late, progress_words
+from kctl.status import Status, handling
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
@@ -44,8 +44,6 @@ _OF_STATUS = {
 }
 """Levels by the status of partitions; the other statuses are no trouble."""
 _NAMED = 3
-_FAILING_SECONDS = 30.0
-"""For so long a handler may fail, as where what it needs is away for a moment."""
 
 
 _GRACE_SECONDS = 60.0
@@ -99,7 +97,6 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
         *_processes(snapshot, "sinker"),
         *_handling(snapshot),
         *_partitions(snapshot),
-        *(_Found(Level.DEGRADED, *each) for each in late(snapshot.unhandled, storage)),
         *_attached(snapshot),
         *_beside(snapshot),
         *_replicas(snapshot),
@@ -107,7 +104,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     ]
     if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
-        words = "everything is running", group.reason, *progress_words(snapshot.unhandled, storage)
+        words = "everything is running", group.reason, *handling.progress_words(snapshot.unhandled, storage)
         return Verdict(Level.OK, "fleet", "; ".join(words), since, (), group.oldest_unhandled_seconds)
     findings.sort(key=lambda each: -each.level.severity)
     main, *also = (
@@ -221,18 +218,12 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields what is known of a handler that fails, as long as messages wait or are dead letters."""
+    """Yields findings of the handler and of messages behind Kafka."""
     storage = snapshot.block_size.result
-    rows = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
-    failing = [row for row in rows if _failing_seconds(row) > _FAILING_SECONDS]
-    if failing and (storage.pending or storage.dead):
-        share = f"{_share(len(failing), len(rows), 'sinker')} handled no message"
-        what = "no message was handled" if len(failing) == len(rows) else share
-        yield _Found(Level.DEGRADED, "handler", what, failing[0].last_error, min(map(_failing_seconds, failing)))
-
-
-def _failing_seconds(row: WorkerRow) -> float:
-    return 0.0 if row.sinker is None else row.sinker.failing_seconds or 0.0
+    sinkers = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
+    found = handling.calls(sinkers), handling.tries(sinkers, storage)
+    of_messages = handling.dead_letters(storage, snapshot.taken_at_unix), handling.late(snapshot.unhandled, storage)
+    yield from (_Found(Level.DEGRADED, *each) for each in chain(*found, *of_messages))
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kctl.reduce.base import Answer, BrokerSnapshot, Reducer, newest_rows, per_sender
 from kctl.rows.members import GroupMembers, MemberRow
 from kctl.rows.workers import Pings, WorkerRow, Workers
-from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.ping import PingReply
@@ -54,6 +54,7 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
         dead_limit=_sum([row.dead_limit for row in known]),
         free_bytes=min((row.free_bytes for row in known if row.free_bytes is not None), default=None),
         table=known[0].table if len(known) == 1 else None,
+        recent_dead=_recent_dead([row.recent_dead for row in known if row.recent_dead is not None]),
         full=_texts(row.full for row in known),
         error=_texts(row.error for row in known),
         age_seconds=max((row.age_seconds for row in known if row.age_seconds is not None), default=None),
@@ -89,6 +90,17 @@ def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> W
             for answer in per_sender(answers)
         )
     )
+
+
+def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
+    """Sums the recent dead letters of several storages; the class is that of the storage with the most."""
+    if not known:
+        return None
+    most = max(known, key=lambda each: (each.count, each.error_class or ""))
+    firsts = [each.first for each in known if each.first is not None]
+    lasts = [each.last for each in known if each.last is not None]
+    count = sum(each.count for each in known)
+    return RecentDeadLetters(count, most.error_class, min(firsts, default=None), max(lasts, default=None))
 
 
 def _age(row: StorageReply) -> float:

@@ -5,12 +5,21 @@ Each finding is `degraded`: messages flow, but not as they should.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kctl.rows.workers import WorkerRow
 from kctl.status.unhandled import Unhandled
-from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, StorageReply
 from kctl_agent.rpc.messages import number_of
+
+_LEAST_CALL_SECONDS = 10.0
+_USUAL_CALLS = 5.0
+_LEAST_TRIES = 20
+_MOST_FAILURES = 0.05
+_FAILING_SECONDS = 30.0
+"""For so long a handler may fail, as where what it needs is away for a moment."""
+_NAMED = 3
 
 
 class HandlingFinding(NamedTuple):
@@ -20,6 +29,65 @@ class HandlingFinding(NamedTuple):
     why: str | None
     seconds: float = 0.0
     """For how long it is known to be so."""
+
+
+def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
+    """Yields a finding if calls of the handler run for much longer than is usual."""
+    long = [(row, seconds) for row in sinkers if (seconds := _call_seconds(row)) > _limit_seconds(row)]
+    if long:
+        share = f"in {len(long)} of {number_of(len(sinkers), 'sinker')}"
+        calls = [f"{row.name}'s call has been running for {seconds:.0f} s" for row, seconds in long[:_NAMED]]
+        more = [f"{len(long) - _NAMED} more"] if len(long) > _NAMED else []
+        limit = f"usual are at most {_limit_seconds(long[0][0]):.0f} s"
+        what, why = f"{_handler(sinkers)} has not returned {share}", "; ".join((*calls, *more, limit))
+        yield HandlingFinding("handler calls", what, why, max(seconds for _, seconds in long))
+
+
+def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[HandlingFinding]:
+    """Yields a finding if many tries have failed in the last minute; or few, and no message was handled for longer,
+    while messages wait."""
+    known = [row.sinker for row in sinkers if row.sinker is not None]
+    count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
+    classes = sorted({each.error_class for each in known if each.error_class})
+    why = ", ".join((f"{failed} of {count} tries failed in the last minute", *classes))
+    if count >= _LEAST_TRIES and failed > _MOST_FAILURES * count:
+        yield HandlingFinding("handler", f"{_handler(sinkers)} has failed too often", why)
+        return
+    failing = [row for row in sinkers if _failing_seconds(row) > _FAILING_SECONDS]
+    if failing and (storage.pending or storage.processing):
+        share = f"{len(failing)} of {number_of(len(sinkers), 'sinker')} {'has' if len(failing) == 1 else 'have'}"
+        what = "no message was handled" if len(failing) == len(sinkers) else f"{share} handled no message"
+        yield HandlingFinding("handler", what, why, min(map(_failing_seconds, failing)))
+
+
+def dead_letters(storage: StorageReply, now_unix: float) -> Iterator[HandlingFinding]:
+    """Yields a finding if messages have become dead letters in the last minutes."""
+    recent = storage.recent_dead
+    if recent is None or recent.last is None or now_unix - recent.last > RECENT_DEAD_SECONDS:
+        return
+    of_class = f", {recent.error_class}" if recent.error_class else ""
+    why = f"{recent.count} in {RECENT_DEAD_SECONDS / 60:.0f} minutes{of_class}: `kctl storage dead groups` lists them"
+    yield HandlingFinding(
+        "dead letters", "messages have become dead letters", why, now_unix - (recent.first or now_unix)
+    )
+
+
+def _handler(sinkers: Sequence[WorkerRow]) -> str:
+    names = sorted({row.sinker.handler for row in sinkers if row.sinker is not None and row.sinker.handler})
+    return " ".join(("the handler", *names))
+
+
+def _call_seconds(row: WorkerRow) -> float:
+    return 0.0 if row.sinker is None else row.sinker.call_seconds or 0.0
+
+
+def _limit_seconds(row: WorkerRow) -> float:
+    usual = 0.0 if row.sinker is None else row.sinker.handler_p99_seconds or 0.0
+    return max(_LEAST_CALL_SECONDS, _USUAL_CALLS * usual)
+
+
+def _failing_seconds(row: WorkerRow) -> float:
+    return 0.0 if row.sinker is None else row.sinker.failing_seconds or 0.0
 
 
 def stored_words(storage: StorageReply) -> str | None:

@@ -133,3 +133,9 @@ def fails_once(messages: list[Message]) -> list[bool]:
     acks = [message.offset % 3 != 0 or message.tries > 0 for message in messages]
     note([message for message, ack in zip(messages, acks, strict=True) if ack])
     return acks
+
+
+def fifths_die(messages: list[Message]) -> list[bool | ValueError]:
+    """Refuses every fifth offset, for a reason that nobody but its owner may read."""
+    note(messages)
+    return [message.offset % 5 != 0 or ValueError(f"card {message.offset}") for message in messages]

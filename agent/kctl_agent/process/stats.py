@@ -16,7 +16,7 @@ from typing import Any
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
-from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply, TableReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.workers import CommitStats, Event, Outside, WorkerReply
 from kctl_agent.rpc.operations import Inbox
@@ -25,11 +25,13 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.claim import StorageStats
 from kctl_agent.storage.limits import TableCounts, TableStats, why_full
+from kctl_agent.storage.recent_dead_letters import recent
 
 _PUBLISH_SECONDS = 0.5
 _COUNT_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 _EXPIRE_SECONDS = 60.0
+_READ_DEAD_SECONDS = 5.0
 _KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
 
@@ -201,6 +203,9 @@ class StoringStats(ProcessStats):
         """When the storage was last counted with success."""
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
+        self._recent_dead: RecentDeadLetters | None = None
+        self._dead_known, self._read_dead_at = 0, 0.0
+        """The number of dead letters when those of the last minutes were read, and when to read them again at most."""
         self._exchanges = 0
         self._counting = threading.Thread(target=self._count_on, name="kctl-storage", daemon=True)
 
@@ -243,7 +248,9 @@ class StoringStats(ProcessStats):
         """Counts the storage until the end. A bug, of ours or of a storage, must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
-            self._stored, self._counted_at = counted(self._storage.identity, self._storage_stats), time.monotonic()
+            stored = counted(self._storage.identity, self._storage_stats)
+            self._read_recent_dead(stored.dead)
+            self._stored, self._counted_at = replace(stored, recent_dead=self._recent_dead), time.monotonic()
             self.works("count")
             self._beside_counting()
         except Exception as error:
@@ -255,6 +262,20 @@ class StoringStats(ProcessStats):
             self.failing("count", f"the storage cannot be counted: {why}", outside)
             self._storage_stats = None
             self._stored = StorageReply(self._storage.identity, error=why)
+
+    def _read_recent_dead(self, dead: int | None) -> None:
+        """Reads which messages have died lately, when the number of dead letters has changed: it costs a query."""
+        if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
+            return
+        store = self._storage.dead_letter_store()
+        if store is None:
+            return
+        self._read_dead_at = time.monotonic() + _READ_DEAD_SECONDS
+        try:
+            self._recent_dead = recent(store) if dead else None
+            self._dead_known = dead
+        except StorageError as error:  # one that cannot be read is reported where it is counted
+            self._log.debug("recent dead letters were not read: %s", error)
 
     def _beside_counting(self) -> None:
         if time.monotonic() >= self._expire_at:

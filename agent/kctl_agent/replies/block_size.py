@@ -28,6 +28,22 @@ class TableReply:
     )
 
 
+RECENT_DEAD_SECONDS = 300.0
+"""The time since its death in which a dead letter is recent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentDeadLetters:
+    """Messages that became dead letters in the last `RECENT_DEAD_SECONDS`."""
+
+    count: int = 0
+    error_class: str | None = None
+    """Of most of them: the class, or the kind of failure; never the error's text."""
+    first: float | None = None
+    """Unix seconds at which the first of them died, and the last."""
+    last: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class StorageReply:
     """Messages of a storage by state, and bytes; of several sums (None: one does not know), least `free_bytes`."""
@@ -78,3 +94,5 @@ class StorageReply:
     """Age of the last successful count; None: not yet."""
     table: TableReply | None = optional()
     """The table, of mode `lake` only."""
+    recent_dead: RecentDeadLetters | None = optional()
+    """Dead letters of the last minutes, as of when their number changed last; only if there were any."""

@@ -89,7 +89,20 @@ class SinkerStats:
         "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
     )
     failing_seconds: float | None = age()
-    """For how long no message was handled though ten tries or more have failed; None otherwise."""
+    """For how long no message was handled though ten tries or more have failed, one in the last minute; None
+    otherwise."""
+    handler: str | None = None
+    """The handler's name in the configuration."""
+    call_seconds: float | None = age(
+        "kctl_sinker_call_running_seconds",
+        "For how long the sinker's call of the handler has been running; absent between calls.",
+    )
+    recent_tries: int | None = None
+    """Messages that the handler was given in calls that ended in the last minute."""
+    recent_failures: int | None = None
+    """Those of them that it did not acknowledge."""
+    error_class: str | None = None
+    """The error class of the last of these, or the kind of failure; never the error's text."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
         "How long the sinker's latest calls of the handler took: `p50`, `p99`.",

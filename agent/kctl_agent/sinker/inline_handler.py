@@ -19,9 +19,10 @@ from typing import Any
 from kctl_agent.message import Message
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.in_flight import RETURNED_FALSE, Ack
+from kctl_agent.sinker.in_flight import Ack
 from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import StorageUnusable, Writer
+from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.chunk import Advance, Chunk, Put
 from kctl_agent.storage.directly import DirectlyStorage
 from kctl_agent.storage.limits import StorageLimits

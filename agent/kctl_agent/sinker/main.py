@@ -54,6 +54,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     try:
         until_it_works(storage.prepare, stats, stop)
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
+        stats.handles(handler.name)
         _run(settings, storage, handler, stats, stop, inbox)
     except Stopped:
         pass

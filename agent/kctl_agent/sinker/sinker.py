@@ -26,6 +26,7 @@ from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage
+from kctl_agent.storage.causes import RETURNED_FALSE
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,8 @@ class Sinker:
         self._failures.error(error)
         for part in call:
             part.failed(error.text, is_alone=len(messages) == 1)
-        self._stats.called(self._settings.handler_timeout_seconds, len(messages), str(error))
+        failures = [str(error)] * len(messages)
+        self._stats.called(self._settings.handler_timeout_seconds, len(messages), failures, str(error))
         for claimed in list(self._in_flight):
             if not claimed.is_untouched:
                 self._settle(claimed)
@@ -198,15 +200,17 @@ class Sinker:
                 acks = self._handler(messages)
             except HandlerError as failure:
                 error = failure
+        seconds = time.monotonic() - started
         if error is None:
+            self._stats.called(seconds, count, [ack or RETURNED_FALSE for ack in acks if ack is not True], None)
             for part in call:
                 part.acknowledged(acks[: part.count])
                 acks = acks[part.count :]
         else:
+            self._stats.called(seconds, count, [str(error)] * count, str(error))
             self._failures.error(error)
             for part in call:
                 part.failed(error.text, is_alone=count == 1)
-        self._stats.called(time.monotonic() - started, count, None if error is None else str(error))
 
     def _settle(self, claimed: InFlightClaim) -> None:
         self._guard.drop(claimed)

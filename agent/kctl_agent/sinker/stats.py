@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.process.stats import StoringStats
@@ -13,8 +14,11 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
+from kctl_agent.storage.causes import cause_of, public_class
+from kctl_agent.storage.claim import StorageStats
 
 KEPT_CALLS = 1000
+RECENT_SECONDS = 60.0
 FAILING_TRIES = 10
 """More than a single message has by default."""
 
@@ -31,6 +35,15 @@ class SinkerProcessStats(StoringStats):
         self._failed, self._failing_since = 0, math.inf
         """Tries that have failed since a message was handled, and when the first of them did."""
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
+        self._tries: deque[tuple[float, int, int]] = deque()
+        """Calls that ended lately, by the second: when, how many messages, and how many of them failed."""
+        self._handler: str | None = None
+        self._error_class: str | None = None
+        """Of the last message that failed."""
+
+    def handles(self, name: str) -> None:
+        """Records the handler's name."""
+        self._handler = name
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
         """Logs an event and keeps it for the replies."""
@@ -43,9 +56,17 @@ class SinkerProcessStats(StoringStats):
     def calling(self) -> None:
         self._batch_started_at = time.monotonic()
 
-    def called(self, seconds: float, messages: int, error: str | None) -> None:
-        """Counts a call of the handler that has ended: well, or with an error."""
+    def called(self, seconds: float, messages: int, failures: Sequence[str], error: str | None) -> None:
+        """Counts a call of the handler that has ended: well, or with an error. `failures` has why each message failed
+        that did."""
         with self._lock:
+            at, tries, failed = self._tries.pop() if self._tries else (-math.inf, 0, 0)
+            if time.monotonic() - at >= 1.0:
+                self._tries += [(at, tries, failed)] if tries else []
+                at, tries, failed = time.monotonic(), 0, 0
+            self._tries.append((at, tries + messages, failed + len(failures)))
+            if failures:
+                self._error_class = public_class(cause_of(failures[-1]).error_class)
             self._calls.append(seconds)
             self._batch_started_at = None
             self._batches_total += 1
@@ -68,14 +89,32 @@ class SinkerProcessStats(StoringStats):
                 self._failed += again + dead
                 self._failing_since = min(self._failing_since, time.monotonic())
 
+    def _beside_counting(self) -> None:
+        """Drops the error of a handler once every message is settled: it is the error of one of them."""
+        super()._beside_counting()
+        stats = self._storage_stats
+        if isinstance(stats, StorageStats) and not (stats.pending or stats.processing or stats.delayed):
+            self.works("handler")
+
     def _snapshot(self) -> Snapshot:
+        now = time.monotonic()
         with self._lock:
             seconds = sorted(self._calls)
+            while self._tries and self._tries[0][0] < now - RECENT_SECONDS:
+                self._tries.popleft()
+            failures = sum(failed for _, _, failed in self._tries)
+            is_failing = failures and self._failed >= FAILING_TRIES
+            called_at = self._batch_started_at
             sinker = SinkerStats(
                 **{outcome: self._settled[outcome] for outcome in ("handled", "retried", "dead", "lost")},
                 in_flight=self._in_flight,
                 handler_errors=self._handler_errors,
-                failing_seconds=None if self._failed < FAILING_TRIES else time.monotonic() - self._failing_since,
+                failing_seconds=now - self._failing_since if is_failing else None,
+                handler=self._handler,
+                call_seconds=None if called_at is None else now - called_at,
+                recent_tries=sum(tries for _, tries, _ in self._tries),
+                recent_failures=failures,
+                error_class=self._error_class if failures else None,
                 handler_p50_seconds=_percentile(seconds, 0.5),
                 handler_p99_seconds=_percentile(seconds, 0.99),
             )

@@ -128,6 +128,10 @@ class OffsetStore(ABC):
         """Remove dead letters that are older than the limits allow, once a minute; returns the number of messages."""
         return 0
 
+    def dead_letter_store(self) -> DeadLetterStore | None:
+        """The dead letters of this storage; None where it is not known yet whose they are."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
         """Give up connections; the next call opens them again."""
 
@@ -278,6 +282,9 @@ class Storage(OffsetStore, DeadLetterStore):
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         """Put back to be claimed what waits for its next try, and leases that ran out or, with `older_than_seconds`,
         were taken so long ago, whatever was renewed since; returns the number of messages."""
+
+    def dead_letter_store(self) -> DeadLetterStore:
+        return self
 
     def expire_dead(self) -> int:
         age = self.limits.dead_seconds

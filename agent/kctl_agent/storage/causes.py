@@ -26,6 +26,10 @@ _FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 """How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
+_EXCEPTION = re.compile(r"\w*(Error|Exception|Exit|Interrupt|Timeout|Warning)|([A-Z][a-z0-9]+){2,}")
+"""A class as people name one: a word of a reason that a user wrote may be anything."""
+_TIMED_OUT = re.compile(r"the handler \S+ did not return within \S+ s")
+RETURNED_FALSE = "the handler returned False"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """Numbers, and addresses of objects."""
 
@@ -37,6 +41,16 @@ class DeathCause(NamedTuple):
     """`ValueError`; where nothing was raised the sentence, without what differs from message to message."""
     line: str
     """`shop.py:7`, where the traceback ends in the user's code; empty where there is none."""
+
+
+def public_class(error_class: str) -> str:
+    """Returns the class of a `DeathCause` as anybody may see it: of what is no class, a reason of the user's or a
+    sentence, only what kind of failure it was."""
+    if _EXCEPTION.fullmatch(error_class):
+        return error_class
+    if error_class == RETURNED_FALSE:
+        return "returned False"
+    return "timed out" if _TIMED_OUT.fullmatch(error_class) else "another reason"
 
 
 @lru_cache(maxsize=256)

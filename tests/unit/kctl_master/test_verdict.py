@@ -92,9 +92,11 @@ def changing(name: str, state: str, **more: Any) -> FleetSnapshot:
     return fleet(states, rows)
 
 
-def not_handled(seconds: float, dead: int = 7) -> FleetSnapshot:
-    sinker = row("sinker-0", last_error="the handler raised KeyError", sinker=SinkerStats(failing_seconds=seconds))
-    return replace(fleet(rows={"sinker-0": sinker}), block_size=Reduced(StorageReply(pending=0, dead=dead)))
+def not_handled(seconds: float, pending: int = 7) -> FleetSnapshot:
+    stats = SinkerStats(failing_seconds=seconds, recent_tries=6, recent_failures=6, error_class="KeyError")
+    sinker = row("sinker-0", last_error="the handler raised KeyError: 'card 4111'", sinker=stats)
+    stored = StorageReply(pending=pending, processing=0, dead=3)
+    return replace(fleet(rows={"sinker-0": sinker}), block_size=Reduced(stored))
 
 
 def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapshot:
@@ -131,12 +133,12 @@ RUNS = "everything is running; 3 ok"
     [
         (fleet(), "ok", RUNS),
         (fleet({"worker-1": status("worker-1", "stopped", desired="stopped")}), "ok", RUNS),
-        (not_handled(20.0), "ok", RUNS),
-        (not_handled(40.0, dead=0), "ok", RUNS),
+        (not_handled(20.0, pending=0), "ok", RUNS),
+        (not_handled(40.0, pending=0), "ok", RUNS),
         (
             not_handled(40.0),
             "degraded",
-            "no message was handled since 2023-11-14T22:12:38Z: the handler raised KeyError",
+            "no message was handled since 2023-11-14T22:12:38Z: 6 of 6 tries failed in the last minute, KeyError",
         ),
         (
             late(is_late=True),

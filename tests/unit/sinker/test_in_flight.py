@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.sinker.in_flight import RETURNED_FALSE, InFlightClaim, Part, cut, decide
+from kctl_agent.sinker.in_flight import InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import DIED, UNKNOWN, Journal
+from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill
 from tests.scratch_storage import ScratchStorage

@@ -6,7 +6,7 @@ import sysconfig
 
 import pytest
 
-from kctl_agent.storage.causes import MAX_CLASS_CHARACTERS, cause_of, sentence_of, traceback_in
+from kctl_agent.storage.causes import MAX_CLASS_CHARACTERS, cause_of, public_class, sentence_of, traceback_in
 
 LIBRARY = f"{sysconfig.get_path('stdlib')}/json/decoder.py"
 CHAIN = f"""the handler shop:handle raised NoCustomer: 17 on t-0 offset 3 (1 message)
@@ -57,3 +57,24 @@ def test_a_text_is_a_sentence_and_a_traceback() -> None:
     assert (sentence_of("no"), traceback_in("no")) == ("no", None)
     bare = "Traceback (most recent call last):\n  …\nKeyError: 1"
     assert (sentence_of(bare), traceback_in(bare)) == ("KeyError: 1", bare)
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        ("the handler shop:handle raised ValueError: card 4111 on t-0 offset 3 (1 message)", "ValueError"),
+        (CHAIN, "NoCustomer"),
+        ("requests.exceptions.ReadTimeout: https://shop/?token=sk_live", "ReadTimeout"),
+        ("the handler returned False", "returned False"),
+        ("the handler shop:handle did not return within 0.5 s on t-0 offset 3 (1 message)", "timed out"),
+        ("card 4111 of Bob was refused", "another reason"),
+        ("Bob: refused", "another reason"),
+        ("sk_live_4eC39", "another reason"),
+        (
+            "the handler shop:handle returned 'sk_live' instead of a list of bools on t-0 offset 3 (1 message)",
+            "another reason",
+        ),
+    ],
+)
+def test_what_anybody_may_see_of_an_error_is_its_class_or_the_kind_of_failure(error: str, seen: str) -> None:
+    assert public_class(cause_of(error).error_class) == seen

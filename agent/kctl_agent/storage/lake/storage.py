@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.table_storage import TableStorage
 from kctl_agent.storage.limits import TableStats
 
@@ -20,6 +21,9 @@ class LakeStorage(TableStorage):
         counts = self._dead_letters.counter.last()
         dead = 0 if self._dead_letters.counter.is_absent else None if counts is None else counts.rows
         return replace(super().stats(), dead=dead)
+
+    def dead_letter_store(self) -> DeadLetterTable | None:
+        return DeadLetterTable(self, self.owner.group) if self.is_bound else None
 
     def tables(self) -> list[TableStorage]:
         """This one, and that of its dead letters where there is one. Raises StorageUnusable."""

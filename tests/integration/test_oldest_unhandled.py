@@ -1,0 +1,93 @@
+"""Real sinkers behind a real master: messages that wait, a handler that hangs, and messages that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl_agent.storage.file import FileStorage
+from tests.conformance.given import fill
+from tests.conftest import eventually
+from tests.integration.conftest import Master
+from tests.integration.sinkers import place
+from tests.integration.test_sinkers_supervised import HANDLER, storage
+
+__all__ = ["place", "storage"]
+
+HANDLER_SECONDS = 25.0
+"""A call is found after ten seconds."""
+
+
+def verdict(one: Master) -> dict[str, Any]:
+    return one.ask("verdict", of_master=True).result
+
+
+def findings(one: Master) -> dict[str, str]:
+    """Reasons by what they are about, the gravest first."""
+    now = verdict(one)
+    return {each["about"]: each["reason"] for each in (now, *now["also"])}
+
+
+def page(one: Master, path: str) -> str:
+    with urllib.request.urlopen(one.about["http_url"] + path, timeout=30) as answer:
+        return str(answer.read(), "utf-8")
+
+
+def sinkers(handler: str, **more: object) -> dict[str, object]:
+    return {"count": 2, "handler": f"{HANDLER}:{handler}", "batch_size": 10, **more}
+
+
+@pytest.mark.shows("a handler that hangs is the verdict, with handler, sinker and age, though Kafka has no lag")
+def test_handlers_that_hang_are_the_verdict_until_they_go_on(
+    place: Path, master: Callable[..., Master], storage: FileStorage
+) -> None:
+    fill(storage, 1700)
+    one = master(sinkers=sinkers("waits_for_gate"), workers={"count": 0}, status={"oldest_limit": 2.0})
+
+    calls = r"the handler \S+:waits_for_gate has not returned in 2 of 2 sinkers since .*: sinker-0's call has been run"
+    eventually(lambda: re.match(calls, findings(one).get("handler calls", "")), HANDLER_SECONDS)
+
+    waited = r"messages have waited too long since .*: the oldest .* is \d+ s old, .* is 2 s; 1700 messages wait in the"
+    assert re.match(waited, findings(one)["unhandled"])
+    assert verdict(one)["level"] == "degraded"
+    age = one.ask("status", of_master=True).result["lag"]["oldest_unhandled_seconds"]
+    assert age > 10.0
+    glance = json.loads(page(one, "/api/v1/status"))
+    assert glance["oldest_unhandled_seconds"] >= age
+    assert glance["lag"] == 0
+    [measured] = re.findall(r"^kctl_oldest_unhandled_seconds\{.*\} (\S+)$", page(one, "/metrics"), re.M)
+    assert float(measured) >= age
+    gate = os.open(place / "gate", os.O_RDWR)  # not for writing alone: what is written stays while no call reads it
+    try:
+        os.write(gate, b"x" * 1000)
+        eventually(lambda: not storage.stats().partitions, 60)
+        eventually(lambda: verdict(one)["level"] == "ok", 12)
+    finally:
+        os.close(gate)
+    assert json.loads(page(one, "/api/v1/status"))["oldest_unhandled_seconds"] == 0.0
+
+
+@pytest.mark.shows("the verdict has number and error class of recent dead letters, and never the error's text")
+def test_messages_that_die_are_the_verdict_until_they_are_removed(
+    place: Path, master: Callable[..., Master], storage: FileStorage
+) -> None:
+    fill(storage, 1000)
+    one = master(sinkers=sinkers("fifths_die", max_tries=1), workers={"count": 0})
+
+    eventually(lambda: storage.stats().dead == 200)
+    eventually(lambda: ": 200 in 5 minutes, ValueError: " in findings(one).get("dead letters", ""), 12)
+
+    assert re.search(r"20. of 1\d+ tries failed in the last minute, ValueError$", findings(one)["handler"])
+    assert "card" not in json.dumps(verdict(one))
+    rows = one.ask("workers").result["rows"]
+    eventually(lambda: not [row for row in one.ask("workers").result["rows"] if row["last_error"]])
+    assert {row["sinker"]["error_class"] for row in rows} - {None} == {"ValueError"}
+    storage.remove_dead()
+    eventually(lambda: "dead letters" not in findings(one), 12)

@@ -1,0 +1,85 @@
+"""What is found of handlers and of dead letters: calls that hang, tries that fail, messages that have just died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kctl.rows.workers import WorkerRow
+from kctl.status import handling
+from kctl.status.handling import HandlingFinding
+from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
+from kctl_agent.replies.workers import SinkerStats
+
+NOW = 1_700_000_000.0
+WAITING = StorageReply(pending=3, processing=1)
+
+
+def sinker(number: int, **stats: Any) -> WorkerRow:
+    return WorkerRow(f"sinker-{number}", "sinker", sinker=SinkerStats(handler="shop:handle", **stats))
+
+
+def only(found: Iterable[HandlingFinding]) -> HandlingFinding:
+    [finding] = found
+    return finding
+
+
+@pytest.mark.shows("a call of the handler that hangs is named with its sinker after 10 s, or five times what is usual")
+def test_a_call_that_runs_for_long_is_found_with_its_handler_and_its_sinker() -> None:
+    found = only(handling.calls([sinker(0, call_seconds=75.2, handler_p99_seconds=0.2), sinker(1, call_seconds=3.0)]))
+
+    assert found.about == "handler calls"
+    assert found.what == "the handler shop:handle has not returned in 1 of 2 sinkers"
+    assert found.why == "sinker-0's call has been running for 75 s; usual are at most 10 s"
+    assert found.seconds == 75.2
+
+
+def test_a_handler_that_is_always_slow_has_five_times_its_usual_time() -> None:
+    assert not [*handling.calls([sinker(0, call_seconds=149.0, handler_p99_seconds=30.0)])]
+    assert [*handling.calls([sinker(0, call_seconds=151.0, handler_p99_seconds=30.0)])]
+    assert not [*handling.calls([sinker(0), WorkerRow("sinker-1", "sinker")])], "between calls"
+
+
+@pytest.mark.parametrize(
+    ("tries", "failures", "is_found"),
+    [(19, 19, False), (20, 1, False), (20, 2, True), (1000, 50, False), (1000, 51, True), (1000, 200, True)],
+)
+def test_more_than_a_twentieth_of_twenty_tries_is_too_often(tries: int, failures: int, is_found: bool) -> None:
+    parts = [sinker(0, recent_tries=tries - 5, recent_failures=failures, error_class="ValueError")]
+    parts.append(sinker(1, recent_tries=5, recent_failures=0))
+
+    found = [*handling.tries(parts, StorageReply(pending=0, processing=0))]
+
+    assert bool(found) is is_found
+    if found:
+        assert found[0].what == "the handler shop:handle has failed too often"
+        assert found[0].why == f"{failures} of {tries} tries failed in the last minute, ValueError"
+
+
+def test_few_tries_that_all_fail_are_found_while_messages_wait() -> None:
+    failing = sinker(0, failing_seconds=40.0, recent_tries=6, recent_failures=6, error_class="KeyError")
+
+    found = only(handling.tries([failing], WAITING))
+
+    assert found.what == "no message was handled"
+    assert found.why == "6 of 6 tries failed in the last minute, KeyError"
+    assert found.seconds == 40.0
+    assert only(handling.tries([failing, sinker(1)], WAITING)).what == "1 of 2 sinkers has handled no message"
+    assert not [*handling.tries([failing], StorageReply(pending=0, processing=0, dead=7))], "every message is settled"
+    assert not [*handling.tries([sinker(0, failing_seconds=20.0)], WAITING)], "what it needs may be away for a moment"
+
+
+@pytest.mark.shows("dead letters of the last five minutes make a fleet `degraded`, with their number and error class")
+def test_dead_letters_are_found_for_five_minutes() -> None:
+    dead = StorageReply(dead=900, recent_dead=RecentDeadLetters(200, "ValueError", NOW - 100, NOW - 94))
+
+    found = only(handling.dead_letters(dead, NOW))
+
+    assert found.what == "messages have become dead letters"
+    assert found.why == "200 in 5 minutes, ValueError: `kctl storage dead groups` lists them"
+    assert found.seconds == 100.0
+    assert only(handling.dead_letters(dead, NOW + 206))
+    assert not [*handling.dead_letters(dead, NOW + 207)]
+    assert not [*handling.dead_letters(StorageReply(dead=900), NOW)], "old ones"
