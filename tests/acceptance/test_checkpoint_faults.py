@@ -108,7 +108,7 @@ def test_spark_starts_from_a_damaged_state_as_the_verdict_has_it(
 
 
 def test_metadata_that_is_missing_ends_spark_42_alone(case: Case) -> None:
-    (case.folder / "metadata").unlink()
+    FAULTS["metadata is missing"].make(case.folder)
 
     outcome = check(case, None)
 

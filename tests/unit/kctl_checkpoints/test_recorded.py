@@ -100,6 +100,19 @@ def test_what_cannot_be_read_leaves_the_offsets_unknown(name: str, tmp_path: Pat
     assert found.offsets == {}
 
 
+def test_commits_with_state_ids_and_the_state_of_rocksdb_are_read(tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "rocksdb", tmp_path / "checkpoint")
+    assert (folder / "commits/5").read_text().startswith("v2\n")
+    whole = read_at(folder)
+    [newest_state] = folder.glob("state/0/1/6_*.changelog")
+    newest_state.unlink()
+
+    damaged = read_at(folder)
+
+    assert (whole.would_start, damaged.would_start) == (True, False)
+    assert set(whole.offsets.values()) == {21}
+
+
 def test_reading_a_checkpoint_changes_nothing_in_it(tmp_path: Path) -> None:
     folder = copied(RECORDED / "4.2.0" / "stateful", tmp_path / "checkpoint")
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))}
