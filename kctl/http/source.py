@@ -39,6 +39,10 @@ class SnapshotSource:
     """What the fleet answers to a request now; may raise an AgentError."""
     answer: Callable[[Request], Awaitable[JsonObject]]
     """The same as `master.sock` answers it."""
+    fleet: str = ""
+    """The fleet's name (`fleet.name`)."""
+    table_uri: str = ""
+    """The URI of the table of mode `lake`; empty in other modes."""
     hosts: Hosts | None = None
     """The other hosts of the fleet; None: it runs on one."""
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]

@@ -129,14 +129,15 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Returns what is known from `since` to `until`, Unix seconds, in the finest steps that go back so far; None
-        where the subject is not known."""
+        """Returns what is known from `since` to `until`, Unix seconds, in the finest steps that go back so far or
+        to the beginning of the history; None where the subject is not known."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
             if key not in table.places:
                 return None
-            ring = next((each for each in table.rings if each.reaches(since)), table.rings[-1])
+            known_since = max(since, table.began_at)
+            ring = next((each for each in table.rings if each.reaches(known_since)), table.rings[-1])
             first, least, most = ring.window(table.places[key], since, until)
         names = table.kept
         columns = dict(zip(names, least, strict=True)), dict(zip(names, most, strict=True))

@@ -122,6 +122,8 @@ def wired(
     answer = counted(service.answer, counts, lambda reply: reply.get("complete", True))
     source = SnapshotSource(
         latest=collector.latest,
+        fleet=config.fleet.name,
+        table_uri=config.storage.uri if config.storage.mode == "lake" else "",
         render_metrics=exposition.render,
         ready_metrics=exposition.ready,
         history=history,

@@ -47,8 +47,10 @@ class Site:
         access: AccessRights | None = None,
         dead_letters: Workbench | None = None,
         hosts: Hosts | None = None,
+        **more: Any,
     ) -> None:
-        self._access, self._dead_letters, self._hosts = access, dead_letters, hosts
+        """`more` is set in the source as it is."""
+        self._access, self._dead_letters, self._hosts, self._more = access, dead_letters, hosts, more
         self.operations = OperationLog(operations(), cast("Any", None), None)
         self.latest = snapshot(partitions)
         self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
@@ -78,6 +80,7 @@ class Site:
             ask=self._ask,
             answer=self._answer,
             operations=self.operations,
+            **self._more,
         )
         async with serving(source, self._access) as self._server:
             self._ready.set()
@@ -179,7 +182,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         text(page, "also")
         == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is in backoff"
     )
-    assert [number(page, "summary", name) for name in ("lag", "time lag", "members", "worst partition")] == [
+    assert [number(page, "kafka", name) for name in ("lag", "time lag", "members", "worst partition")] == [
         "18",
         "2.5 s",
         "2",
@@ -210,7 +213,7 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
     eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"])
     assert (text(page, "status"), text(page, "reason"), page.title) == (
         "ok",
-        "everything is running; all is well",
+        "everything is running; all is well; 7 messages wait in the storage",
         "ok · g · kctl",
     )
     for worker in (None, "worker-1"):

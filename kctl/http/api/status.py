@@ -24,7 +24,8 @@ async def status(
     question = api.asked(is_live=False, is_local=local, host=host)
     if question is None and (same := api.unchanged(snapshot, if_none_match)):
         return same
-    body = answers.status_of(snapshot, source.verdicts, source.feed.last_number)
+    named = {"fleet": source.fleet, "table_uri": source.table_uri or None}
+    body = named | answers.status_of(snapshot, source.verdicts, source.feed.last_number)
     if question is None:
         return api.answer(snapshot, body)
     joined, _ = await api.shared(("status", host), partial(api.status, question))

@@ -5,8 +5,8 @@ import {bytes, clock, el, isUnknown, make, seconds, set, visible, whole} from ".
 import {get} from "./session.js";
 import {change, view} from "./view.js";
 
-const RANGE = 900, PROCESS_RANGE = 3600, MOST_RANGE = 86400, HEIGHT = 150, AXIS_WIDTH = 64, MOST_MARKS = 50;
-const perSecond = value => isUnknown(value) ? "-" : (value < 10 ? value.toFixed(1) : whole(value)) + "/s";
+const RANGE = 900, PROCESS_RANGE = 3600, MOST_RANGE = 86400, HEIGHT = 150, LEAST_SPAN = 60, AXIS_WIDTH = 64, MOST_MARKS = 50;
+export const perSecond = value => isUnknown(value) ? "-" : (value < 10 ? value.toFixed(1) : whole(value)) + "/s";
 const CHARTS = [
   {id: "lag", title: "Lag", show: whole, lines: [["lag", "messages"]]},
   {id: "lag-seconds", title: "Time lag", show: seconds, lines: [["lag_seconds", "time lag"]]},
@@ -24,13 +24,13 @@ const state = {subject: "", from: 0, to: 0, newest: Infinity, step: 5, times: []
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const range = () => Math.min(Math.max(Number(view().range) || (view().worker ? PROCESS_RANGE : RANGE), 15), MOST_RANGE);
 
-const tick = unix => new Date(unix * 1000).toISOString().slice(11, range() > 600 ? 16 : 19) + "Z";
-// Of each line the most, and a band from the least to it.
+const tick = unix => new Date(unix * 1000).toISOString().slice(11, state.to - state.from > 600 ? 16 : 19) + "Z";
+// Of each line the most, and a band from the least to it; uPlot would begin a bar at the lower edge of its band.
 function optionsOf(chart, width) {
   const series = [{}], bands = [];
   chart.lines.forEach(([, label], number) => {
     const stroke = color("--line-" + number);
-    bands.push({series: [series.length, series.length + 1], fill: stroke + "33"});
+    if (!chart.bars) bands.push({series: [series.length, series.length + 1], fill: stroke + "33"});
     const drawn = chart.bars ? {paths: uPlot.paths.bars({size: [0.8, 12]}), fill: stroke + "99", points: {show: false}} : {width: 1.5, points: {size: 3, fill: stroke}};
     series.push({label, stroke, ...drawn}, {stroke: "transparent", points: {show: false}});
   });
@@ -153,7 +153,12 @@ function show(answer) {
   el("marks").replaceChildren(...(answer.marks.length ? answer.marks.slice(-MOST_MARKS).reverse().map(mark =>
     make("li", {}, make("time", {textContent: clock(mark.at)}), make("span", {textContent: mark.kind}), make("span", {textContent: visible(mark.text)})))
     : [make("li", {className: "quiet", textContent: "nothing happened in this time"})]));
-  set("charts-status", answer.began_at > state.from ? "known since " + clock(answer.began_at) + ": a master that is started begins anew" : "");
+  set("charts-status", answer.began_at > state.from ? "no data before " + clock(answer.began_at) : "");
+}
+// When the first step begins of which anything is known: a chart of a new fleet or process begins there.
+function firstKnown({series, first_at: first, step_seconds: step, until}) {
+  const places = Object.values(series).map(({most}) => most.findIndex(value => value !== null)).filter(place => place >= 0);
+  return places.length ? first + Math.min(...places) * step : until;
 }
 // Called with each snapshot; asks once a step, and of a time that is over once.
 export async function refresh(isNew = false) {
@@ -165,7 +170,7 @@ export async function refresh(isNew = false) {
   try {
     const answer = await get("history?" + new URLSearchParams(params));
     if (asked !== state.asked) return;
-    [state.from, state.to] = [answer.since, answer.until];
+    [state.from, state.to] = [until ? answer.since : Math.max(answer.since, Math.min(firstKnown(answer), answer.until - LEAST_SPAN)), answer.until];
     if (!until) state.newest = answer.until;
     show(answer);
   } catch (error) {
@@ -193,7 +198,10 @@ export function start() {
     if (id === "later") change({until: until + range() / 2 < state.newest ? Math.round(until + range() / 2) : null});
   });
   new ResizeObserver(() => {
-    for (const {drawn, plot} of charts.values()) if (drawn && plot.clientWidth) drawn.setSize({width: plot.clientWidth, height: HEIGHT});
+    for (const chart of charts.values()) {
+      if (!chart.drawn) draw(chart);
+      else if (chart.plot.clientWidth) chart.drawn.setSize({width: chart.plot.clientWidth, height: HEIGHT});
+    }
   }).observe(el("charts"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }

@@ -32,6 +32,8 @@ export function make(name, properties = {}, ...children) {
   found.append(...children);
   return found;
 }
+const WELL = new Set(["ok", "idle", "elsewhere", "running"]);
+export const isWell = word => WELL.has(word);
 export function badge(word) {
   return make("span", {className: "badge " + (/^[a-z_]+$/.test(word || "") ? word : "unknown"), textContent: text(word)});
 }

@@ -1,7 +1,7 @@
 // Every group of the clusters: searched and sorted by the server, which has them all; one of them in detail.
-import {badge, body, compared, el, head, rate, seconds, set, text, visible, whole} from "./dom.js";
+import {badge, body, compared, el, head, isWell, rate, seconds, set, text, visible, whole} from "./dom.js";
 import {get} from "./session.js";
-import {change, subject, view} from "./view.js";
+import {change, isBrief, subject, view} from "./view.js";
 
 const MOST_GROUPS = 200, REST_MS = 2000, GROUP_REST_MS = 10000;
 const state = {at: -Infinity, asked: null, rows: [], sort: {by: row => row.topic, down: false}};
@@ -41,10 +41,11 @@ async function list() {
   const {find = "", sort = "status"} = view(), asked = state.asked = Symbol();
   const answer = await get("groups?" + new URLSearchParams({sort, limit: MOST_GROUPS, ...(find && {group: globOf(find)})}));
   if (asked !== state.asked) return;
-  body(el("groups"), COLUMNS, answer.rows, row => row.cluster + "/" + row.group);
+  const shown = isBrief() && !find ? answer.rows.filter(row => !isWell(row.status)) : answer.rows;
+  body(el("groups"), COLUMNS, shown, row => row.cluster + "/" + row.group);
   const statuses = Object.entries(answer.statuses).map(([status, count]) => whole(count) + " " + status).join(", ");
   const waiting = answer.clusters.map(each => each.not_ready || each.cluster + " collected " + seconds(each.age_seconds) + " ago");
-  set("groups-status", [whole(answer.rows.length) + " of " + whole(answer.total) + " groups", statuses, "lag " + whole(answer.lag), ...waiting].filter(Boolean).join(" · "));
+  set("groups-status", [whole(shown.length) + " of " + whole(answer.total) + " groups", statuses, "lag " + whole(answer.lag), ...waiting].filter(Boolean).join(" · "));
 }
 async function one({group, cluster}) {
   const asked = state.asked = Symbol();

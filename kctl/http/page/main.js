@@ -1,21 +1,21 @@
 // The page: what it shows is the last snapshot, again and again, in the view that the address names.
 import * as charts from "./charts.js";
 import * as dead from "./dead_letters.js";
-import {badge, body, button, bytes, clock, compared, el, head, line, make, numbers, rate, seconds, set, text, visible, whole} from "./dom.js";
+import {badge, body, button, bytes, clock, compared, el, head, isUnknown, isWell, line, make, numbers, rate, seconds, set, text, visible, whole} from "./dom.js";
 import * as groups from "./groups.js";
 import * as hosts from "./hosts.js";
 import * as operations from "./operations.js";
 import * as process from "./process.js";
 import * as session from "./session.js";
 import {get} from "./session.js";
-import {subject, view} from "./view.js";
+import {isBrief, onBrief, subject, view} from "./view.js";
 
 const MOST_ROWS = 500, MOST_LOADED = 2000, HISTORY_SECONDS = 15, MOST_EVENTS = 50, REST_MS = 500;
 // Of a fleet that is collected each second every second snapshot is loaded, in a tab that nobody sees each tenth.
-const LOAD_MS = 2000, HIDDEN_MS = 10000, MOST_CREDIT = 3;
+const LOAD_MS = 2000, HIDDEN_MS = 10000, MOST_CREDIT = 3, RATE_MS = 10000;
 const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
 const SERVES = document.body.dataset.serves.split(" ");
-const histories = new Map(), drawn = new Map();
+const histories = new Map(), drawn = new Map(), counted = [];
 const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: null, credit: MOST_CREDIT, creditAt: 0, later: null};
 
 // Drawn once for each history that was loaded: 500 of them a second would keep a browser busy.
@@ -43,11 +43,11 @@ const PARTITIONS = [
   {name: "worker", show: row => visible(row.worker), by: row => row.worker, href: row => subject({worker: row.worker})},
   {name: "reason", show: row => visible(row.reason), isCut: true},
 ];
-const supervised = row => row.supervisor || {};
+const supervised = row => row.supervisor || {}, stateOf = row => row.state || supervised(row).state;
 const WORKERS = [
   {name: "name", show: row => visible(row.name), href: row => subject({worker: row.name})},
   {name: "kind", show: row => text(row.kind)},
-  {name: "state", show: row => badge(row.state || supervised(row).state)},
+  {name: "state", show: row => badge(stateOf(row))},
   {name: "memory", number: true, show: row => bytes(supervised(row).resident_bytes ?? row.rss_bytes)},
   {name: "restarts", number: true, show: row => whole(supervised(row).restarts)},
   {name: "last batch", number: true, show: row => seconds(row.last_batch_seconds)},
@@ -61,15 +61,35 @@ function isInView(row) {
   return !topic || (row.topic === topic && (!partition || row.partition === Number(partition)));
 }
 function showPartitions() {
-  const wanted = el("filter").value.trim().toLowerCase(), trouble = el("trouble").checked;
+  const wanted = el("filter").value.trim().toLowerCase(), trouble = el("trouble").checked || (isBrief() && !wanted);
   const inView = state.rows.filter(isInView);
   let rows = inView.filter(row =>
-    (!trouble || !["ok", "idle"].includes(row.status)) &&
+    (!trouble || !isWell(row.status)) &&
     (!wanted || (row.topic + "-" + row.partition + " " + (row.worker || "")).toLowerCase().includes(wanted)));
   if (state.sort) rows = rows.slice().sort(compared(state.sort.by, state.sort.down));
   const shown = rows.slice(0, MOST_ROWS), isWhole = inView.length === state.rows.length;
   body(el("partitions"), PARTITIONS, shown, keyOf);
-  set("shown", shown.length + " of " + (isWhole ? state.matching : inView.length) + " partitions");
+  set("shown", shown.length + " of " + (isWhole ? state.matching : inView.length) + " partitions" + (trouble ? ", without those that are healthy" : ""));
+}
+function showWorkers() {
+  const shown = isBrief() ? state.workers.filter(row => !isWell(stateOf(row))) : state.workers, left = state.workers.length - shown.length;
+  body(el("workers"), WORKERS, shown, row => row.name);
+  set("workers-status", left ? shown.length + " of " + state.workers.length + " processes, without those that are healthy" : "");
+}
+function showBrief() {
+  document.body.classList.toggle("brief", isBrief());
+  showPartitions();
+  showWorkers();
+  showGroups(true);
+}
+// Messages handled a second on all hosts, over the last ten seconds: by the counters of sinkers, or without them by the rows of workers.
+function handledPerSecond() {
+  const hasSinkers = state.workers.some(row => row.sinker), at = performance.now();
+  const totals = new Map(state.workers.map(row => [row.name, hasSinkers ? row.sinker?.handled : row.rows_total]).filter(([, total]) => !isUnknown(total)));
+  counted.push({at, totals});
+  while (counted.length > 2 && at - counted[1].at >= RATE_MS) counted.shift();
+  const before = counted[0], names = [...totals.keys()].filter(name => before !== counted.at(-1) && before.totals.has(name));
+  return names.length ? names.reduce((sum, name) => sum + Math.max(totals.get(name) - before.totals.get(name), 0), 0) * 1000 / (at - before.at) : null;
 }
 function headline(verdict) {
   document.title = document.title.replace(/^.*? · /, verdict.level + " · ");
@@ -79,18 +99,27 @@ function headline(verdict) {
   el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", visible(each.reason))));
 }
 function showStatus(status) {
-  set("title", visible(status.cluster + " / " + status.group));
-  document.title = "unknown · " + visible(status.group) + " · kctl";
+  const stored = status.storage || {}, table = status.table_uri ? stored.table || {} : null;
+  const inStorage = table ? 0 : isUnknown(stored.pending) || isUnknown(stored.processing) ? null : stored.pending + stored.processing;
+  set("title", visible([status.fleet, status.cluster + " / " + status.group].filter(Boolean).join(" · ")));
+  document.title = "unknown · " + visible([status.fleet, status.group].filter(Boolean).join(" · ")) + " · kctl";
   state.mostAge = status.max_age_seconds;
   state.staleAfter = status.brokers ? status.brokers.stale_after_seconds : Infinity;
   headline(status.verdict);
   numbers("summary", [
-    ["oldest unhandled", seconds(status.oldest_unhandled_seconds)], ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
-    ["caught up in", seconds(status.catchup_seconds)], ["members", whole(status.group_members)],
-    ["group", text(status.group_state)], ["generation", text(status.generation)], ["worst partition", status.status],
+    ["oldest unhandled", seconds(status.verdict.oldest_unhandled_seconds)],
+    ["messages waiting", whole(isUnknown(status.lag) || inStorage === null ? null : status.lag + inStorage)],
+    ["handled", charts.perSecond(handledPerSecond())], ["dead letters", whole(stored.dead)],
   ]);
-  const stored = status.storage || {};
-  numbers("storage", [
+  numbers("kafka", [
+    ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
+    ["caught up in", seconds(status.catchup_seconds)], ["generation", text(status.generation)],
+    ["group", text(status.group_state)], ["members", whole(status.group_members)], ["worst partition", status.status],
+  ]);
+  numbers("storage", table ? [
+    ["rows", whole(table.rows)], ["version", text(table.version)], ["last commit", isUnknown(table.last_commit_seconds) ? "-" : seconds(table.last_commit_seconds) + " ago"],
+    ["files", whole(table.files)], ["small files", whole(table.small_files)], ["size", bytes(stored.bytes)], ["path", visible(status.table_uri)],
+  ] : [
     ["pending", whole(stored.pending)], ["processing", whole(stored.processing)], ["dead", whole(stored.dead)],
     ["size", bytes(stored.bytes)], ["limit", stored.limit ? whole(stored.limit) : "-"],
   ]);
@@ -124,7 +153,7 @@ async function load() {
   Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), age: lag.age_seconds});
   showStatus(status);
   showPartitions();
-  body(el("workers"), WORKERS, workers.rows, row => row.name);
+  showWorkers();
   process.show(workers.rows);
   set("missing", lacks(lag));
   if (state.linked !== null) link(state.linked, "");
@@ -217,11 +246,10 @@ function route() {
   process.route();
   operations.route();
   showSections();
-  if (!SERVES.includes("fleet")) { showGroups(true); return; }
-  showPartitions();
+  showBrief();
+  if (!SERVES.includes("fleet")) return;
   process.show(state.workers);
   charts.refresh(true);
-  showGroups(true);
   state.historyAt = -1e9;
   refresh();
 }
@@ -233,6 +261,7 @@ function start() {
   el("trouble").addEventListener("change", showPartitions);
   el("choice").addEventListener("submit", event => event.preventDefault());
   session.onSign(showSections);
+  onBrief(showBrief);
   document.addEventListener("keydown", event => {
     if (event.key === "/" && !event.ctrlKey && !event.metaKey && document.activeElement.tagName !== "INPUT") {
       event.preventDefault();

@@ -99,11 +99,17 @@ def test_what_was_never_known_is_not_there_and_a_fleet_of_nothing_has_gaps(histo
     assert {name: values for name, values in most(empty, FLEET).items() if values} == {"memory_bytes": [400.0]}
 
 
-def test_a_history_that_begins_is_known_to_begin_and_goes_back_by_the_finest_steps(history: FleetHistory) -> None:
-    windows = [history.read(FLEET, UNIX - ago, UNIX + 5) for ago in (600, 3600, 80_000)]
+def test_steps_are_the_finest_that_go_back_to_the_time_asked_for_or_to_the_beginning(history: FleetHistory) -> None:
+    def steps(now: float) -> list[object]:
+        windows = [history.read(FLEET, now - ago, now) for ago in (600, 3600, 80_000)]
+        assert {each and each.began_at for each in windows} == {UNIX}
+        return [each and each.step_seconds for each in windows]
 
-    assert [each and each.step_seconds for each in windows] == [5.0, 30.0, 300.0]
-    assert {each and each.began_at for each in windows} == {UNIX}
+    assert steps(UNIX + 5) == [5.0, 5.0, 5.0]
+
+    hours = 3 * 3600
+    history.add(taken([row("orders", 0, 5, 10)], hours))
+    assert steps(UNIX + hours) == [5.0, 30.0, 300.0]
 
 
 def test_the_sparkline_is_the_most_of_each_15_seconds_and_begins_where_something_is_known() -> None:

@@ -1,0 +1,214 @@
+"""The first screen of the page, in a real browser over a real server: what its reader sees without scrolling or asking,
+on a telephone and on a desk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.workers import AgentState, WorkerRow, Workers
+from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.workers import SinkerStats
+from tests.fleet_snapshot import history_of, judged, partition, snapshot, worker
+from tests.integration.test_page import Eventually, Site, number, rows, text
+from tests.integration.test_page_accessible import findings
+from tests.integration.test_page_charts import caption, charts, drawn
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+WIDTHS = pytest.mark.parametrize("width", [390, 1440])
+HEIGHT = 900
+MOST_NARROW_HEIGHT = 2500
+TABLE = "s3://lake.example/orders"
+
+
+@contextmanager
+def on_a_screen(page: webdriver.Chrome, width: int) -> Iterator[None]:
+    size = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        page.get("about:blank")
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def fleet(partitions: int, handled: int = 0, storage: StorageReply | None = None) -> FleetSnapshot:
+    """Every partition is healthy, and so are a worker and a sinker."""
+    whole = snapshot(partitions)
+    of_partitions = Partitions(tuple(partition(each) for each in range(partitions)))
+    processes = (
+        WorkerRow("sinker-0", "sinker", AgentState.IDLE, age_seconds=0.1, sinker=SinkerStats(handled=handled)),
+        WorkerRow("worker-0", "worker", AgentState.RUNNING, age_seconds=0.1),
+    )
+    ok = whole.assessments[0]
+    return judged(
+        replace(
+            whole,
+            offset_checker=Reduced(of_partitions),
+            kafka_lag=kafka_lag(of_partitions),
+            block_size=Reduced(storage or StorageReply(pending=7, processing=2, dead=3, bytes=512)),
+            workers=Reduced(Workers(processes)),
+            supervised=(worker("worker-0"),),
+            assessments=(ok,) * partitions,
+            group_assessment=replace(ok, reason="commits come"),
+        )
+    )
+
+
+def tiles(page: webdriver.Chrome, name: str) -> list[str]:
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll(`#${arguments[0]} dt`)].map(each => each.textContent)", name
+    )
+    return found
+
+
+def bottom(page: webdriver.Chrome, selector: str) -> float:
+    script = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom + scrollY"
+    found: float = page.execute_script(script, selector)
+    return found
+
+
+@pytest.mark.shows("the page: the first screen has the verdict, the user's four numbers, then Kafka's view")
+@WIDTHS
+def test_the_first_screen_shows_the_verdict_then_what_users_wait_for_then_kafkas_view(
+    chromium: webdriver.Chrome, eventually: Eventually, width: int
+) -> None:
+    with on_a_screen(chromium, width), Site(4, fleet="shop") as site:
+        site.latest = fleet(4)
+        chromium.get(site.url)
+        eventually(lambda: text(chromium, "status") == "ok")
+        site.collect(fleet(4, handled=500))
+
+        eventually(lambda: number(chromium, "summary", "handled") not in ("-", "0.0/s"))
+
+        assert text(chromium, "title") == "shop · main / g"
+        assert chromium.title == "ok · shop · g · kctl"
+        assert tiles(chromium, "summary") == ["oldest unhandled", "messages waiting", "handled", "dead letters"]
+        assert number(chromium, "summary", "messages waiting") == "33", "24 in Kafka, 9 in the storage"
+        assert number(chromium, "summary", "dead letters") == "3"
+        assert tiles(chromium, "kafka")[:5] == ["lag", "time lag", "growth", "caught up in", "generation"]
+        order = [bottom(chromium, each) for each in ("#reason", "#summary", "#kafka", "#charts-title")]
+        assert order == sorted(order)
+        assert order[2] < HEIGHT
+        assert findings(chromium) == []
+
+
+def test_what_waits_in_an_uncounted_storage_is_not_known(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+    with on_a_screen(chromium, 1440), Site(4) as site:
+        site.latest = fleet(4, storage=StorageReply())
+        chromium.get(site.url)
+        eventually(lambda: tiles(chromium, "kafka") != [])
+
+        assert number(chromium, "kafka", "lag") == "24"
+        assert [number(chromium, "summary", name) for name in ("messages waiting", "dead letters")] == ["-", "-"]
+
+
+@pytest.mark.shows("the page: 16 healthy partitions take less than 2,500 px of a telephone, and all of it on request")
+def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_more(
+    chromium: webdriver.Chrome, eventually: Eventually
+) -> None:
+    with on_a_screen(chromium, 390), Site(16) as site:
+        site.latest = fleet(16)
+        chromium.get(site.url)
+        eventually(lambda: text(chromium, "shown") == "0 of 16 partitions, without those that are healthy")
+        eventually(
+            lambda: drawn(chromium, "rates", "--line-0") >= 0 and charts(chromium) == ["chart-lag", "chart-rates"]
+        )
+
+        assert chromium.execute_script("return document.documentElement.scrollHeight") < MOST_NARROW_HEIGHT
+        assert (rows(chromium, "partitions"), rows(chromium, "workers")) == ([], [])
+        assert text(chromium, "workers-status") == "0 of 2 processes, without those that are healthy"
+
+        site.collect(snapshot(16))
+        eventually(lambda: [row[1:3] for row in rows(chromium, "partitions")] == [["15", "stalled"]])
+
+        chromium.find_element(By.ID, "all").click()
+        eventually(lambda: (len(rows(chromium, "partitions")), len(rows(chromium, "workers"))) == (16, 2))
+        eventually(lambda: len(charts(chromium)) == 5)
+
+
+@WIDTHS
+@pytest.mark.shows("the page: a table of mode lake has its rows, version, last commit, files and path")
+def test_the_tiles_of_a_table_are_its_rows_version_commit_files_and_path(
+    chromium: webdriver.Chrome, eventually: Eventually, width: int
+) -> None:
+    table = TableReply(version=12, rows=119_200, files=9, small_files=4, last_commit_seconds=3.0)
+    with on_a_screen(chromium, width), Site(4, table_uri=TABLE) as site:
+        site.latest = fleet(4, storage=StorageReply(storage="t-1", dead=0, bytes=2048, table=table))
+        chromium.get(site.url)
+        eventually(lambda: tiles(chromium, "storage") != [])
+
+        shown = {name: number(chromium, "storage", name) for name in tiles(chromium, "storage")}
+
+        assert shown == {
+            "rows": "119,200",
+            "version": "12",
+            "last commit": "3.0 s ago",
+            "files": "9",
+            "small files": "4",
+            "size": "2.0 KiB",
+            "path": TABLE,
+        }
+        assert number(chromium, "summary", "messages waiting") == "24", "a table holds no message that waits"
+
+
+@pytest.mark.parametrize(("width", "seconds"), [(390, 3600), (1440, 900), (1440, 86400)])
+@pytest.mark.shows("the page: charts span the time for which there is data")
+def test_charts_of_a_new_fleet_span_the_time_for_which_there_is_data(
+    chromium: webdriver.Chrome, eventually: Eventually, width: int, seconds: int
+) -> None:
+    three_minutes = [running(fleet(4), step) for step in range(40)]
+    site = Site(4)
+    site.latest, site.history = three_minutes[-1], history_of(*three_minutes)
+    with on_a_screen(chromium, width), site:
+        chromium.get(f"{site.url}#range={seconds}")
+        if width < 500:
+            eventually(lambda: chromium.find_element(By.ID, "all").is_displayed())
+            chromium.find_element(By.ID, "all").click()
+        eventually(lambda: len(charts(chromium)) == 5)
+
+        first, last = spanned(chromium, "lag", "--line-0")
+        assert first < 0.1
+        assert last > 0.9
+        assert caption(chromium, "batch")[0].startswith("2.0 s")
+        first, last = spanned(chromium, "batch", "--line-0")
+        assert first < 0.1
+        assert last > 0.9
+
+
+def running(began: FleetSnapshot, step: int) -> FleetSnapshot:
+    """The fleet five seconds later for each step, in which its worker has ended one batch more."""
+    processes = [replace(row, batches_total=step, last_batch_seconds=2.0) for row in began.workers.result.rows]
+    return replace(
+        began,
+        workers=Reduced(Workers(tuple(processes))),
+        taken_at=began.taken_at + 5 * step,
+        taken_at_unix=began.taken_at_unix + 5 * step,
+    )
+
+
+def spanned(page: webdriver.Chrome, chart: str, color: str) -> tuple[float, float]:
+    """Where the first and the last pixel of a line of a chart are, as parts of the width of its plot."""
+    script = """
+        const box = document.querySelector(`#chart-${arguments[0]}`), canvas = box.querySelector('canvas');
+        const over = box.querySelector('.u-over'), scale = canvas.width / canvas.clientWidth;
+        const wanted = getComputedStyle(document.body).getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g)
+            .map(each => parseInt(each, 16));
+        const [left, top] = [over.offsetLeft * scale, over.offsetTop * scale];
+        const [width, height] = [over.clientWidth * scale, over.clientHeight * scale];
+        const {data} = canvas.getContext('2d').getImageData(left, top, width, height), found = [];
+        for (let at = 0; at < data.length; at += 4)
+            if (data[at + 3] > 64 && wanted.every((part, place) => Math.abs(data[at + place] - part) < 40))
+                found.push(at / 4 % Math.floor(width));
+        return found.length ? [Math.min(...found) / width, Math.max(...found) / width] : [1, 0];
+    """
+    first, last = page.execute_script(script, chart, color)
+    return first, last
