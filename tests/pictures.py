@@ -81,7 +81,7 @@ def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", wi
     chromium.get(f"{url}#range={RANGE_SECONDS}&{view}")
     ready = "['status', 'link'].map(id => document.getElementById(id).innerText)"
     eventually(lambda: chromium.execute_script(f"return {ready}") == ["ok", "live"], 60)
-    eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 2, 60)
+    eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 1, 60)
     chromium.save_screenshot(str(picture))
 
 

@@ -74,6 +74,7 @@ def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
         app.include_router(operations.router)
     if source.dead_letters is not None:
         app.include_router(dead_letters.router)
+        app.include_router(dead_letters.classes_router)
     if source.hosts is not None:
         app.include_router(hosts.router)
     if source.groups is not None:
@@ -90,6 +91,8 @@ def _served(source: SnapshotSource) -> Iterator[str]:
         yield "groups"
     if source.hosts is not None:
         yield "hosts"
+    if source.dead_letters is not None:
+        yield "dead-letters"
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

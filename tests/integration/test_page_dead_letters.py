@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from selenium.webdriver.common.by import By
 from kctl.dead_letters.workbench import Workbench
 from kctl.http.access import AccessRights
 from kctl.http.api import dead_letters as api
+from kctl.master.snapshot import Reduced
 from kctl_agent.message import Message
+from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN, TOKENS
-from tests.integration.test_page import Site, logged, rows, text
+from tests.integration.test_page import Site, logged, rows, shown, text
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -102,6 +105,20 @@ def find(page: webdriver.Chrome, **values: str) -> None:
         field.clear()
         field.send_keys(value)
     press(page, "#dead-filter button")
+
+
+@pytest.mark.shows("the page: class and count of dead letters for every reader, without a word of their errors")
+def test_a_reader_without_a_token_sees_what_dead_letters_died_of_and_no_text_of_theirs(
+    page: webdriver.Chrome, site: Site, eventually: Eventually
+) -> None:
+    assert not page.find_element(By.ID, "died").is_displayed(), "no dead letter is known yet"
+
+    site.collect(replace(site.latest, block_size=Reduced(StorageReply(pending=0, processing=0, dead=7))))
+
+    eventually(lambda: len(rows(page, "dead-classes")) == 2)
+    assert [row[:2] for row in rows(page, "dead-classes")] == [["KeyError", "5"], ["another reason", "2"]]
+    assert "no such customer" not in shown(page, "body")
+    assert not page.find_element(By.ID, "workbench").is_displayed()
 
 
 @pytest.mark.shows("the page: dead letters grouped, found, read, put back, deleted after signing in")

@@ -1,12 +1,14 @@
 """`/api/v1/dead-letters`: messages that were given up, found, shown, exported, put back and deleted.
 
-All of it needs a token of http.token_file, reading too (`guard`): they are messages.
+All of it needs a token of http.token_file, reading too (`guard`): they are messages. `/api/v1/dead-letter-classes` has
+only counts by error class, for every reader.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import Field as DeclaredField
 from dataclasses import fields
@@ -25,12 +27,14 @@ from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
-from kctl.fields import unix_seconds
+from kctl.fields import moment, unix_seconds
+from kctl.http.api.api import api_of
 from kctl.http.errors import Error, error_body
 from kctl.http.guard import CALLER_KEY
 from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import printable_name
+from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
@@ -110,6 +114,7 @@ def _plain(value: Any) -> Any:
 
 
 router = APIRouter(prefix="/api/v1/dead-letters", route_class=JsonRoute, responses={409: _LINES[409]})
+classes_router = APIRouter(prefix="/api/v1/dead-letter-classes", route_class=JsonRoute)
 
 
 class _Listed(Filter):
@@ -158,6 +163,25 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
     return _json({"rows": list(map(group_document, found[:MOST_GROUPS])), "count": count, "groups": len(found)})
+
+
+@classes_router.get("", summary="How many dead letters there are of each error class")
+async def classes(request: Request) -> Response:
+    """The most frequent first, with the time of the latest. A reader needs no operations token, because a reason that
+    is not the name of an exception appears as `another reason`."""
+    work = partial(_workbench(request).read, _by_class)
+    rows, _ = await api_of(request).shared("dead-letter-classes", work)
+    return _json({"rows": rows})
+
+
+def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]]:
+    counts: Counter[str] = Counter()
+    last: dict[str, float] = {}
+    for each in store.dead_groups(Selection(), 0, progress):
+        name = public_class(each.cause.error_class)
+        counts[name] += each.count
+        last[name] = max(each.last_died, last.get(name, 0.0))
+    return [{"error_class": name, "count": n, "last_died": moment(last[name])} for name, n in counts.most_common()]
 
 
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)

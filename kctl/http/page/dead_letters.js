@@ -1,8 +1,8 @@
 // Dead letters: grouped, found, read, put back, sent to a topic, deleted. What a message holds is only ever text.
 import {body, button, el, head, line, numbers, set, visible, whole} from "./dom.js";
-import {asked, call, guarded, onSign, read} from "./session.js";
+import {asked, call, get, guarded, onSign, read} from "./session.js";
 
-const PAGE_ROWS = 100, MOST_CHARACTERS = 100000, ROOT = "/api/v1/dead-letters";
+const CLASSES_MS = 15000, PAGE_ROWS = 100, MOST_CHARACTERS = 100000, ROOT = "/api/v1/dead-letters";
 const dead = {filter: {}, search: null, count: 0, groups: [], rows: [], next: null, looking: false, chosen: new Set(), stop: null};
 const status = value => set("dead-status", value);
 const tried = work => guarded(work, "dead-status");
@@ -21,6 +21,11 @@ const GROUPS = [
   {name: "line", show: row => visible(row.line)},
   {name: "", show: row => button("Choose", () => chooseGroup(row))},
   {name: "error class", show: row => visible(row.error_class)},
+];
+const CLASSES = [
+  {name: "error class", show: row => visible(row.error_class)},
+  {name: "count", number: true, show: row => whole(row.count)},
+  {name: "last died", show: row => row.last_died},
 ];
 const LIST = [
   {name: "", show: box},
@@ -170,7 +175,20 @@ function forget() {
   for (const id of ["dead-value", "dead-trace", "dead-status"]) set(id, "");
   el("dead-fields").replaceChildren();
 }
+// Called with each snapshot: what dead letters died of, without a word of theirs, for every reader.
+const classes = {count: 0, at: -Infinity};
+export async function showClasses(count) {
+  el("died").hidden = !count;
+  if (!count || count === classes.count || performance.now() - classes.at < CLASSES_MS) return;
+  classes.at = performance.now();
+  await guarded(async () => {
+    body(el("dead-classes"), CLASSES, (await get("dead-letter-classes")).rows, row => row.error_class);
+    classes.count = count;
+    set("classes-status", "");
+  }, "classes-status");
+}
 export function start() {
+  head(el("dead-classes"), CLASSES);
   head(el("dead-groups"), GROUPS);
   head(el("dead-list"), LIST);
   onSign(isIn => {

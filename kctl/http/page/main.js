@@ -123,6 +123,7 @@ function showStatus(status) {
     ["pending", whole(stored.pending)], ["processing", whole(stored.processing)], ["dead", whole(stored.dead)],
     ["size", bytes(stored.bytes)], ["limit", stored.limit ? whole(stored.limit) : "-"],
   ]);
+  if (SERVES.includes("dead-letters")) dead.showClasses(stored.dead);
   const has = Boolean(stored.limit) && stored.pending !== null && stored.processing !== null;
   el("room").hidden = !has;
   if (has) {
