@@ -72,9 +72,12 @@ class BatchPut(ABC):
         """Returns the frame that the streaming query is made of."""
 
     @abstractmethod
-    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:
-        """Makes dead letters of these messages of one partition, as they were sent, and moves its stored offset over
-        the range that they are in. Raises StorageError: nothing was done, or (a table) only the first of the two."""
+    def give_up(
+        self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
+    ) -> None:
+        """Makes dead letters of these messages of one partition, as they were sent, with one error each, and moves its
+        stored offset over the range that they are in. Raises StorageError: nothing was done, or (a table) only the
+        first of the two."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:

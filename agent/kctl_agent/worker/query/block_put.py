@@ -46,7 +46,13 @@ class BlockPut(BatchPut):
         timestamps = {(row.topic, row.partition): row.last_timestamp_ms / 1000 for row in rows}
         return PutDone(sum(row.stored for row in rows), timestamps)
 
-    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:  # noqa: ARG002
+    def give_up(
+        self,
+        session: SparkSession,  # noqa: ARG002
+        messages: Sequence[Message],
+        planned: BatchRange,
+        errors: Sequence[str],
+    ) -> None:
         tp = messages[0].topic, messages[0].partition
         advance = Advance(*tp, planned.version, planned.start, planned.end)
-        self._storage.dead_letter(messages, error, planned.topic_id, advance)
+        self._storage.dead_letter(messages, errors, planned.topic_id, advance)

@@ -20,7 +20,7 @@ PARTS = 6
 a read that fails takes two to three times as long as one that does not."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between tries of a record that fails alone."""
-JOIN_SECONDS = 10.0
+JOIN_SECONDS = 20.0
 """Seconds after which partitions that were read are cleared, though others are not found out about yet."""
 HEALTHY_SECONDS = 600.0
 """Seconds after its last bad record for which a partition is read carefully, so that the next one disturbs no other."""

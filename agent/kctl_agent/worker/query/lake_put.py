@@ -68,14 +68,16 @@ class LakePut(BatchPut):
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:  # noqa: ARG002
         return self._put(in_few_tasks(frame, ranges), ranges, self.write_rows)
 
-    def give_up(self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, error: str) -> None:
+    def give_up(
+        self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
+    ) -> None:
         def mark(source: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
             folder.make()
-            marked = MarkedRows(source.withColumn(ERROR, f.lit(error)))
+            marked = MarkedRows(source)
             marked.others.write.format("noop").mode("overwrite").save()
             return 0, marked if marked.count else None
 
-        self._put(records(session, messages), {(messages[0].topic, messages[0].partition): planned}, mark)
+        self._put(records(session, messages, errors), {(messages[0].topic, messages[0].partition): planned}, mark)
 
     def _put(
         self,
@@ -155,15 +157,16 @@ class LakePut(BatchPut):
             self._schema = schema
 
 
-def records(session: SparkSession, messages: Sequence[Message]) -> DataFrame:
-    """Returns messages as Spark's source has them. A timestamp that it cannot have becomes Kafka's for none, -1."""
+def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
+    """Returns messages as Spark's source has them, marked by their errors. A timestamp that it cannot have becomes
+    Kafka's for none, -1."""
     rows = [
-        (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers)
-        for m in messages
+        (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
+        for m, e in zip(messages, errors, strict=True)
     ]
-    columns = "topic string, partition int, offset long, ms long, key binary, value binary, headers " + HEADERS
+    columns = f"topic string, partition int, offset long, ms long, key binary, value binary, headers {HEADERS}"
     types = {"timestamp": f.expr("timestamp_millis(ms)"), "timestampType": f.expr("if(ms = -1, -1, 0)")}
-    return session.createDataFrame(rows, columns).withColumns(types).select(*COLUMNS)
+    return session.createDataFrame(rows, f"{columns}, {ERROR} string").withColumns(types).select(*COLUMNS, ERROR)
 
 
 def check_file_names(java: str, python: str) -> None:

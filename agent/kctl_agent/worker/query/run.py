@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_OTHERS = 20
+MOST_OTHERS = 10
 """How many other records are tried, until one can be read, before a record counts as unreadable."""
 IDLE_SECONDS = 0.2
 """Pause between looks for new records while there are none to be read."""
@@ -217,7 +217,7 @@ class CarefulRun(Run):
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
         """Makes a dead letter of the record at this offset, which has failed, if it is certain that the cause is in the
         record. Returns whether reading goes on behind it."""
-        messages, text = self._unreadable(tp, offset) if why.may_be_of_record else [], why.text
+        messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
         if is_readable(messages[0].timestamp):
@@ -226,16 +226,20 @@ class CarefulRun(Run):
             again = self._tried({tp: (offset, offset + 1)})
             if again is None or self.gate.is_set():
                 return True
-        else:
-            text = f"the timestamp {messages[0].timestamp} ms is beyond Spark's range: {text}"
+        errors = [
+            why.text
+            if is_readable(each.timestamp)
+            else f"TimestampOverflow: {each.timestamp} ms is beyond Spark's range"
+            for each in messages
+        ]
         source, end = self.sources[tp], messages[-1].offset + 1
         planned = BatchRange(offset, end, source.version, source.topic_id)
-        self._batch_put.give_up(self._session, messages, planned, text)
+        self._batch_put.give_up(self._session, messages, planned, errors)
         self.positions = self.planned = {**self.positions, tp: end}
         self._search.gave_up(tp, end, time.monotonic())
         self._on_batch(Batch(self.last_batch_id, 0, 0.0, {tp: end}, {}))
         count = number_of(len(messages), "record")
-        log.warning("%s from %s-%d offset %d on became dead letters: %s", count, *tp, offset, text)
+        log.warning("%s from %s-%d offset %d on became dead letters: %s", count, *tp, offset, errors[0])
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:

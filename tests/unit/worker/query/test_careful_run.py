@@ -193,6 +193,6 @@ def test_records_with_timestamps_beyond_sparks_range_become_dead_letters_at_once
     reading.begin()
 
     eventually(lambda: reading.next == (END, END), what="all is stored, or a dead letter")
-    why = f"the timestamp {NANOSECONDS} ms is beyond Spark's range: no number"
+    why = f"TimestampOverflow: {NANOSECONDS} ms is beyond Spark's range"
     assert reading.dead == [(0, at, why) for at in range(3, END)]
     assert [each.messages()[0].timestamp for each in reading.storage.dead()] == [NANOSECONDS] * (END - 3)

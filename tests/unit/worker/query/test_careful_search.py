@@ -120,7 +120,7 @@ def test_a_bad_record_that_can_be_read_at_last_is_stored_and_its_partition_stays
     assert reads.search.cleared(reads.now + HEALTHY_SECONDS) == frozenset(reads.partitions)
 
 
-def test_what_is_read_after_ten_seconds_is_cleared_though_the_search_goes_on() -> None:
+def test_what_is_read_after_twenty_seconds_is_cleared_though_the_search_goes_on() -> None:
     reads = Reads([12] * 100, {(number, 7) for number in range(0, 100, 5)}, stores=0.5, fails=1.5)
     reads.run(JOIN_SECONDS - 2)
     assert reads.search.cleared(reads.now) == frozenset()
@@ -131,7 +131,7 @@ def test_what_is_read_after_ten_seconds_is_cleared_though_the_search_goes_on() -
     assert cleared < reads.good
 
 
-def test_a_search_that_is_begun_again_every_ten_seconds_reads_all_good_partitions_too() -> None:
+def test_a_search_that_is_begun_again_every_twenty_seconds_reads_all_good_partitions_too() -> None:
     """As it is whenever partitions are cleared."""
     reads = Reads([12] * 100, {(number, 7) for number in range(0, 100, 8)}, stores=0.5, fails=1.5)
     for _ in range(10):
