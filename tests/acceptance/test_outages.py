@@ -44,12 +44,19 @@ SLOW = "backoff_max_seconds = 20.0\nping_timeout_seconds = 120.0\nstable_seconds
 """What is killed stays away, what is frozen is not killed: the outage lasts until the test ends it."""
 READ_TOKEN = "0123456789abcdef-read"
 CODE = """\
+import os, time
+
+
 def transform(frame):
     return frame
 
 
 def handle(messages):
-    return [True] * len(messages)
+    fault = os.environ.get("KCTL_TEST_HANDLER", "")
+    while os.path.exists(fault + "-hangs"):
+        time.sleep(0.1)
+    fails = os.path.exists(fault + "-fails")
+    return [not fails or message.tries > 0 or message.offset % 5 > 0 for message in messages]
 """
 FAR_CLOCK = """\
 import os, time
@@ -286,6 +293,33 @@ def clock_moved(bench: Bench) -> Iterator[None]:
     place.unlink()
 
 
+@contextmanager
+def handler_hangs(bench: Bench) -> Iterator[None]:
+    """The outage begins when the call has run for longer than a call may."""
+    place: Path = bench.parts["handler"].with_name("handler-hangs")
+    place.touch()
+    bench.fleet.send(1700)
+    eventually(lambda: (of_sinker(bench)["call_seconds"] or 0.0) > 10.0, 30, "the call hangs")
+    yield
+    place.unlink()
+
+
+@contextmanager
+def handler_fails_a_fifth(bench: Bench) -> Iterator[None]:
+    """The outage is over when no try of the last minute has failed."""
+    place: Path = bench.parts["handler"].with_name("handler-fails")
+    place.touch()
+    bench.fleet.send(1000)
+    yield
+    place.unlink()
+    eventually(lambda: of_sinker(bench)["recent_failures"] == 0, 90, "the last failures are a minute ago")
+
+
+def of_sinker(bench: Bench) -> dict[str, Any]:
+    rows = json.loads(bench.fleet.kctl("rpc", "workers", "-o", "json", exit_code=None).stdout)["rows"]
+    return next(row["sinker"] for row in rows if row["name"] == "sinker-0")
+
+
 NO_BROKER, NO_STORAGE, NO_WORKER = (
     "no Kafka broker has answered$",
     "the storage has not answered",
@@ -311,6 +345,8 @@ OUTAGES: list[tuple[str, Outage, str, str]] = [
     ("redis", workers_killed, "failing", NO_WORKER),
     ("redis", sinkers_dead, "failing", "no sinker has worked"),
     ("own", one_worker_hung, "degraded", "1 of 2 workers has not worked"),
+    ("redis", handler_hangs, "degraded", "the handler user_code:handle has not returned in 1 of 1 sinker$"),
+    ("redis", handler_fails_a_fifth, "degraded", "the handler user_code:handle has failed too often$"),
     ("redis", clock_moved, "ok", "everything is running"),
 ]
 
@@ -494,7 +530,14 @@ def with_redis(folder: Path, stack: ExitStack) -> Parts:
     patch = stack.enter_context(pytest.MonkeyPatch.context())
     patch.setenv("PYTHONPATH", str(folder))
     patch.setenv("KCTL_TEST_CLOCK", str(folder / "moved"))
-    return fleet, {"broker": broker, "redis": redis, "clock": folder / "moved", "code": code}
+    patch.setenv("KCTL_TEST_HANDLER", str(folder / "handler"))
+    return fleet, {
+        "broker": broker,
+        "redis": redis,
+        "clock": folder / "moved",
+        "code": code,
+        "handler": folder / "handler",
+    }
 
 
 def with_cluster(_folder: Path, stack: ExitStack) -> Parts:
