@@ -109,7 +109,8 @@ class WorkersSection(Section):
     max_records_per_batch: Annotated[int, number(1), RECORDS] = 100_000
     """The most records of one batch."""
     trigger_seconds: Seconds = 0.0
-    """The least time from the start of one batch to the next; 0: at once."""
+    """The longest wait for a full batch (`max_records_per_batch`); 0: what is there is a batch. With `storage.mode`
+    `lake` the default is 20, because each batch leaves files and an entry of the log."""
     on_data_loss: Literal["continue", "stop"] = "continue"
     """What to do when retention removed records before they were read; it is counted and reported either way."""
     on_unreadable: Literal["stop", "dead_letter"] = "stop"
@@ -263,8 +264,8 @@ class StorageSection(Section):
     """Dead letters are removed for good, which is logged, when they are so old; 0: never. The maintenance of a table
     removes them once a day, in whole files."""
     min_free: Size = "512m"
-    """With less space left on the disk of `path` the workers take no new batch, so that sinkers can still work on what
-    is stored; empty: the disk is not watched."""
+    """With less space left on the disk of `path` or `uri`, or less than 1 % of its inodes, the workers take no new
+    batch, so that sinkers can still work on what is stored; empty: the disk is not watched."""
 
     @property
     def kind(self) -> Kind:

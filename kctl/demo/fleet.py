@@ -47,6 +47,7 @@ session_timeout_seconds = 6.0
 [workers]
 count = {workers}
 max_records_per_batch = 200000
+trigger_seconds = 0.0
 
 [spark]
 master = "local[2]"

@@ -39,7 +39,7 @@ FAR = 1_782_000_000_000_000_000
 """Microseconds: the year 58000, as producers send it who take milliseconds for microseconds."""
 RECORDS = (
     "'t' as topic", "0 as partition", "id as offset", f"timestamp_micros({FAR} + id) as timestamp",
-    "0 as timestampType", "cast(null as binary) as key", "array(X'FF', X'78', X'79', X'7A')[int(id)] as value",
+    "0 as timestampType", "cast(null as binary) as key", "get(array(X'FF', X'78', X'79', X'7A'), int(id)) as value",
     "cast(null as array<struct<key: string, value: binary>>) as headers",
 )  # fmt: skip
 """Four messages: bytes that are no UTF-8, x, y and z."""
@@ -56,9 +56,9 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
     return transform
 
 
-def named(*countries: str) -> Transform:
+def named(column: str, *countries: str) -> Transform:
     """Each message has one of these countries, given as expressions."""
-    return lambda frame: frame.withColumn("country", f.expr(f"array({', '.join(countries)})[int(offset)]"))
+    return lambda frame: frame.withColumn(column, f.expr(f"array({', '.join(countries)})[int(offset)]"))
 
 
 def put(
@@ -104,8 +104,8 @@ def tried_again(spark: SparkSession, table: Path) -> None:
     put(spark, table, marks("yz"))
 
 
-def partitioned(*countries: str) -> Callable[[SparkSession, Path], None]:
-    return lambda spark, table: put(spark, table, named(*countries), end=len(countries), partition_by=("country",))
+def partitioned(*countries: str, by: str = "country") -> Callable[[SparkSession, Path], None]:
+    return lambda spark, table: put(spark, table, named(by, *countries), end=len(countries), partition_by=(by,))
 
 
 def attempt(spark: SparkSession, table: Path, run: Callable[[SparkSession, Path], None]) -> dict[str, Any]:
@@ -183,10 +183,19 @@ def main(folder: Path) -> None:
         "lost": lambda spark, table: put(spark, table, marks("xz", offset="if(value = X'78', null, offset)")),
         "tried_again": tried_again,
         "partitions": partitioned("repeat('\u00e9', 123)", "repeat(':', 82)", "null", "repeat('c', 247)"),
+        "unfit": partitioned(
+            *("string(X'610062')", "string(X'FF')", "string(X'FE')", "null", "'__HIVE_DEFAULT_PARTITION__'"),
+            by="coun`try",
+        ),
         "long": partitioned("repeat('c', 248)"),
         "long_escaped": partitioned("repeat('%', 83)"),
     }
     found: dict[str, Any] = {name: attempt(spark, folder / name, run) for name, run in cases.items()}
+    unfit = {
+        row["offset"]: row["coun`try"]
+        for row in DeltaTable(folder / "unfit").to_pyarrow_table(columns=["offset", "coun`try"]).to_pylist()
+    }
+    found["unfit"] = [unfit[offset] for offset in sorted(unfit)]
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     rows, dead_letters = folder / "lost_rows", folder / "lost_dead"
     found["lost_rows"] = put_losing(spark, rows, rows)

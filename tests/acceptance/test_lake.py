@@ -137,6 +137,24 @@ def test_a_checkpoint_of_spark_is_scratch(make_fleet: MakeFleet, short_dir: Path
     assert places(table) == sent(fleet)
 
 
+@pytest.mark.shows("a batch of a lake waits to be full, and for no longer than workers.trigger_seconds")
+@pytest.mark.long
+def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeFleet, short_dir: Path) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=2, storage=lake(table), trigger="3600.0", workers_more="max_records_per_batch = 100")
+    fleet.send(50)
+    fleet.start()
+    eventually(lambda: table.exists() and DeltaTable(table).count() == 50, START_SECONDS, "the first batch is stored")
+    fleet.send(350)
+    eventually(lambda: DeltaTable(table).count() == 350, START_SECONDS, "three full batches are stored")
+    fleet.send(60)
+    eventually(lambda: DeltaTable(table).count() == 450, START_SECONDS, "another one is full")
+    fleet.stop()
+
+    assert max(places(table).values()) == 1
+    assert {len(list(batch.glob("*.parquet"))) for batch in table.glob("kctl-*")} == {1}, "of few records"
+
+
 def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

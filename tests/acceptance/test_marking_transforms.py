@@ -23,6 +23,7 @@ def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_di
     for name in ("moved", "lost"):
         assert "of them are not in the batch: marked rows must keep topic, partition, offset" in found[name]["error"]
     assert sorted(found["partitions"]["rows"]) == [0, 1, 2, 3]
+    assert found["unfit"] == ["a\ufffdb", "\ufffd", "\ufffd", None, None]
     for name, size in (("long", 248), ("long_escaped", 249)):
         assert (
             f"{size} bytes in country, by which the table is partitioned, and there is room for 247"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from kctl_agent.storage.claim import StorageStats
+
+FREE_INODES = 0.01
+"""The share of inodes that should stay free, where the room on a disk is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,14 @@ class Free:
     """In a sentence, such as "the disk of /var/lib/kctl"."""
     bytes: int
     minimum: int | None
+    inodes: float | None = None
+    """The share of inodes that is free; None: there is no limit."""
+
+    @classmethod
+    def on_disk(cls, folder: object, disk: Any, minimum: int | None = None) -> Self:
+        """Of the file system of this folder, by its `os.statvfs`."""
+        inodes = disk.f_favail / disk.f_files if disk.f_files else None
+        return cls(f"the disk of {folder}", disk.f_bavail * disk.f_frsize, minimum, inodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,8 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
         return f"{free.where} has {readable(free.bytes)} left, and {readable(free.minimum)} should stay free"
+    if free is not None and free.minimum is not None and free.inodes is not None and free.inodes * share < FREE_INODES:
+        return f"{free.where} has {free.inodes:.1%} of its inodes left, and {FREE_INODES:.0%} should stay free"
     return None
 
 

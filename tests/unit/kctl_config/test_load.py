@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kctl.config.findings import variable
-from kctl.config.load import load
+from kctl.config.load import LAKE_TRIGGER_SECONDS, load
 from kctl.config.sections import Config
 from kctl.errors import ConfigError
 
@@ -51,6 +51,14 @@ def test_the_data_dir_moves_the_storage_too_unless_that_has_a_place_of_its_own(
     assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
     assert written(SMALLEST, {"KCTL_FLEET_DATA_DIR": "other"}).storage.path == tmp_path / "other/storage.sqlite"
     assert written(moved + '[storage]\npath = "s.sqlite"\n').storage.path == tmp_path / "s.sqlite"
+
+
+def test_batches_of_a_lake_wait_to_be_full_unless_the_file_says_otherwise(written: Written) -> None:
+    lake = SMALLEST + '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n'
+
+    assert written(SMALLEST).workers.trigger_seconds == 0.0
+    assert written(lake).workers.trigger_seconds == LAKE_TRIGGER_SECONDS
+    assert written(lake, {"KCTL_WORKERS_TRIGGER_SECONDS": "0"}).workers.trigger_seconds == 0.0
 
 
 def test_a_later_source_wins_and_is_remembered(written: Written) -> None:

@@ -47,6 +47,12 @@ def test_without_limits_there_is_always_room() -> None:
             replace(EMPTY, free=Free("the disk of /x", GIB - 1, GIB)),
             "the disk of /x has 1024.0 MiB left, and 1.0 GiB should stay free",
         ),
+        (replace(EMPTY, free=Free("the disk of /x", GIB, GIB, 0.01)), None),
+        (replace(EMPTY, free=Free("the disk of /x", GIB, None, 0.0)), None),
+        (
+            replace(EMPTY, free=Free("the disk of /x", GIB, GIB, 0.004)),
+            "the disk of /x has 0.4% of its inodes left, and 1% should stay free",
+        ),
     ],
 )
 def test_each_limit_has_its_sentence(stats: StorageStats, why: str | None) -> None:

@@ -192,7 +192,7 @@ class FileStorage(NumberedDeadLetters, Storage):
             disk = os.statvfs(self.path.parent)
         except OSError:
             return None
-        return Free(f"the disk of {self.path.parent}", disk.f_bavail * disk.f_frsize, self.limits.min_free_bytes)
+        return Free.on_disk(self.path.parent, disk, self.limits.min_free_bytes)
 
     def dead_letter(
         self,

@@ -35,20 +35,23 @@ class PutDone:
     last_timestamps: Mapping[tuple[str, int], float]
 
 
-def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange]) -> DataFrame:
+def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
     """Coalesces the records of a batch into as few tasks as pay, each of whole Kafka partitions in offset order: a task
-    with a call of Python costs about 50 ms whatever is in it (benchmarks/README.md)."""
+    with a call of Python costs about 50 ms whatever is in it (benchmarks/README.md). For `least_records`
+    see `task_count`."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
-    tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism)
+    tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
-def task_count(sizes: Collection[int], at_a_time: int) -> int:
+def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
     """How many tasks a batch over partitions of these numbers of records is to have, of which so many run at a time: as
-    many as that; more where a partition is so large that tasks of as many partitions would not be alike."""
+    many as that; more where a partition is so large that tasks of as many partitions would not be alike; fewer if they
+    would have less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
-    return min(len(sizes), UNEVEN_TASKS * at_a_time if is_uneven else at_a_time)
+    most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
+    return min(len(sizes), most, -(-total // least_records))
 
 
 class BatchPut(ABC):

@@ -47,11 +47,19 @@ class KafkaSource:
 
 
 def kafka_source(
-    session: SparkSession, kafka: KafkaSettings, sources: Mapping[TopicPartition, KafkaSource], max_records: int
+    session: SparkSession,
+    kafka: KafkaSettings,
+    sources: Mapping[TopicPartition, KafkaSource],
+    max_records: int,
+    wait_seconds: float,
 ) -> DataFrame:
-    """Returns the streaming frame of these partitions' records, at most so many in a batch."""
+    """Returns the streaming frame of these partitions' records, at most so many in a batch, for which it waits."""
     starts = {tp: source.start for tp, source in sources.items()}
-    return _loaded(session.readStream, kafka, starts, maxOffsetsPerTrigger=max_records)
+    more: dict[str, str | int] = {
+        "minOffsetsPerTrigger": max_records,
+        "maxTriggerDelay": f"{int(wait_seconds * 1000)}ms",
+    }
+    return _loaded(session.readStream, kafka, starts, maxOffsetsPerTrigger=max_records, **more)
 
 
 def kafka_range(

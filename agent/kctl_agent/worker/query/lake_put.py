@@ -18,6 +18,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import RowRefused, StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
+from kctl_agent.storage.lake.delta.files import NULL_PARTITION
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
@@ -33,6 +34,8 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", 
 HEADERS = "array<struct<key: string, value: binary>>"
 NAME_BYTES = 255
 """Longest name of a file or folder, in bytes, on every file system of Linux."""
+FILE_RECORDS = 25_000
+"""A batch of fewer records is one file, unless the table is partitioned."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 """Characters that Spark writes as `%XX` in the name of a folder (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
@@ -66,7 +69,7 @@ class LakePut(BatchPut):
         return source
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:  # noqa: ARG002
-        return self._put(in_few_tasks(frame, ranges), ranges, self.write_rows)
+        return self._put(in_few_tasks(frame, ranges, FILE_RECORDS), ranges, self.write_rows)
 
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
@@ -222,7 +225,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
     except OSError as error:
         raise StorageUnusable(f"{folder} cannot be made: {error.strerror}") from error
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    counted = CountedRows(_with_short_names(rows, partition_by))
+    counted = CountedRows(_with_folder_names(rows, partition_by))
     writer = counted.rows.write.mode("append").partitionBy(*partition_by)
     try:
         writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder.spark_uri)
@@ -233,13 +236,17 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
     return counted.count
 
 
-def _with_short_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Returns rows that fail by a sentence where a value cannot name the folder of its partition, `COLUMN=VALUE`."""
+def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """Returns rows whose values can name the folder of their partition, `COLUMN=VALUE`. Bytes that are not UTF-8, and
+    NUL, become U+FFFD; the text that Hive has for null becomes null. A row whose value is too long fails by a sentence.
+    """
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":
             continue
-        value, room = f.col(f"`{name}`"), NAME_BYTES - len(f"{ESCAPED.sub('%00', name)}=".encode())
+        text = f.make_valid_utf8(f.col(f"`{name.replace('`', '``')}`"))
+        value = f.nullif(f.regexp_replace(text, "\\x00", "\ufffd"), f.lit(NULL_PARTITION))
+        room = NAME_BYTES - len(f"{ESCAPED.sub('%00', name)}=".encode())
         size = f.octet_length(f.regexp_replace(value, ESCAPED.pattern, "%00"))
         begin, end = (
             "a row of the batch has ",

@@ -214,12 +214,10 @@ class Pipeline:
 
     def _stream(self, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path) -> Run:
         run = Run(self.batch_put(self._storage), sources, checkpoint, self.on_batch)
-        seconds = self._settings.pipeline.trigger_seconds
         run.query = (
             run.stream(self._source(sources))
             .writeStream.foreachBatch(run.put_batch)
             .option("checkpointLocation", f"file://{checkpoint}")  # no URI: Hadoop does not decode it
-            .trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
             .start()
         )
         run.query_id = str(run.query.id)
@@ -305,8 +303,9 @@ class Pipeline:
         self._driver.close()
 
     def _source(self, sources: Mapping[TopicPartition, KafkaSource]) -> DataFrame:
+        given = self._settings.pipeline
         return kafka_source(
-            self._session(), self._settings.kafka, sources, self._settings.pipeline.max_records_per_batch
+            self._session(), self._settings.kafka, sources, given.max_records_per_batch, given.trigger_seconds
         )
 
     def _session(self) -> SparkSession:

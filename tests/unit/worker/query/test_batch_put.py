@@ -26,3 +26,8 @@ def test_as_many_tasks_as_run_at_a_time_and_more_where_one_partition_outweighs_a
     sizes: list[int], at_a_time: int, tasks: int
 ) -> None:
     assert task_count(sizes, at_a_time) == tasks
+
+
+@pytest.mark.parametrize(("sizes", "tasks"), [([], 0), ([1] * 8, 1), ([5_000] * 8, 2), ([12_500] * 8, 4)])
+def test_a_task_has_as_many_records_as_it_should_at_least(sizes: list[int], tasks: int) -> None:
+    assert task_count(sizes, 4, 25_000) == tasks

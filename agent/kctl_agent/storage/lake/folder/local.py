@@ -187,7 +187,7 @@ class LocalFolder(Folder):
             disk = os.statvfs(place)
         except OSError as error:
             raise StorageUnusable(f"the disk of {place} cannot be measured: {error.strerror}") from error
-        return Free(f"the disk of {place}", disk.f_bavail * disk.f_frsize, None)
+        return Free.on_disk(place, disk)
 
     def sync(self, names: Iterable[str]) -> None:
         parents = {self.local}
