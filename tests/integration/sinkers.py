@@ -47,6 +47,7 @@ class SinkerProcess:
         settings = {
             **SETTINGS,
             "name": name,
+            "owner": f"{self.run_dir}/{name}",
             "run_dir": str(self.run_dir),
             "scratch_dir": str(place / name),
             "import_dir": str(HANDLERS.parent),
