@@ -222,7 +222,9 @@ async def test_an_unkillable_process_is_not_forgotten_by_scaling_down_until_it_i
 async def test_what_an_earlier_master_could_not_kill_keeps_its_place_until_it_is_gone(
     tmp_path: Path, hung: set[int]
 ) -> None:
-    former = await asyncio.create_subprocess_exec(sys.executable, "-c", UP, start_new_session=True)
+    former = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", UP, stdin=asyncio.subprocess.PIPE, start_new_session=True
+    )
     hung.add(former.pid)
     session_members(former.pid)
     fleet = Fleet(tmp_path, former=former.pid)
