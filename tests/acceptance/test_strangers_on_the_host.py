@@ -135,8 +135,7 @@ def test_nothing_that_lies_in_the_working_directory_is_run_and_the_transform_bes
     fleet: Fleet, place: Path
 ) -> None:
     assert not (place / "trace").exists()
-    heap = "524288k" if fleet.has_engine else "512m"
-    assert (fleet.directory / "seen").read_text() == f"{SECRET} {heap}", "the JVM has its conf"
+    assert (fleet.directory / "seen").read_text() == f"{SECRET} 512m", "the JVM has its conf"
     assert fleet.audit().stored == 10, "the executors have imported the transform's module"
 
 
