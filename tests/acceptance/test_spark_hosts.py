@@ -274,10 +274,12 @@ def test_what_one_host_does_is_no_trouble_on_another(
     family = [psutil.Process(b.pid), *psutil.Process(b.pid).children(recursive=True)]
     for each in family:
         each.suspend()
-    a.send(200)
-    hosts.stays(3 * WINDOW_SECONDS, "a", "c")
-    assert {each["level"] for each in hosts.verdicts("a", "c").values()} == {"degraded"}
-    assert hosts.readers() == {"a"}
-    for each in family:
-        each.resume()
+    try:
+        a.send(200)
+        hosts.stays(3 * WINDOW_SECONDS, "a", "c")
+        assert {each["level"] for each in hosts.verdicts("a", "c").values()} == {"degraded"}
+        assert hosts.readers() == {"a"}
+    finally:  # else they outlive the test
+        for each in family:
+            each.resume()
     eventually(hosts.shows_all, START_SECONDS, "it is back")
