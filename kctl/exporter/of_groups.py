@@ -53,6 +53,12 @@ METRICS: tuple[Metric, ...] = (
         value=lambda group: group.lag.total,
     ),
     GroupValue(
+        name="kctl_group_behind_transaction",
+        sentence="Messages that wait behind open transactions and are not in the lag; absent unless "
+        "`kafka.isolation_level` is `read_committed`. Of the fleet's own group.",
+        value=lambda group: group.lag.behind_transaction,
+    ),
+    GroupValue(
         name="kctl_group_max_lag_seconds",
         sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
         value=lambda group: group.assessment.lag_seconds,

@@ -159,7 +159,10 @@ class FleetSnapshot:
         limit = self.stale_after_seconds
         if all(row.age_seconds <= limit for row in self.partitions):
             return self.kafka_lag
-        rows = (row._replace(end=None) if row.age_seconds > limit else row for row in self.partitions)
+        rows = (
+            row._replace(end=None, behind_transaction=None) if row.age_seconds > limit else row
+            for row in self.partitions
+        )
         return kafka_lag(Partitions(tuple(rows)))
 
     def lasting(self, name: str, what: str) -> float:

@@ -76,7 +76,8 @@ def kafka_lag(partitions: Partitions) -> LagTotals:
         topics[topic] = sum(known) if known else None
     unknown = tuple(TopicPartition(row.topic, row.partition) for row in partitions.unknown(partitions.rows))
     totals = [lag for lag in topics.values() if lag is not None]
-    return LagTotals(sum(totals) if totals else None, unknown, topics)
+    behind = [row.behind_transaction for row in partitions.rows if row.behind_transaction is not None]
+    return LagTotals(sum(totals) if totals else None, unknown, topics, sum(behind) if behind else None)
 
 
 def _strength(claim: _Claim) -> tuple[int, float]:

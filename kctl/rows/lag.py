@@ -16,6 +16,8 @@ class LagTotals(Struct, frozen=True):
     unknown: tuple[TopicPartition, ...] = ()
     """The partitions whose lag is not known."""
     topics: Mapping[str, int | None] = {}
+    behind_transaction: int | None = None
+    """Messages behind open transactions, which are no lag yet; None: not known, or not `read_committed`."""
 
 
 WORST = 3
@@ -46,3 +48,4 @@ class LagGlance(Struct, frozen=True):
     """The worst partitions, in which messages wait, or that are in trouble: by status, then by lag."""
     oldest_unhandled_seconds: float | None = None
     """The age of the oldest unhandled message, in Kafka or in the storage; None if either is not known."""
+    behind_transaction: int | None = None

@@ -11,14 +11,16 @@ from kafka import KafkaProducer
 from kctl.config.sections import KafkaSection
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.reduce.partitions import offset_checker
+from kctl.reduce.partitions import kafka_lag, offset_checker
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("collected_here")]
 
 
-def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBroker) -> None:
+def test_with_read_committed_the_end_is_the_last_stable_offset_and_what_waits_behind_it_is_counted(
+    broker: KafkaBroker,
+) -> None:
     topics.produce(broker.bootstrap_servers, "orders", {0: 5})
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="open")) as producer:
         producer.init_transactions()
@@ -33,13 +35,13 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBrok
     )
     cache = BrokerCache.of(section, plain(broker.bootstrap_servers), 5)
 
-    async def end() -> tuple[int | None, int | None]:
+    async def end() -> tuple[int | None, ...]:
         try:
             async with asyncio.timeout(30):
-                while not (rows := offset_checker((), cache.snapshot()).rows):
+                while not (found := offset_checker((), cache.snapshot())).rows:
                     await cache.refresh(5)
-            return rows[0].end, rows[0].behind_transaction
+            return found.rows[0].end, found.rows[0].behind_transaction, kafka_lag(found).behind_transaction
         finally:
             await cache.close()
 
-    assert asyncio.run(end()) == (5, 1)
+    assert asyncio.run(end()) == (5, 1, 1)

@@ -135,6 +135,19 @@ def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_mo
         eventually(lambda: len(charts(chromium)) == 5)
 
 
+def test_messages_behind_open_transactions_stand_beside_the_lag(
+    chromium: webdriver.Chrome, eventually: Eventually
+) -> None:
+    with on_a_screen(chromium, 390), Site(4) as site:
+        behind = Partitions(tuple(partition(each)._replace(behind_transaction=3) for each in range(4)))
+        site.latest = replace(fleet(4), offset_checker=Reduced(behind), kafka_lag=kafka_lag(behind))
+        chromium.get(site.url)
+        eventually(lambda: tiles(chromium, "kafka")[:2] == ["lag", "behind open transactions"])
+
+        assert number(chromium, "kafka", "behind open transactions") == "12"
+        assert findings(chromium) == []
+
+
 @WIDTHS
 @pytest.mark.shows("the page: a table of mode lake has its rows, version, last commit, files and path")
 def test_the_tiles_of_a_table_are_its_rows_version_commit_files_and_path(

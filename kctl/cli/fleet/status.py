@@ -74,10 +74,11 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
     yield from (f"  and {each.level}: {clean(each.reason)}" for each in verdict.also)
     if lag is None:
         return
+    behind = f"  behind open transactions {lag.behind_transaction}" if lag.behind_transaction else ""
     unknown = f" without {number_of(lag.unknown, 'partition')} of which it is not known" if lag.unknown else ""
     age = f"  age {duration(lag.age_seconds)}" if (lag.age_seconds or 0.0) > OLD_SECONDS else ""
     oldest = f"  oldest unhandled {cell(duration(lag.oldest_unhandled_seconds))}"
-    yield f"lag {cell(lag.total)}{unknown}  time lag {cell(duration(lag.seconds))}{oldest}{age}"
+    yield f"lag {cell(lag.total)}{unknown}{behind}  time lag {cell(duration(lag.seconds))}{oldest}{age}"
     for row in lag.worst:
         oldest = f"oldest unhandled {cell(duration(row.oldest_unhandled_seconds))}"
         waiting = f"lag {cell(row.lag)}  time lag {cell(duration(row.lag_seconds))}  {oldest}"

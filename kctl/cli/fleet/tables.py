@@ -62,6 +62,8 @@ def compact_partitions(partitions: Iterable[TopicPartition], longest: float = in
 def _kafka_lag(lag: LagTotals) -> list[str]:
     rows = [("total", lag.total), *sorted(lag.topics.items())]
     lines = render(columns("topic >lag"), rows)
+    if lag.behind_transaction:
+        lines.append(f"behind open transactions: {lag.behind_transaction}")
     if lag.unknown:
         lines.append(f"unknown: {compact_partitions(lag.unknown)}")
     return lines

@@ -98,14 +98,15 @@ def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> J
     """The fleet at a glance. `last_event` is the last event's number."""
     group = snapshot.broker_group
     counts = Counter(assessment.status.value for assessment in snapshot.assessments)
-    lag, assessment = snapshot.recent_lag.total, snapshot.group_assessment
-    if lag is None:  # nothing is known of now
+    lag, assessment = snapshot.recent_lag, snapshot.group_assessment
+    if lag.total is None:  # nothing is known of now
         assessment = replace(assessment, lag_seconds=None, growth_per_second=None, catchup_seconds=None)
     return {
         **assessment.to_json(),
         "verdict": encoded(verdicts.current()),
         "max_age_seconds": verdicts.max_age_seconds,
-        "lag": lag,
+        "lag": lag.total,
+        "behind_transaction": lag.behind_transaction,
         "partitions": {status.value: counts[status.value] for status in Status},
         "group_state": None if group is None else group.state,
         "brokers": encoded(snapshot.brokers),

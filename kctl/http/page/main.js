@@ -112,7 +112,7 @@ function showStatus(status) {
     ["handled", charts.perSecond(handledPerSecond())], ["dead letters", whole(stored.dead)],
   ]);
   numbers("kafka", [
-    ["lag", whole(status.lag)], ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
+    ["lag", whole(status.lag)], ...(status.behind_transaction ? [["behind open transactions", whole(status.behind_transaction)]] : []), ["time lag", seconds(status.lag_seconds)], ["growth", rate(status.growth_per_second)],
     ["caught up in", seconds(status.catchup_seconds)], ["generation", text(status.generation)],
     ["group", text(status.group_state)], ["members", whole(status.group_members)], ["worst partition", status.status],
   ]);

@@ -351,7 +351,8 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     age = max((row.age_seconds for row in snapshot.partitions), default=None)
     group = snapshot.group_assessment
     seconds = None if lag.total is None else group.lag_seconds
-    return LagGlance(len(lag.unknown), lag.total, seconds, age, worst, group.oldest_unhandled_seconds)
+    oldest = group.oldest_unhandled_seconds
+    return LagGlance(len(lag.unknown), lag.total, seconds, age, worst, oldest, lag.behind_transaction)
 
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:

@@ -293,8 +293,8 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
     )
     rows = [{**SUPERVISED, "paused": [one]}, {**waiting, "paused": [one, all_]}]
     worst = [{**WELL["lag"]["worst"][0], "oldest_unhandled_seconds": 75.0}]
-    lag = {**WELL["lag"], "age_seconds": 13.0, "oldest_unhandled_seconds": 75.0, "worst": worst}
-    old = WELL | {"lag": lag}
+    seen = {"behind_transaction": 4, "age_seconds": 13.0, "oldest_unhandled_seconds": 75.0}
+    old = WELL | {"lag": {**WELL["lag"], **seen, "worst": worst}}
     master({"status": Answers({"rows": rows, "workers": [{**REPORTED, "events": EVENTS}, attached], **old})})
     about = {"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750", "config": "/etc/kctl.toml"}
     (short_dir / "run" / "master.json").write_text(json.dumps(about))
@@ -304,7 +304,8 @@ def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own
     assert ran.code == 0
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
         "ok: everything is running; 2 ok",
-        "lag 12 without 1 partition of which it is not known time lag 3s oldest unhandled 1m15s age 13s",
+        "lag 12 without 1 partition of which it is not known behind open transactions 4 time lag 3s "
+        "oldest unhandled 1m15s age 13s",
         "orders-1 ok lag 12 time lag 3s oldest unhandled 1m15s commits come",
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",
         "name desired state doing since pid restarts next-try rss rows/s last-error",

@@ -99,6 +99,13 @@ def test_a_total_that_is_not_known_is_absent_and_never_zero() -> None:
     assert list(values(scraped(snapshot(total=0)), "kctl_group_lag", "group").values()) == [0]
 
 
+def test_messages_behind_open_transactions_are_counted_beside_the_lag() -> None:
+    latest = replace(snapshot(total=0), kafka_lag=LagTotals(0, behind_transaction=12))
+
+    assert list(values(scraped(latest), "kctl_group_behind_transaction", "group").values()) == [12]
+    assert values(scraped(snapshot(total=0)), "kctl_group_behind_transaction", "group") == {}
+
+
 def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
     latest = snapshot([row(0, 4, 5, 10), row(1, 4, 5, 10)])
     exposition = Exposition(lambda: latest)
