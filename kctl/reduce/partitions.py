@@ -93,13 +93,14 @@ def _age(claim: _Claim) -> float:
 def _attached(
     of_no_group: Iterable[_Claim], claims: dict[tuple[str, int], _Claim], brokers: BrokerSnapshot
 ) -> tuple[PartitionRow, ...]:
-    """Returns the rows of attached applications; where nobody else reads a partition, adds theirs to `claims`."""
+    """Returns the rows of attached applications. Where nobody else reads a partition of the fleet's topics, the
+    application is its reader, and its claim is added to `claims`."""
     known = {row[:2]: row for row in brokers.partitions}
     attached = []
     for claim in of_no_group:
         key = claim[0].topic, claim[0].partition
         of_brokers = known.get(key)
-        if key in claims or (of_brokers is not None and of_brokers.committed is not None):
+        if key in claims or of_brokers is None or of_brokers.committed is not None:
             attached.append(_beside(_alone(claim, brokers.reset), of_brokers, brokers.kept_seconds))
         else:
             claims[key] = claim

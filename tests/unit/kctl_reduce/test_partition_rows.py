@@ -186,10 +186,13 @@ def test_an_attached_application_has_rows_of_its_own_beside_the_groups_of_what_t
     assert kafka_lag(answers, None)["total"] == 60, "the application is a group of its own"
 
 
-def test_where_the_group_reads_nothing_an_attached_application_is_the_reader() -> None:
-    rows = offset_checker([REPORT], brokers((0, None, 100)))["rows"]
+def test_an_attached_application_is_the_reader_of_what_nobody_reads_in_the_fleets_topics_alone() -> None:
+    known = brokers((0, None, 100))
+
+    rows = offset_checker([REPORT], known)["rows"]
 
     assert [(each["partition"], each["current_offset"], each["worker"]) for each in rows] == [
         (0, 20, "report"),
         (1, 7, "report"),
     ]
+    assert kafka_lag([REPORT], known)["total"] == 110 - 20, "what the fleet does not read is not in its lag"
