@@ -41,7 +41,7 @@ class HostReplies(Struct, frozen=True):
     """With `status`: what the host answers to it; with `workers` its processes as their supervisor sees them, and with
     `offset_checker` how the partitions are that they read."""
     verdict: Verdict | None = None
-    """How the host is doing."""
+    """How the host is doing; None with `status`, which holds it."""
 
 
 class JudgedPartitions(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from msgspec import Struct
 
 
@@ -21,3 +23,5 @@ class OffsetRow(Struct, frozen=True):
 class Offsets(Struct, frozen=True):
     rows: tuple[OffsetRow, ...] = ()
     """The partitions, sorted by topic and number."""
+    stale_after_seconds: float = inf
+    """The age from which on offsets show no lag of now."""

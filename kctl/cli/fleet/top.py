@@ -52,8 +52,6 @@ _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
 """Lines of the screen that show neither a process nor a partition."""
-_STALE_SECONDS = 5.0
-"""Offsets older than this are stale if the master reports stale ones."""
 _PARTITION_COLUMNS = (
     Column("partition"),
     Column("committed", is_number=True),
@@ -193,19 +191,17 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
     known = () if verdict is None else {verdict.about, *(each.about for each in verdict.also)}
     return FleetTopView(
         answered("workers", Workers, workers.raw).rows,
-        _of_now(answered("offset_checker", Offsets, offsets.raw).rows, offsets),
+        _of_now(answered("offset_checker", Offsets, offsets.raw)),
         answered("block_size", StorageReply, storage.raw),
         missing=tuple(lacks(workers, offsets, storage, known=known)),
         verdict=verdict,
     )
 
 
-def _of_now(rows: tuple[OffsetRow, ...], reply: Reply) -> tuple[OffsetRow, ...]:
+def _of_now(offsets: Offsets) -> tuple[OffsetRow, ...]:
     """Returns the partitions without the lag of those whose offsets are stale."""
-    if not any((each.sender, each.code) == ("brokers", "stale") for each in reply.failed):
-        return rows
-    unknown = {"remaining_count": None}
-    return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > _STALE_SECONDS else row for row in rows)
+    unknown, limit = {"remaining_count": None}, offsets.stale_after_seconds
+    return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > limit else row for row in offsets.rows)
 
 
 def summary(glance: FleetTopView) -> str:

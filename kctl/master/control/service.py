@@ -245,7 +245,7 @@ class MasterService:
         hosts = self._known_hosts()
         if rpc == "status":
             status, age, workers = await self._own_status(seconds)
-            return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, status.verdict, age)
+            return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, age_seconds=age)
         if rpc not in COMMANDS:
             raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
         outcome, statuses = await self._own_replies(rpc, only, seconds)
@@ -263,7 +263,10 @@ class MasterService:
     def _encoded(self, replies: _Replies) -> tuple[JsonObject, Reduced[Any]]:
         """Returns the encoded result and what it is encoded from, in one thread: see `_reduced`."""
         whole = self._reduced(replies)
-        return replies.command.encoded(whole.result), whole
+        document = replies.command.encoded(whole.result)
+        if replies.command.name == OFFSET_CHECKER.name:
+            document["stale_after_seconds"] = self._broker_cache.freshness().stale_after_seconds
+        return document, whole
 
     def _reduced(self, replies: _Replies) -> Reduced[Any]:
         """Reduces replies to a result. Safe in any thread; of thousands of partitions it takes a while."""
