@@ -70,6 +70,12 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
         pause.wait(max(min(0.02 + (now - began) / 50, 0.2), min(2 * (now - asked), 1.0)))
 
 
+def on_this_machine(seconds: float) -> float:
+    """What takes `seconds` on a machine with nothing else to do may take longer where more processes want to run than
+    there are processors."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 @pytest.fixture(name="eventually")
 def eventually_fixture() -> Callable[..., object]:
     return eventually
