@@ -151,6 +151,13 @@ class Schedule:
                 self._maintenance.kill()
                 self._maintenance.wait()
 
+    def close(self) -> None:
+        """Lets go on what a test that failed has left frozen: a fleet's end waits for it, and it would outlive it."""
+        for process in self._frozen:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+        self._frozen.clear()
+
     def _run(self, strikes: int) -> None:
         for number in range(strikes):
             if number % KILLS_IN_A_ROW == 0:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,8 @@ def test_whatever_is_killed_or_frozen_whenever_all_is_whole_afterwards_and_nothi
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     redis = redis_server if storage == "redis" else None
-    schedule = Schedule(seed, make_fleet, own_broker, redis, lake)
+    with closing(Schedule(seed, make_fleet, own_broker, redis, lake)) as schedule:
+        schedule.run(STRIKES)
 
-    schedule.run(STRIKES)
-
-    assert schedule.struck.total() == STRIKES
-    schedule.settle_accounts()
+        assert schedule.struck.total() == STRIKES
+        schedule.settle_accounts()
