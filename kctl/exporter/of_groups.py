@@ -46,6 +46,11 @@ def _info(group: GroupSnapshot) -> list[Sample]:
     return [] if group.is_own else [((group.type or "", coordinator), 1.0)]
 
 
+def _findings(snapshot: FleetSnapshot) -> list[Sample]:
+    found = {(each.level.value, each.about) for each in (snapshot.verdict.main, *snapshot.verdict.also)}
+    return [(labels, 1.0) for labels in sorted(found) if labels[0] != Level.OK]
+
+
 METRICS: tuple[Metric, ...] = (
     GroupValue(
         name="kctl_group_lag",
@@ -125,6 +130,13 @@ METRICS: tuple[Metric, ...] = (
         + ", ".join(f"`{each.value}`" for each in Level)
         + ". See status.md.",
         samples=lambda snapshot: by_label({each.value: float(each is snapshot.verdict.level) for each in Level}),
+    ),
+    Single(
+        name="kctl_fleet_finding",
+        labels=(*GROUP, "level", "about"),
+        sentence="Always 1, for each finding of the verdict on the fleet: `about` is the part of the fleet that is in "
+        "trouble, such as `storage` (docs/runbooks/KctlFleetFailing.md); none while the fleet is `ok`.",
+        samples=_findings,
     ),
     Single(
         name="kctl_group_unowned_partitions",
