@@ -9,10 +9,14 @@ from typing import Any
 
 import yaml
 
-__all__ = ["RULES_FILE", "alerts", "of_dashboards", "rules"]
+from kctl.exporter import METRICS
+
+__all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "rules"]
 
 _ROOT = Path(__file__).parents[1]
 RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
+TABLE = {metric.name: set(metric.labels) for metric in METRICS} | {"up": {"job", "instance"}}
+"""Each metric's labels."""
 
 
 def of_dashboards(rate_interval: str) -> dict[str, str]:

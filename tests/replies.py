@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,15 @@ from kctl.master.reduction import COMMANDS
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import Failed, FanOut
+from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.replies.workers import WorkerReply
+from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
+from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
 __all__ = ["outcome_of", "parsed", "plain", "raw", "reduced_json", "status_json"]
@@ -51,3 +60,22 @@ def status_json(**more: Any) -> JsonObject:
     """A worker as its supervisor sees it, as the master sends it: one that runs, but for what is given."""
     status = WorkerStatus("worker-0", "worker", "running", "running", 4711, 5.0, {}, None, None, "/log/worker-0.log")
     return {**encoded(status), **more}
+
+
+NOBODY = BrokerSnapshot()
+
+
+def reply_of(rpc: str, partitions: int) -> JsonObject:
+    rows = tuple(PartitionReply("orders", n, 0, 10, 12, 20, 10, None, 3, 0.0) for n in range(partitions))
+    names = tuple(TopicPartition(row.topic, row.partition) for row in rows)
+    snapshot = Snapshot(
+        time.monotonic(),
+        WorkerReply.starting("worker-0", "worker"),
+        member=MemberReply("worker-0-id", "worker-0", 3, "worker-0-id", True, "group", "range", names),
+        partitions=rows,
+        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+        topics=TopicsReply(tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions))),
+        storage=StorageReply("file:/data/storage.sqlite", 10, 0, 0, 0, 4096, 1000, age_seconds=0.0),
+    )
+    sent: JsonObject = json.loads(json.dumps(OF_AGENTS[rpc].answer(snapshot, {}, snapshot.published_at)))
+    return sent

@@ -22,7 +22,7 @@ from kctl_agent.storage.lake.delta.log import read_again
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.tables import later
 from tests.conftest import eventually
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+from tests.lake_tables import TOPIC_ID, TP, begun, opened
 
 ROOT = Path(__file__).parents[2]
 GROUPS = ("payments", "billing")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.acceptance.fleets import START_SECONDS, Fleet
-from tests.acceptance.test_storage_goes_back import refusal, run_until_caught_up
+from tests.acceptance.fleets import START_SECONDS, Fleet, refusal, run_until_caught_up
 from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker

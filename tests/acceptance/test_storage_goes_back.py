@@ -3,7 +3,6 @@ lost in silence, and nothing is stored twice."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sqlite3
@@ -18,7 +17,7 @@ import pytest
 import redis
 
 from kctl_agent.storage.base import Storage
-from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet, moved, refusal, run_until_caught_up
 from tests.conftest import eventually
 from tests.redis_server import require_redis
 from tests.servers import topics
@@ -26,36 +25,8 @@ from tests.servers import topics
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
-def run_until_caught_up(fleet: Fleet) -> list[tuple[str, int, int, int]]:
-    """Start the fleet, wait until everything is committed, stop it; returns what its workers report of partitions."""
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
-    events = moved(fleet)
-    fleet.stop()
-    return events
-
-
-def moved(fleet: Fleet) -> list[tuple[str, int, int, int]]:
-    events = [event for event in fleet.events() if event["partition"] is not None]
-    return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
-
-
 def stored(storage: Storage, partition: int) -> list[int]:
     return sorted(r.offset for block in storage.blocks() if block.partition == partition for r in block.messages())
-
-
-def refusal(fleet: Fleet) -> str:
-    """Start the fleet, and wait until its worker is given up; returns why."""
-
-    def given_up() -> str | None:
-        done = fleet.kctl("status", "-o", "json", exit_code=None)
-        rows = json.loads(done.stdout)["rows"] if done.returncode in (0, 1, 3) else []
-        return next((row["last_error"] for row in rows if row["state"] == "fatal"), None)
-
-    fleet.start()
-    why: str = eventually(given_up, START_SECONDS, "the worker is given up")
-    fleet.stop()
-    return why
 
 
 def copy(source: Path, target: Path) -> None:

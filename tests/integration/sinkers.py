@@ -16,7 +16,9 @@ from kctl.errors import KctlError
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import Request, Role, wire_method
+from kctl_agent.storage.file import FileStorage
 
+HANDLER = "tests.integration.sinker_handlers"
 HANDLERS = Path(__file__).with_name("sinker_handlers.py")
 
 SETTINGS: dict[str, Any] = {
@@ -115,3 +117,14 @@ def sinker(place: Path) -> Iterator[Callable[..., SinkerProcess]]:
     yield start
     for one in started:
         one.end()
+
+
+def sinkers(handler: str, **more: object) -> dict[str, object]:
+    return {"count": 2, "handler": f"{HANDLER}:{handler}", "lease_seconds": 3600, "retry_backoff_seconds": 0.0, **more}
+
+
+@pytest.fixture
+def storage(place: Path) -> FileStorage:
+    storage = FileStorage(place / "data" / "storage.sqlite", block_messages=10)
+    storage.prepare()
+    return storage

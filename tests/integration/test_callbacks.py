@@ -33,7 +33,7 @@ from kctl_agent.worker.query.daemon import for_own_user
 from tests.conftest import BRIEF_JVM, eventually
 from tests.java_classes import compiled
 from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
-from tests.unit.worker.test_import_dir import driver
+from tests.worker_settings import driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

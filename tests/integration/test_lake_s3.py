@@ -30,10 +30,10 @@ from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.proxies import UnconditionalProxy
 from tests.table_conformance import DEAD_LETTER_SCHEMA, compact, dead_rows, write
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
 
 DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
 

@@ -17,8 +17,7 @@ from kctl_agent.storage.file import FileStorage
 from tests.conformance.given import fill
 from tests.conftest import eventually
 from tests.integration.conftest import Master
-from tests.integration.sinkers import place
-from tests.integration.test_sinkers_supervised import HANDLER, storage
+from tests.integration.sinkers import HANDLER, place, storage
 
 __all__ = ["place", "storage"]
 

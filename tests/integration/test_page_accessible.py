@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -13,32 +11,14 @@ from selenium.webdriver.common.by import By
 
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
-from tests.integration.test_page import rows
-from tests.integration.test_page_dead_letters import page, press, sent, sign_in, site, status, storage
+from tests.integration.dead_letters_page import page, press, sent, sign_in, site, status, storage
+from tests.integration.page_site import findings, rows
 
 __all__ = ["page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 Eventually = Callable[..., Any]
-GRAVE = {"serious", "critical"}
-
-
-@cache
-def axe() -> str:
-    return resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-
-
-def findings(page: webdriver.Chrome) -> list[tuple[str, list[str]]]:
-    """The rules that are broken gravely, and where."""
-    page.execute_script(axe())
-    found = page.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    assert found["passes"], "it has looked"
-    return [
-        (each["id"], [node["html"][:200] for node in each["nodes"]])
-        for each in found["violations"]
-        if each["impact"] in GRAVE
-    ]
 
 
 @pytest.mark.shows("the page: axe-core finds nothing serious, light, dark, narrow, wide, signed in, asked")

@@ -15,8 +15,7 @@ from kctl.master.snapshot import Reduced
 from kctl.reduce.partitions import Partitions
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
-from tests.integration.test_page import Site, attribute, logged, rows, text
-from tests.integration.test_page_accessible import findings
+from tests.integration.page_site import Site, attribute, caption, charts, drawn, findings, logged, rows, text
 from tests.served_groups import cluster, group
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -37,35 +36,6 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opene
         chromium.get("about:blank")
     # What a test reads of a canvas is advised against.
     assert [each for each in errors if "404" not in each and "getImageData" not in each] == []
-
-
-def charts(page: webdriver.Chrome) -> list[str]:
-    found: list[str] = page.execute_script(
-        "return [...document.querySelectorAll('#charts .chart')].filter(f => f.querySelector('canvas')).map(f => f.id)"
-    )
-    return found
-
-
-def caption(page: webdriver.Chrome, chart: str) -> list[str]:
-    found: list[str] = page.execute_script(
-        "return [...document.querySelectorAll(`#chart-${arguments[0]} .value`)].map(each => each.textContent)", chart
-    )
-    return found
-
-
-def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
-    """How many pixels of a chart have a colour of the page."""
-    script = """
-        const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), style = getComputedStyle(document.body);
-        const wanted = style.getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16));
-        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-        let found = 0;
-        const isNear = at => wanted.every((part, place) => Math.abs(data[at + place] - part) < 40);
-        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 128 && isNear(at)) found += 1;
-        return found
-    """
-    found: int = page.execute_script(script, chart, color)
-    return found
 
 
 def address(page: webdriver.Chrome) -> str:

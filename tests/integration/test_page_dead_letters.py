@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from kctl.dead_letters.workbench import Workbench
-from kctl.http.access import AccessRights
 from kctl.http.api import dead_letters as api
 from kctl.master.snapshot import Reduced
 from kctl_agent.message import Message
@@ -23,88 +17,16 @@ from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.file import FileStorage
-from tests.fleet_snapshot import TOKEN, TOKENS
-from tests.integration.test_page import Site, logged, rows, shown, text
+from tests.fleet_snapshot import TOKEN
+from tests.integration.dead_letters_page import TRACE, find, page, press, sent, sign_in, site, status, storage
+from tests.integration.page_site import Eventually, Site, rows, shown, text
+
+__all__ = ["page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
-Eventually = Callable[..., Any]
-TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
-Traceback (most recent call last):
-  File "/srv/app/shop.py", line 7, in handle
-    orders[order["id"]] = order
-KeyError: 'id'"""
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 BIDI = "\u202egnp.exe\u2066"
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[FileStorage]:
-    """Five that a handler has failed at, and two that it refused."""
-    storage = FileStorage(tmp_path / "storage.sqlite")
-    storage.prepare()
-    storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b'{"v": %d}' % n, 0) for n in range(5)], TRACE)
-    storage.dead_letter([Message("t", 0, n, None, b"v", 0) for n in range(2)], "no such customer")
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def sent() -> list[list[DeadLetter]]:
-    """What was sent to topics, some at a time."""
-    return []
-
-
-@pytest.fixture
-def site(
-    storage: FileStorage,
-    tmp_path: Path,
-    sent: list[list[DeadLetter]],
-) -> Iterator[Site]:
-    def send(some: list[DeadLetter]) -> list[DeadLetter]:
-        sent.append(some)
-        return some
-
-    bench = Workbench(
-        lambda: nullcontext(storage),
-        lambda: tmp_path / "operations.jsonl",
-        lambda _: nullcontext(send),
-        lambda *given: served.operations.attend(*given),
-    )
-    with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as served:
-        yield served
-
-
-@pytest.fixture
-def page(chromium: webdriver.Chrome, site: Site, eventually: Eventually) -> Iterator[webdriver.Chrome]:
-    logged(chromium)
-    chromium.get(site.url)
-    eventually(lambda: text(chromium, "link") == "live")
-    yield chromium
-    errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
-    chromium.get("about:blank")
-    assert [message for message in errors if "401" not in message and "409" not in message] == []
-
-
-def sign_in(page: webdriver.Chrome, token: str = TOKEN) -> None:
-    page.find_element(By.ID, "token").send_keys(token)
-    page.find_element(By.CSS_SELECTOR, "#sign-in button").click()
-
-
-def status(page: webdriver.Chrome) -> str:
-    return text(page, "dead-status")
-
-
-def press(page: webdriver.Chrome, selector: str) -> None:
-    page.execute_script("document.querySelector(arguments[0]).click()", selector)
-
-
-def find(page: webdriver.Chrome, **values: str) -> None:
-    for name, value in values.items():
-        field = page.find_element(By.CSS_SELECTOR, f"#dead-filter [name={name}]")
-        field.clear()
-        field.send_keys(value)
-    press(page, "#dead-filter button")
 
 
 @pytest.mark.shows("the page: class and count of dead letters for every reader, without a word of their errors")

@@ -14,12 +14,10 @@ from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import Master
+from tests.integration.dead_letters_page import TRACE, find, press, sign_in, status
+from tests.integration.page_site import newest, text
 from tests.integration.sinker_handlers import ledger
-from tests.integration.sinkers import place
-from tests.integration.test_page import text
-from tests.integration.test_page_dead_letters import TRACE, find, press, sign_in, status
-from tests.integration.test_page_operations import newest
-from tests.integration.test_sinkers_supervised import sinkers
+from tests.integration.sinkers import place, sinkers
 
 __all__ = ["place"]
 

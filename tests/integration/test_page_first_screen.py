@@ -17,9 +17,7 @@ from kctl.rows.workers import AgentState, WorkerRow, Workers
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import SinkerStats
 from tests.fleet_snapshot import history_of, judged, partition, snapshot, worker
-from tests.integration.test_page import Eventually, Site, number, rows, text
-from tests.integration.test_page_accessible import findings
-from tests.integration.test_page_charts import caption, charts, drawn
+from tests.integration.page_site import Eventually, Site, caption, charts, drawn, findings, number, rows, text
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

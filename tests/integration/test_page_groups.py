@@ -10,8 +10,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from kctl.status import Status
-from tests.integration.test_page import logged, rows, text
-from tests.integration.test_page_accessible import findings
+from tests.integration.page_site import findings, logged, rows, text
 from tests.served_groups import EVIL, Latest, cluster, group, serving_groups
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

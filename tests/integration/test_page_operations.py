@@ -12,9 +12,8 @@ from selenium.webdriver.common.by import By
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import TOPIC, Master
-from tests.integration.test_page import rows, text
-from tests.integration.test_page_dead_letters import press, sign_in
-from tests.integration.test_page_trust import second_tab
+from tests.integration.dead_letters_page import press, sign_in
+from tests.integration.page_site import newest, rows, second_tab, text
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -56,11 +55,6 @@ def submit(page: webdriver.Chrome) -> str:
     asked = text(page, "ask-text")
     press(page, "#ask-yes")
     return asked
-
-
-def newest(page: webdriver.Chrome, column: int) -> str:
-    found = rows(page, "operations")
-    return found[0][column] if found else ""
 
 
 def outcome(page: webdriver.Chrome) -> str:

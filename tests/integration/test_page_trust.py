@@ -15,8 +15,8 @@ from selenium.webdriver.common.by import By
 from kctl.http.access import AccessRights, Token
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN
-from tests.integration.test_page import Site, logged, rows, text
-from tests.integration.test_page_dead_letters import page, press, sent, sign_in, site, status, storage
+from tests.integration.dead_letters_page import page, press, sent, sign_in, site, status, storage
+from tests.integration.page_site import Site, logged, rows, second_tab, text
 
 __all__ = ["page", "sent", "site", "storage"]
 
@@ -68,19 +68,6 @@ def foreign_page(html: str) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-@contextmanager
-def second_tab(page: webdriver.Chrome, url: str) -> Iterator[tuple[str, str]]:
-    """The handles of the first tab and of one more at `url`, which is the one that is driven."""
-    first = page.current_window_handle
-    page.switch_to.new_window("tab")
-    page.get(url)
-    try:
-        yield first, page.current_window_handle
-    finally:
-        page.close()
-        page.switch_to.window(first)
 
 
 def is_signed_in(page: webdriver.Chrome) -> bool:

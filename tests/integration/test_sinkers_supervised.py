@@ -21,22 +21,9 @@ from tests.conformance.given import fill
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
-from tests.integration.sinkers import place
+from tests.integration.sinkers import place, sinkers, storage
 
-__all__ = ["place"]
-
-HANDLER = "tests.integration.sinker_handlers"
-
-
-def sinkers(handler: str, **more: object) -> dict[str, object]:
-    return {"count": 2, "handler": f"{HANDLER}:{handler}", "lease_seconds": 3600, "retry_backoff_seconds": 0.0, **more}
-
-
-@pytest.fixture
-def storage(place: Path) -> FileStorage:
-    storage = FileStorage(place / "data" / "storage.sqlite", block_messages=10)
-    storage.prepare()
-    return storage
+__all__ = ["place", "storage"]
 
 
 @pytest.mark.shows("sinkers are supervised like workers; a killed master costs no message")

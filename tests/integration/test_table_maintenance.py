@@ -27,7 +27,7 @@ from kctl.rows.lag import LagTotals
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.table_maintenance import LEAST_FILES
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, begun, offsets, opened
+from tests.lake_tables import TOPIC_ID, TP, at, begun, offsets, opened
 
 QUIET = FleetSnapshot("main", "g", 0.0, 0.0, (), {}, {})
 QUIET = replace(

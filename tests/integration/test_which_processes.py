@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from kctl.master.operations.base import Caller, Operation
-from tests.integration import test_random_operations as fleets
-from tests.integration.test_random_operations import Fleet, is_running, running
+from tests.integration.scripted_fleet import Fleet, is_running, running
 
 pytestmark = pytest.mark.anyio
 
-sinkers_and_engines_do_nothing_either = fleets.sinkers_and_engines_do_nothing_either
 NAMES = ("engine", "worker-0", "worker-1", "worker-2")
 TOML = """
 [kafka]

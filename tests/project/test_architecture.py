@@ -41,6 +41,14 @@ def test_every_module_begins_with_what_it_is() -> None:
     assert [str(module) for module in modules() if not docstring(module)] == []
 
 
+def test_no_test_imports_from_another_test() -> None:
+    """Shared code belongs into `conftest.py` or into a module named after what it contains."""
+    imports = re.compile(r"^ *(?:from [\w.]*\btest_\w+ import|(?:from [\w.]+ )?import .*\btest_\w+)", re.MULTILINE)
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+
+    assert [f"{path.relative_to(ROOT)}: {found}" for path in texts for found in imports.findall(texts[path])] == []
+
+
 @PAGE
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))

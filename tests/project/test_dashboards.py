@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboards.build import DASHBOARDS, to_json
-from tests.project.test_rules import TABLE
+from tests.expressions import TABLE
 from tests.promql import aggregations, labels, selectors
 
 ROOT = Path(__file__).parents[2]

@@ -14,6 +14,7 @@ from kctl.cli.app import tree
 from kctl.cli.command import Command, CommandGroup
 from kctl.exporter import METRICS
 from kctl.master.reduction import COMMANDS
+from tests.expressions import TABLE
 from tests.prometheus import require
 from tests.promql import aggregations, labels, selectors
 
@@ -25,7 +26,6 @@ RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 EACH_ALERT = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 EACH_RUNBOOK = pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 
-TABLE = {metric.name: set(metric.labels) for metric in METRICS} | {"up": {"job", "instance"}}
 TABLE |= {
     f"{metric.name}{part}": {*metric.labels, "le"}
     for metric in METRICS

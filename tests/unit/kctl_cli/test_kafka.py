@@ -15,7 +15,7 @@ from kctl.cli.kafka.produce import line
 from kctl.cli.parsing import parsed
 from kctl.cli.table import ranges
 from tests.command_lines import Kctl
-from tests.unit.kctl_cli.test_start_up import imported_by
+from tests.unit.kctl_cli.imported_modules import imported_by
 
 COMMAND = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 CLOSED = "127.0.0.1:1"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.kctl_cli.imported_modules import imported_by
+
 TOO_EXPENSIVE = {
     "asyncio",
     "fastapi",
@@ -28,15 +30,6 @@ TOO_EXPENSIVE = {
 
 
 COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng"}
-
-
-def imported_by(*words: str) -> set[str]:
-    code = (
-        "import sys; from kctl.cli.entry import run; code = run(sys.argv[1:]);"
-        "print('modules:', *sys.modules, file=sys.stderr); sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    return set(done.stderr.rpartition("modules:")[2].split())
 
 
 @pytest.mark.parametrize("words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("status",)])

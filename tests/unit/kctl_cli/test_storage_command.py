@@ -19,8 +19,8 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.selection import Selection
 from tests.command_lines import Kctl
 from tests.conformance.given import chunk, put
-from tests.unit.storage.lake.dead_letters.test_table import written
-from tests.unit.storage.lake.test_storage import begun, opened
+from tests.lake_dead_letters import written
+from tests.lake_tables import begun, opened
 
 ODD = Message("t", 1, 5, b"\xff\x00", "käse".encode(), 1_700_000_000_000, (("h", b"1"), ("n", None)), 3)
 

@@ -29,7 +29,7 @@ from kctl.status import Status, rules
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from tests.servers.scripted_agent import Answers, ScriptedAgent
-from tests.unit.kctl_master.test_members import NoBrokers
+from tests.unit.kctl_master.no_brokers import NoBrokers
 
 pytestmark = pytest.mark.anyio
 

@@ -35,6 +35,7 @@ from kctl_agent.rpc.wire import JsonObject
 from tests.guest import guest
 from tests.replies import outcome_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
+from tests.unit.kctl_master.no_brokers import NoBrokers
 
 pytestmark = pytest.mark.anyio
 
@@ -47,17 +48,6 @@ ROWS = Answers(RESULT)
 
 def status(name: str, state: str) -> WorkerStatus:
     return WorkerStatus(name, "worker", "running", state, None, 1.0, MappingProxyType({}), None, None, "log")
-
-
-class NoBrokers:
-    def missing_topics(self) -> list[str]:
-        return []
-
-    def read(self) -> ClusterReading:
-        raise ConnectionError
-
-    def close(self) -> None:
-        pass
 
 
 class OnePartition(NoBrokers):

@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
-from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, Freshness
 from kctl.status import Assessor, Owner, StatusRules
-from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply
-from kctl_agent.replies.topic_partition import TopicPartition
-from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
-from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.rpc.wire import JsonObject
-from tests.replies import outcome_of, parsed
+from tests.replies import NOBODY, outcome_of, parsed, reply_of
 
 FRESH = Freshness(0.0, 0.0, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
-
-
-NOBODY = BrokerSnapshot()
-
-
-def reply_of(rpc: str, partitions: int) -> JsonObject:
-    rows = tuple(PartitionReply("orders", n, 0, 10, 12, 20, 10, None, 3, 0.0) for n in range(partitions))
-    names = tuple(TopicPartition(row.topic, row.partition) for row in rows)
-    snapshot = Snapshot(
-        time.monotonic(),
-        WorkerReply.starting("worker-0", "worker"),
-        member=MemberReply("worker-0-id", "worker-0", 3, "worker-0-id", True, "group", "range", names),
-        partitions=rows,
-        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
-        topics=TopicsReply(tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions))),
-        storage=StorageReply("file:/data/storage.sqlite", 10, 0, 0, 0, 4096, 1000, age_seconds=0.0),
-    )
-    sent: JsonObject = json.loads(json.dumps(OF_AGENTS[rpc].answer(snapshot, {}, snapshot.published_at)))
-    return sent
 
 
 def odd_ones(value: Any) -> Iterator[Any]:

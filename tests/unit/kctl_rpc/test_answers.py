@@ -18,8 +18,7 @@ from kctl_agent.replies.describe import Method, MethodsReply, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.wire import JsonObject
-from tests.replies import outcome_of, raw
-from tests.unit.kctl_master.test_reduction import reply_of
+from tests.replies import outcome_of, raw, reply_of
 
 STATUS = WorkerStatus(
     *("worker-0", "worker", "running", "backoff", None, 2.5, {"signal": 2}, 1.5, "died", "/log/worker-0.log", 4096),

@@ -18,8 +18,7 @@ from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.wire import JsonObject
-from tests.replies import outcome_of, parsed, raw
-from tests.unit.kctl_master.test_reduction import NOBODY, reply_of
+from tests.replies import NOBODY, outcome_of, parsed, raw, reply_of
 
 ROW: JsonObject = {
     "topic": "orders",

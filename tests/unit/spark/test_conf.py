@@ -11,7 +11,7 @@ import pytest
 
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.spark.conf import MEMORY_EXITS, configuration, is_local, memory_exits, properties_file
-from tests.unit.worker.test_import_dir import driver
+from tests.worker_settings import driver
 
 
 def of(folder: Path, **spark: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from py4j.protocol import INPUT_CONVERTER
 from pyspark.sql import types as _  # noqa: F401 - adds its converters
 
 from kctl_agent.spark.without_pandas import convert_without_pandas
-from tests.unit.worker.query.test_put import arrow
+from tests.unit.worker.query.frames import arrow
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,40 +9,9 @@ from typing import Any
 
 import pytest
 
-from kctl.config.load import load
-from kctl.master.launch import worker_settings
 from kctl_agent.spark.conf import configuration
-from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.worker.query.transform import load_transform
-from kctl_agent.worker.settings import WorkerSettings, parse
-
-TOML = """
-[kafka]
-bootstrap_servers = "localhost:9092"
-group = "g"
-topics = ["t"]
-[workers]
-engine = "own"
-"""
-
-
-def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
-    path = folder / "kctl.toml"
-    path.write_text(TOML)
-    given = worker_settings(load(path, {}), "worker-0", [])
-    given["pipeline"] |= pipeline
-    return parse(json.dumps(given))
-
-
-def driver(folder: Path, transform: str = "", **spark: Any) -> SparkSettings:
-    """Of a worker that has its own."""
-    path = folder / "kctl.toml"
-    path.write_text(f'{TOML}transform = "{transform}"\n')
-    given = worker_settings(load(path, {}), "worker-0", [])
-    given["spark"] |= spark
-    found = parse(json.dumps(given)).spark
-    assert found is not None
-    return found
+from tests.worker_settings import driver, settings
 
 
 def test_a_transform_is_found_beside_the_configuration_whatever_the_working_directory_is(

@@ -16,7 +16,7 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.table_maintenance import looked_after
-from tests.unit.storage.lake.test_storage import GROUP, TOPIC_ID, TP, at, schema
+from tests.lake_tables import GROUP, TOPIC_ID, TP, at, schema
 
 
 def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:

@@ -19,8 +19,8 @@ from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Run
 from tests.scratch_storage import ScratchStorage
-from tests.unit.worker.query.test_pipeline import Query
-from tests.unit.worker.test_import_dir import settings
+from tests.unit.worker.query.frames import Query
+from tests.worker_settings import settings
 
 TP = TopicPartition("t", 0)
 SOURCES = {TP: KafkaSource(10, None, 1)}

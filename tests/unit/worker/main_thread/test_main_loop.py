@@ -33,8 +33,8 @@ from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.stats import WorkerStats
+from tests.lake_tables import TOPIC_ID, opened
 from tests.servers.scripted_broker import ScriptedBroker
-from tests.unit.storage.lake.test_storage import TOPIC_ID, opened
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
@@ -44,9 +44,9 @@ from tests.unit.worker.consumer_group.coordinator import (
     has_settled,
     member_settings,
 )
-from tests.unit.worker.offsets.test_start_offsets import Answers
-from tests.unit.worker.query.test_pipeline import Query
-from tests.unit.worker.test_import_dir import settings
+from tests.unit.worker.offsets.broker_answers import Answers
+from tests.unit.worker.query.frames import Query
+from tests.worker_settings import settings
 
 UNKNOWN_MEMBER, FENCED = 25, 82
 

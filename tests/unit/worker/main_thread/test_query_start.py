@@ -31,7 +31,7 @@ from tests.unit.worker.consumer_group.coordinator import (
     committed,
     scripted_group,
 )
-from tests.unit.worker.offsets.test_start_offsets import Answers, start_offsets
+from tests.unit.worker.offsets.broker_answers import Answers, start_offsets
 
 ORDERS = frozenset({ORDERS_0, ORDERS_1})
 UNKNOWN_MEMBER = 25

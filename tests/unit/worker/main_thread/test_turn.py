@@ -29,7 +29,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.stopping import stop_queries
 from tests.scratch_storage import ScratchStorage
-from tests.unit.worker.test_import_dir import settings
+from tests.worker_settings import settings
 
 MAX_POLL_SECONDS = 60.0
 PARTITIONS = [TopicPartition("t", number) for number in range(500)]

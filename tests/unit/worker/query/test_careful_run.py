@@ -22,8 +22,7 @@ from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.run import Batch, CarefulRun
 from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
-from tests.unit.worker.query.test_pipeline import Frame
-from tests.unit.worker.query.test_put import arrow
+from tests.unit.worker.query.frames import Frame, arrow
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 END = 20

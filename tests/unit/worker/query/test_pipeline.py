@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,47 +20,16 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch, Run
 from tests.conformance.given import next_offset, stored
 from tests.scratch_storage import ScratchStorage
-from tests.unit.worker.query.test_put import arrow
-from tests.unit.worker.test_import_dir import settings
+from tests.unit.worker.query.frames import Frame, Query, arrow
+from tests.worker_settings import settings
 
 TP = TopicPartition("t", 0)
 COLUMN = {"name": "offset", "type": "long", "nullable": True, "metadata": {}}
 
 
-class Frame:
-    """One task with these records."""
-
-    def __init__(self, *batches: pa.RecordBatch) -> None:
-        self._batches = batches
-
-    sparkSession = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))  # noqa: N815 - Spark's name
-
-    def selectExpr(self, *_: str) -> Frame:  # noqa: N802
-        return self
-
-    def mapped(self, task: Callable[[Iterator[Any]], Iterator[Any]], _schema: str) -> Any:
-        rows = [SimpleNamespace(**row) for result in task(iter(self._batches)) for row in result.to_pylist()]
-        return SimpleNamespace(collect=lambda: rows)
-
-
 @pytest.fixture(autouse=True)
 def mapped_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_put, "map_in_arrow", Frame.mapped)
-
-
-class Query:
-    """A streaming query that was started."""
-
-    isActive = True  # noqa: N815 - Spark's name
-
-    def __init__(self) -> None:
-        self.stops = 0
-
-    def stop(self) -> None:
-        self.stops += 1
-
-    def exception(self) -> None:
-        return None
 
 
 @pytest.fixture

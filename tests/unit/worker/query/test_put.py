@@ -15,22 +15,7 @@ from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions
 from tests.conformance.given import next_offset, stored
 from tests.scratch_storage import ScratchStorage
-
-
-def arrow(
-    offsets: list[int], topics: list[int | None] | None = None, partitions: list[int] | None = None
-) -> pa.RecordBatch:
-    count = len(offsets)
-    columns = {
-        "topic": pa.array(topics or [0] * count, pa.int32()),
-        "partition": pa.array(partitions or [0] * count, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp_ms": pa.array([offset * 10 for offset in offsets], pa.int64()),
-        "key": pa.nulls(count, pa.binary()),
-        "value": pa.array([b"v%d" % offset for offset in offsets]),
-        "headers": pa.nulls(count, pa.binary()),
-    }
-    return pa.RecordBatch.from_pydict(columns)
+from tests.unit.worker.query.frames import arrow
 
 
 @pytest.fixture

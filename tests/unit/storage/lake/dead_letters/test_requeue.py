@@ -31,9 +31,9 @@ from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
+from tests.lake_dead_letters import HEADERS, NOW, dead, written
+from tests.lake_tables import GROUP, TP, begun, offsets, opened, schema
 from tests.table_conformance import compact
-from tests.unit.storage.lake.dead_letters.test_table import HEADERS, NOW, dead, written
-from tests.unit.storage.lake.test_storage import GROUP, TP, begun, offsets, opened, schema
 
 DEAD = [100, 101, 102, 103, 104]
 

@@ -6,7 +6,7 @@ import pytest
 
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
+from tests.lake_tables import TOPIC_ID, TP, begun, opened
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kctl_agent.storage.lake.delta import batch_plans as plans
 from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, BatchPlan, plan_name, sweep
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
+from tests.lake_tables import TOPIC_ID, TP, begun, offsets, opened
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kctl_agent.storage.lake.delta import checkpoint, table
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files, write_entry
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, offsets, opened
+from tests.lake_tables import TOPIC_ID, TP, begun, offsets, opened
 
 DAY = 86_400.0
 

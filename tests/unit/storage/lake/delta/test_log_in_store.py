@@ -21,7 +21,7 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import ObjectStore
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, opened, schema
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, opened, schema
 
 NEWEST = 3000
 """The version of the checkpoint of a table that has lived for long."""

@@ -18,7 +18,7 @@ from kctl_agent.storage.lake.delta.log import write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.folder import local
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
+from tests.lake_tables import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
 
 OTHER = Binding("other", "cluster-1")
 

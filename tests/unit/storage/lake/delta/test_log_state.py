@@ -17,7 +17,7 @@ from kctl_agent.storage.lake.delta.log import LogUnreadable, actions, log_files
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import ROW, begun, offsets, opened
+from tests.lake_tables import ROW, begun, offsets, opened
 
 
 @pytest.mark.parametrize("is_cleaned_up", [False, True])

@@ -20,8 +20,8 @@ from kctl_agent.storage.lake.delta.log import LogFiles, log_files
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests.lake_tables import TOPIC_ID, TP, begun, opened
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import TOPIC_ID, TP, begun, opened
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, schema
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, schema
 
 AMOUNT = ("amount", "double")
 

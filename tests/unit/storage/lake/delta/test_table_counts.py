@@ -15,8 +15,8 @@ from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests.lake_tables import before_the_write, begun, opened
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import before_the_write, begun, opened
 
 
 def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(

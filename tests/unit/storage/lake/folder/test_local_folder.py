@@ -11,7 +11,7 @@ import pytest
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.unit.storage.lake.test_storage import noting, opened
+from tests.lake_tables import noting, opened
 
 
 def refusing(number: int) -> object:

@@ -30,20 +30,8 @@ from kctl_agent.storage.lake.maintenance.file_merge import merge_files
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened, schema
 from tests.table_conformance import compact
-from tests.unit.storage.lake.test_storage import (
-    FIELDS,
-    GROUP,
-    TOPIC_ID,
-    TP,
-    at,
-    before_the_write,
-    begun,
-    noting,
-    offsets,
-    opened,
-    schema,
-)
 
 MIB = 1 << 20
 DAY = 86_400.0

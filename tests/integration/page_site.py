@@ -1,0 +1,213 @@
+"""The page, served from a snapshot and read in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any, cast
+
+from selenium import webdriver
+
+from kctl.dead_letters.workbench import Workbench
+from kctl.hosts.hosts import Hosts
+from kctl.http.access import AccessRights
+from kctl.http.server import HttpServer
+from kctl.master.events import EventFeed
+from kctl.master.operations.operation_log import OperationLog
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.verdict import Verdicts
+from kctl.operations import operations
+from kctl.reduce.partitions import Partitions
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.workers import Event
+from kctl_agent.rpc.messages import Request
+from tests.fleet_snapshot import NOW, history_of, partition, serving, snapshot, source_of
+
+Eventually = Callable[..., Any]
+
+
+class Site:
+    """A server on a thread of its own, so that the browser can be driven from the test's."""
+
+    def __init__(
+        self,
+        partitions: int,
+        max_age_seconds: float = 3600.0,
+        access: AccessRights | None = None,
+        dead_letters: Workbench | None = None,
+        hosts: Hosts | None = None,
+        **more: Any,
+    ) -> None:
+        """`more` is set in the source as it is."""
+        self._access, self._dead_letters, self._hosts, self._more = access, dead_letters, hosts, more
+        self.operations = OperationLog(operations(), cast("Any", None), None)
+        self.latest = snapshot(partitions)
+        self._verdicts = Verdicts(lambda: self.latest, max_age_seconds, lambda: NOW)
+        self.history = history_of(*_past(partitions), self.latest)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self) -> Site:
+        self._thread.start()
+        assert self._ready.wait(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        self._loop, self._end, self._feed = asyncio.get_running_loop(), asyncio.Event(), EventFeed()
+        source = replace(
+            source_of(None),
+            latest=lambda: self.latest,
+            verdicts=self._verdicts,
+            feed=self._feed,
+            history=self.history,
+            dead_letters=self._dead_letters,
+            hosts=self._hosts,
+            ask=self._ask,
+            answer=self._answer,
+            operations=self.operations,
+            **self._more,
+        )
+        async with serving(source, self._access) as self._server:
+            self._ready.set()
+            await self._end.wait()
+
+    async def _ask(self, request: Request) -> Any:
+        """What all hosts answer: this one alone has something."""
+        return getattr(self.latest, request.rpc)
+
+    async def _answer(self, _request: Request) -> dict[str, Any]:
+        return {"result": {"verdict": encoded(self._verdicts.current()), "rows": []}}
+
+    @property
+    def url(self) -> str:
+        server: HttpServer = self._server
+        return server.url
+
+    def use(self, access: AccessRights) -> None:
+        """As a reload does where the file of tokens has changed."""
+        self._loop.call_soon_threadsafe(self._server.use, access)
+
+    def collect(self, latest: FleetSnapshot, *events: Event) -> None:
+        """A new snapshot, and what happened."""
+        self.latest = replace(latest, sequence=self.latest.sequence + 1)
+        self.history.add(self.latest)
+        self._loop.call_soon_threadsafe(self._feed.publish, events)
+        self._loop.call_soon_threadsafe(self._feed.collected)
+
+
+def _past(partitions: int) -> Iterator[FleetSnapshot]:
+    """The half minute before the snapshot of a site."""
+    for ago, lag in ((30, 1), (15, 5)):
+        rows = Partitions(tuple(partition(number, lag) for number in range(partitions)))
+        before = replace(snapshot(partitions), offset_checker=Reduced(rows))
+        yield replace(before, taken_at=before.taken_at - ago, taken_at_unix=before.taken_at_unix - ago)
+
+
+def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
+    """What the page has written to its console since the last call."""
+    found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium has no types
+    return found
+
+
+def shown(driver: webdriver.Chrome, selector: str) -> str:
+    """Found and read in one go: the page draws its tables anew with each snapshot, what was found before is gone."""
+    found: str = driver.execute_script("return document.querySelector(arguments[0]).innerText", selector)
+    return found
+
+
+def text(driver: webdriver.Chrome, name: str) -> str:
+    return shown(driver, f"#{name}")
+
+
+def number(driver: webdriver.Chrome, table: str, name: str) -> str:
+    return shown(driver, f"#{table} dd[data-number='{name}']")
+
+
+def attribute(driver: webdriver.Chrome, selector: str, name: str) -> str:
+    found: str = driver.execute_script(
+        "return document.querySelector(arguments[0]).getAttribute(arguments[1])", selector, name
+    )
+    return found
+
+
+def rows(driver: webdriver.Chrome, table: str) -> list[list[str]]:
+    found: list[list[str]] = driver.execute_script(
+        f"return [...document.querySelectorAll('#{table} tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    )
+    return found
+
+
+GRAVE = {"serious", "critical"}
+
+
+@cache
+def axe() -> str:
+    return resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def findings(page: webdriver.Chrome) -> list[tuple[str, list[str]]]:
+    """The rules that are broken gravely, and where."""
+    page.execute_script(axe())
+    found = page.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert found["passes"], "it has looked"
+    return [
+        (each["id"], [node["html"][:200] for node in each["nodes"]])
+        for each in found["violations"]
+        if each["impact"] in GRAVE
+    ]
+
+
+def charts(page: webdriver.Chrome) -> list[str]:
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll('#charts .chart')].filter(f => f.querySelector('canvas')).map(f => f.id)"
+    )
+    return found
+
+
+def caption(page: webdriver.Chrome, chart: str) -> list[str]:
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll(`#chart-${arguments[0]} .value`)].map(each => each.textContent)", chart
+    )
+    return found
+
+
+def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
+    """How many pixels of a chart have a colour of the page."""
+    script = """
+        const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), style = getComputedStyle(document.body);
+        const wanted = style.getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16));
+        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        const isNear = at => wanted.every((part, place) => Math.abs(data[at + place] - part) < 40);
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 128 && isNear(at)) found += 1;
+        return found
+    """
+    found: int = page.execute_script(script, chart, color)
+    return found
+
+
+@contextmanager
+def second_tab(page: webdriver.Chrome, url: str) -> Iterator[tuple[str, str]]:
+    """The handles of the first tab and of one more at `url`, which is the one that is driven."""
+    first = page.current_window_handle
+    page.switch_to.new_window("tab")
+    page.get(url)
+    try:
+        yield first, page.current_window_handle
+    finally:
+        page.close()
+        page.switch_to.window(first)
+
+
+def newest(page: webdriver.Chrome, column: int) -> str:
+    found = rows(page, "operations")
+    return found[0][column] if found else ""

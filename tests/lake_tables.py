@@ -1,0 +1,105 @@
+"""Small Delta tables as storages, without Spark: files of batches are written by pyarrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
+from kctl_agent.storage.lake.delta import table
+from kctl_agent.storage.lake.delta.log import write_entry
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.storage.sync import sync_file
+from tests.table_conformance import write
+
+GROUP = Binding("payments/eu", "cluster-1")
+TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
+TP = ("t", 0)
+FIELDS: tuple[tuple[str, Any], ...] = (
+    ("topic", "string"),
+    ("partition", "integer"),
+    ("offset", "long"),
+    ("timestamp", "timestamp"),
+)
+
+
+def schema(*fields: tuple[str, object]) -> str:
+    """As Spark writes it."""
+    return json.dumps(
+        {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
+    )
+
+
+def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
+    storage = LakeStorage(LocalFolder(path))
+    storage.prepare()
+    storage.fit(schema(*FIELDS))
+    storage.bind(owner)
+    return storage
+
+
+def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
+    """A batch whose file is written."""
+    batch = storage.begin([Advance(*TP, version, start, end)])
+    batch.folder.make()
+    write(batch.folder, rows(range(max(start, batch.below[TP]), end)))
+    return batch
+
+
+def rows(offsets: Sequence[int]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": pa.array(["t"] * len(offsets), pa.string()),
+            "partition": pa.array([0] * len(offsets), pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def offsets(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+def at(storage: LakeStorage) -> StoredOffset | None:
+    return storage.stored_offsets([TP]).get(TP)
+
+
+def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Done once, when the next commit is checked and not written yet."""
+    waiting = [change]
+
+    def overtaken(*args: Any) -> bytes | None:
+        if waiting:
+            waiting.pop()()
+        return write_entry(*args)
+
+    monkeypatch.setattr(table, "write_entry", overtaken)
+
+
+def noting(synced: list[Path]) -> Callable[[Path], None]:
+    """Syncs, and adds to this list."""
+
+    def noted(file: Path) -> None:
+        sync_file(file)
+        synced.append(file)
+
+    return noted
+
+
+ROW = pa.table(
+    {
+        "topic": ["a"],
+        "partition": pa.array([1], pa.int32()),
+        "offset": pa.array([1], pa.int64()),
+        "timestamp": pa.array([1], pa.timestamp("us", "UTC")),
+    }
+)

@@ -1,0 +1,16 @@
+"""Brokers that never answer."""
+
+from __future__ import annotations
+
+from kctl.kafka.polls.cluster_reading import ClusterReading
+
+
+class NoBrokers:
+    def missing_topics(self) -> list[str]:
+        return []
+
+    def read(self) -> ClusterReading:
+        raise ConnectionError
+
+    def close(self) -> None:
+        pass

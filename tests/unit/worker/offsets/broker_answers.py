@@ -1,0 +1,60 @@
+"""What brokers answer to a worker that looks for its offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka import TopicPartition
+
+from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.offsets.commit_metadata import CommitNote
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.start_offsets import StartOffsets
+from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@dataclass
+class Answers:
+    """Of the brokers: logs up to 100, and what is committed. `meanwhile` is called before they are given."""
+
+    committed: dict[TopicPartition, tuple[int, CommitNote | None]] = field(default_factory=dict)
+    unanswered: dict[TopicPartition, str] = field(default_factory=dict)
+    partitions: tuple[TopicPartition, ...] = (T0, T1)
+    meanwhile: Callable[[], None] = lambda: None
+    log_start: int = 0
+
+    def cluster_id(self) -> str:
+        return "K"
+
+    def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        return {tp for tp in self.partitions if tp.topic in topics}
+
+    def found(
+        self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, object]
+    ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
+        self.meanwhile()
+        found = {
+            tp: Found(tp.topic, tp.partition, "A", offset, self.log_start, 100, note)
+            for tp in partitions
+            if tp not in self.unanswered
+            for offset, note in [self.committed.get(tp, (None, None))]
+        }
+        return found, {tp: why for tp, why in self.unanswered.items() if tp in partitions}
+
+
+def start_offsets(storage: FileStorage, answers: Answers, **settings: str) -> StartOffsets:
+    kafka = KafkaSettings(
+        "b:1", "g", ("t", "u"), settings.get("reset", "earliest"), "range", 6, 1, "read_uncommitted", None
+    )
+    pipeline = PipelineSettings("", Path(), 1, 0.0, settings.get("on_data_loss", "continue"), 1.0)
+    own = {"on_lost_offsets": "stop", "on_other_storage": "stop"} | settings
+    whole = WorkerSettings(
+        name="w", run_dir=Path(), scratch_dir=Path(), log_level="INFO", kafka=kafka, pipeline=pipeline, storage=own
+    )
+    brokers: Any = answers
+    return StartOffsets(whole, storage, brokers)
