@@ -58,8 +58,8 @@ def lines(path: Path) -> int:
 
 
 def circles() -> list[list[str]]:
-    """Modules that import each other, by way of whatever is between: inside functions too, but not for types alone."""
-    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    """Modules that import each other, by way of whatever is between: inside functions and for types alone too."""
+    graph = grimp.build_graph(*PACKAGES)
     above = {module: graph.find_upstream_modules(module) for module in graph.modules}
     found = {tuple(sorted({module} | {each for each in above[module] if module in above[each]})) for module in above}
     return [list(each) for each in sorted(found) if len(each) > 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class GroupsView:
     latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks the cluster's brokers for a group and its members; blocks, raises KctlError."""
-    clock: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
     """That of `ClusterSnapshot.taken_at`."""
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     """Of `describe`, which opens a connection to brokers each time."""
@@ -88,6 +89,21 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
         return None
     why = "; ".join(f"{part}: {error}" for part, error in snapshot.errors.items())
     return f"cluster {cluster} was not polled in full yet: {why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSource(GroupsView):
+    """What the routes of `kctl exporter` answer from. Belongs to one event loop."""
+
+    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
+    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
+
+    def ready(self) -> JsonObject:
+        """The answer to `/readyz`. Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
+        latest = self.latest().items()
+        if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
+            raise NotReady("; ".join(reasons))
+        return {"status": "ready"}
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:

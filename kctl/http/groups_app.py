@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
@@ -13,39 +9,17 @@ from kctl import __version__
 from kctl.http import groups_api
 from kctl.http.access import AccessRights
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
-from kctl.http.groups_api import GroupsView, Latest, reason_not_ready
+from kctl.http.groups_api import GroupsSource
 from kctl.http.guard import Guard
 from kctl.http.pages import asset, home
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.http.server import App
-from kctl.kafka.groups import Group
-from kctl_agent.errors import NotReady
-from kctl_agent.rpc.wire import JsonObject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsSource:
-    """What the routes answer from. Belongs to one event loop."""
-
-    latest: Callable[[], Latest]
-    describe: Callable[[str, str], Group]
-    """Asks a cluster's brokers for a group and its members; blocks, raises KctlError."""
-    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
-    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
-
-    def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
-        latest = self.latest().items()
-        if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
-            raise NotReady("; ".join(reasons))
-        return {"status": "ready"}
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
     """The application over `source`."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
-    app.state.source = source
-    app.state.groups = GroupsView(latest=source.latest, describe=source.describe, clock=time.monotonic)
+    app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"
     app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
     app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)

@@ -13,7 +13,7 @@ from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
 
 if TYPE_CHECKING:
-    from kctl.http.groups_app import GroupsSource
+    from kctl.http.groups_api import GroupsSource
     from kctl.http.source import SnapshotSource
 
 

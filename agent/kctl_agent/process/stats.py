@@ -23,8 +23,7 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.claim import StorageStats
-from kctl_agent.storage.limits import TableCounts, TableStats, why_full
+from kctl_agent.storage.limits import StorageStats, TableCounts, TableStats, why_full
 from kctl_agent.storage.recent_dead_letters import recent
 
 _PUBLISH_SECONDS = 0.5

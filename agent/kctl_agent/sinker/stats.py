@@ -15,7 +15,7 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.causes import cause_of, public_class
-from kctl_agent.storage.claim import StorageStats
+from kctl_agent.storage.limits import StorageStats
 
 KEPT_CALLS = 1000
 RECENT_SECONDS = 60.0

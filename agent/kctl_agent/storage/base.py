@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING
 
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.chunk import Advance, Binding, Chunk, Put, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Settled, StorageStats
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Settled
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, silent
-from kctl_agent.storage.limits import StorageLimits, TableStats
+from kctl_agent.storage.limits import StorageLimits, StorageStats, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
 if TYPE_CHECKING:

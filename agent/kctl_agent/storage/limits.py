@@ -1,13 +1,10 @@
-"""Whether a storage has room for another batch. Pure."""
+"""The counts of a storage, and whether it has room for another batch. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.claim import StorageStats
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 FREE_INODES = 0.01
 """The share of inodes that should stay free, where the room on a disk is limited."""
@@ -51,6 +48,64 @@ class Free:
         """Of the file system of this folder, by its `os.statvfs`."""
         inodes = disk.f_favail / disk.f_files if disk.f_files else None
         return cls(f"the disk of {folder}", disk.f_bavail * disk.f_frsize, minimum, inodes)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """Messages of one partition by state, bytes as stored (dead letters too), age of the oldest that is not dead."""
+
+    topic: str
+    partition: int
+    pending: int = 0
+    processing: int = 0
+    delayed: int = 0
+    dead: int = 0
+    bytes: int = 0
+    oldest_seconds: float | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Messages that are neither handled nor dead letters."""
+        return self.pending + self.processing + self.delayed
+
+    def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
+        """With so many messages more in a state, of `size` bytes; `age` of the oldest of them."""
+        ages = [each for each in (self.oldest_seconds, age) if each is not None]
+        more: dict[str, Any] = {state: getattr(self, state) + messages, "bytes": self.bytes + size}
+        return replace(self, **more, oldest_seconds=max(ages, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStats:
+    """Messages by state, bytes as stored, limits. `pending` may be claimed now; `processing` are leased; `delayed` wait
+    for their next try; `dead` are dead letters. What ran out counts as it was until somebody claims."""
+
+    pending: int
+    processing: int
+    dead: int
+    bytes: int
+    limits: StorageLimits
+    delayed: int = 0
+    oldest_seconds: float | None = None
+    """For how long the oldest message that is not dead has been in the storage; None when there is none."""
+    partitions: tuple[PartitionStats, ...] = ()
+    free: Free | None = None
+    """What is left where the storage lies; None where that is not known or has no bound."""
+
+    @property
+    def limit(self) -> int | None:
+        """In messages; None: no limit."""
+        return self.limits.messages
+
+    @classmethod
+    def of(
+        cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None
+    ) -> StorageStats:
+        """The sums."""
+        ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
+        names = ("pending", "processing", "delayed", "dead", "bytes")
+        sums = {name: sum(getattr(each, name) for each in partitions) for name in names}
+        return cls(**sums, limits=limits, oldest_seconds=max(ages, default=None), partitions=partitions, free=free)
 
 
 @dataclass(frozen=True, slots=True)

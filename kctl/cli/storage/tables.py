@@ -11,9 +11,9 @@ from kctl.fields import moment
 from kctl_agent.storage.causes import sentence_of
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, StorageStats
+    from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
     from kctl_agent.storage.lake.storage import LakeStorage
-    from kctl_agent.storage.limits import TableStats
+    from kctl_agent.storage.limits import StorageStats, TableStats
 
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _STATUS = columns("topic >partition >pending >processing >delayed >dead >bytes >oldest")

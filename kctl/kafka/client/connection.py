@@ -1,7 +1,7 @@
 """A connection to a cluster: requests to its brokers, to many of them at once, under one deadline.
 
 kafka-python's admin client is not used here: it asks one broker after the other, raises the first error of a partition
-and drops the answers of the others. `transport` sends, `coordinators` finds the brokers of groups.
+and drops the answers of the others. `transport` sends.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from kafka import errors
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
-from kctl.kafka.client.coordinators import Coordinators
+from kctl.kafka.client.reasons import code_failure
 from kctl.kafka.client.transport import Deadline, Node, Transport
+
+_NOT_NOW = {
+    errors.CoordinatorNotAvailableError.errno,
+    errors.CoordinatorLoadInProgressError.errno,
+}
 
 
 class Broker(NamedTuple):
@@ -41,7 +46,7 @@ class ClusterConnection:
         self.access = access
         self.deadline = Deadline(timeout_seconds, has_retries=has_retries)
         self._transport = Transport(access, self.deadline)
-        self._coordinators = Coordinators(takes_only_broker=has_retries)
+        self._coordinators = _Coordinators(takes_only_broker=has_retries)
         self.first: Node = ""
         """The broker that answered first."""
         self._same_as_first: int | None = None
@@ -153,3 +158,51 @@ class ClusterConnection:
             broker = self.brokers.get(node)
             return f"broker {node} at {broker.address}" if broker else f"broker {node}"
         return f"the broker at {self.access.named}"
+
+
+class _Coordinators:
+    """The coordinators of groups: which broker, found once, and again when it has moved."""
+
+    def __init__(self, *, takes_only_broker: bool) -> None:
+        """`takes_only_broker`: in a cluster with one broker nothing is asked before the first `forget`."""
+        self._known: dict[str, int] = {}
+        self._takes_only_broker = takes_only_broker
+
+    def forget(self) -> None:
+        """Forgets all coordinators. From now on also the only broker is asked whether it is the coordinator: the topic
+        of the offsets, which may not exist yet, is created by that question."""
+        self._takes_only_broker = False
+        self._known.clear()
+
+    def drop(self, groups: Iterable[str]) -> None:
+        """Forgets these coordinators until they are needed; of groups that never come back nothing is kept."""
+        for group in groups:
+            self._known.pop(group, None)
+
+    def find(self, connection: ClusterConnection, groups: Iterable[str]) -> dict[str, int | KctlError]:
+        """Returns the broker for each group; a coordinator that is only just starting is waited for."""
+        groups = dict.fromkeys(groups)
+        if len(connection.brokers) == 1 and self._takes_only_broker:
+            return dict.fromkeys(groups, next(iter(connection.brokers)))
+        found: dict[str, int | KctlError] = {name: self._known[name] for name in groups if name in self._known}
+        names = [name for name in groups if name not in found]
+        while names:
+            again = []
+            for name, (code, node_id, remark) in _asked(connection, names).items():
+                if code in _NOT_NOW and connection.deadline.may_wait:
+                    again.append(name)
+                elif code:
+                    found[name] = code_failure(code, f"the coordinator of {name}", remark)
+                else:
+                    found[name] = self._known[name] = node_id
+            names = again
+            if names:
+                connection.pause()
+        return found
+
+
+def _asked(connection: ClusterConnection, names: list[str]) -> dict[str, tuple[int, int, str | None]]:
+    """Error code, broker and remark for each name; one request for all (Kafka 3.0, KIP-699)."""
+    request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
+    response = connection.ask_anybody(request)
+    return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

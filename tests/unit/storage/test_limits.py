@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.claim import StorageStats
 from kctl_agent.storage.file import FileStorage
-from kctl_agent.storage.limits import Free, StorageLimits, why_full
+from kctl_agent.storage.limits import Free, StorageLimits, StorageStats, why_full
 
 EMPTY = StorageStats(0, 0, 0, 0, StorageLimits())
 LIMITS = StorageLimits(messages=1000, bytes=5 << 30, dead=100)

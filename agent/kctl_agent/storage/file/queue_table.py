@@ -11,11 +11,12 @@ from typing import Any
 
 from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
-from kctl_agent.storage.claim import Claim, DeadLetter, PartitionStats
+from kctl_agent.storage.claim import Claim, DeadLetter
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table
 from kctl_agent.storage.file.schema import transaction
 from kctl_agent.storage.file.selection import condition
+from kctl_agent.storage.limits import PartitionStats
 from kctl_agent.storage.selection import Selection
 
 HEADS = """

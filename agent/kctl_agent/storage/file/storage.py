@@ -24,7 +24,7 @@ from kctl_agent.storage.ack_rules import given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
@@ -33,7 +33,7 @@ from kctl_agent.storage.file.recovery import recover
 from kctl_agent.storage.file.schema import connect, create, transaction
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
-from kctl_agent.storage.limits import Free, StorageLimits
+from kctl_agent.storage.limits import Free, StorageLimits, StorageStats
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.chunk import StoredOffset, TopicPartition
-from kctl_agent.storage.claim import DeadLetter, PartitionStats
+from kctl_agent.storage.claim import DeadLetter
+from kctl_agent.storage.limits import PartitionStats
 
 DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "last", "count", "body")
 """The fields of a dead letter's hash that are read."""

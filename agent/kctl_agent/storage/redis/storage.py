@@ -23,8 +23,8 @@ from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled, StorageStats
-from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled
+from kctl_agent.storage.limits import StorageLimits, StorageStats
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis import dead_letter_store

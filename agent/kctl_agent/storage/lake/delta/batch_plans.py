@@ -14,14 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, parsed, reading_log
+from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import FOLDER, Folder, FolderFile
-
-if TYPE_CHECKING:
-    from kctl_agent.storage.lake.delta.table import LakeTable
 
 log = logging.getLogger(__name__)
 

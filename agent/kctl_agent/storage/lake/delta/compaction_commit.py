@@ -14,7 +14,6 @@ import pyarrow as pa
 from deltalake import Schema
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.log import actions, committed_at
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
@@ -52,10 +51,6 @@ class CompactionBasis:
         """Those that are in the files."""
         every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
-
-    @property
-    def plan(self) -> BatchPlan:
-        return BatchPlan(self.version, {COMPACTIONS: self.number})
 
     @property
     def transactions(self) -> dict[str, int]:

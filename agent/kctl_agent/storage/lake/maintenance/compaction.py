@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.lake.delta.batch_plans import BATCH, forget, has_plan_on, sweep
+from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget, has_plan_on, sweep
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, is_exact
 from kctl_agent.storage.lake.delta.table import LakeTable
@@ -115,7 +115,7 @@ class Compaction:
         """What was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
         folder = self._lake.folder
         made = folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
-        self._basis.plan.write(folder, made.name)
+        BatchPlan(self._basis.version, {COMPACTIONS: self._basis.number}).write(folder, made.name)
         try:
             with self._lake.errors():
                 added = merge_files(folder, made, files, self._basis.columns)
