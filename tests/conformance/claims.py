@@ -69,14 +69,14 @@ class Claims:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
 
-        assert storage.settle(claim, [True, False, False], max_tries=5) == Settled(gone=1, again=2)
+        assert storage.settle(claim, [True, False, False]) == Settled(gone=1, again=2)
 
         (again,) = storage.claim("b", 3, 60.0)
         assert [(m.offset, m.value, m.timestamp, m.tries) for m in again.messages] == [
             (1, b"0001", 10, 1),
             (2, b"0002", 20, 1),
         ]
-        assert storage.settle(again, [False, False], max_tries=5) == Settled(again=2)
+        assert storage.settle(again, [False, False]) == Settled(again=2)
         assert [m.tries for m in everything(storage)] == [2, 2]
 
     def test_keys_headers_and_nulls_survive_a_failure(self, storage: Storage) -> None:
@@ -90,7 +90,7 @@ class Claims:
         (claim,) = storage.claim("a", 3, 60.0)
         assert claim.messages == given
 
-        storage.settle(claim, [False, True, False], max_tries=5)
+        storage.settle(claim, [False, True, False])
 
         assert everything(storage) == [replace(given[0], tries=1), replace(given[2], tries=1)]
 
@@ -108,7 +108,7 @@ class Claims:
         first, _ = storage.claim("a", 6, 60.0)
         storage.settle(first, [True] * 3)
 
-        assert storage.settle(first, [False] * 3, max_tries=5) == Settled(is_lost=True)
+        assert storage.settle(first, [False] * 3) == Settled(is_lost=True)
 
         assert total(storage) == (0, 3, 0, 0)
 

@@ -25,6 +25,7 @@ from tests.conformance.given import (
     next_offset,
     offsets,
     put,
+    settle_dead,
     stored,
     total,
 )
@@ -42,7 +43,7 @@ class DeadLetters(Dead[Storage]):
     def kill(self, storage: Storage, count: int, partition: int = 0, error: str = ERROR) -> None:
         fill(storage, count, partition)
         for claim in storage.claim("a", 10_000, 60.0):
-            storage.settle(claim, [False] * len(claim.messages), reason=error, max_tries=1)
+            settle_dead(storage, claim, error)
 
     def again(self, storage: Storage) -> list[tuple[int, bytes | None]]:
         return [(message.offset, message.value) for message in everything(storage)]
@@ -50,10 +51,10 @@ class DeadLetters(Dead[Storage]):
     def test_what_was_tried_too_often_becomes_a_dead_letter_with_the_last_error(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
-        storage.settle(claim, [True, False, False], reason="first", max_tries=2)
+        storage.settle(claim, [True, False, False])
         (claim,) = storage.claim("a", 3, 60.0)
 
-        assert storage.settle(claim, [False, True], reason="KeyError: 'id'", max_tries=2) == Settled(gone=1, dead=1)
+        assert storage.settle(claim, [False, True], dead={0: "KeyError: 'id'"}) == Settled(gone=1, dead=1)
 
         (dead_letter,) = storage.dead()
         assert (dead_letter.offset, dead_letter.tries, dead_letter.error, dead_letter.is_damaged) == (
@@ -74,7 +75,7 @@ class DeadLetters(Dead[Storage]):
         (claim,) = storage.claim("a", 3, 60.0)
         dead = {0: "no amount", 2: "no date"}
 
-        assert storage.settle(claim, [False, False, True], dead=dead, max_tries=9) == Settled(again=1, dead=2)
+        assert storage.settle(claim, [False, False, True], dead=dead) == Settled(again=1, dead=2)
 
         assert [(each.offset, each.tries, each.error) for each in storage.dead()] == [(0, 1, dead[0]), (2, 1, dead[2])]
         assert total(storage) == (0, 0, 1, 2)
@@ -124,7 +125,7 @@ class DeadLetters(Dead[Storage]):
         put(storage, chunk(1, 3, version=2))
         (claim,) = storage.claim("a", 3, 60.0)
 
-        storage.settle(claim, [False, True], reason="KeyError: 'id'", max_tries=1)
+        storage.settle(claim, [False, True], dead={0: "KeyError: 'id'"})
         for error in ("the first", "the last"):
             storage.dead_letter([Message("t", 0, 2, None, b"0002", 20, (), 4)], error, TOPIC_ID)
         storage.dead_letter([Message("t", 0, 2, None, b"0002", 20)], "a recreated topic's", OTHER_TOPIC_ID)
@@ -156,7 +157,7 @@ class DeadLetters(Dead[Storage]):
 
         def handle_and_fail(_: int) -> None:
             for claim in storage.claim("a", 100, 60.0):
-                storage.settle(claim, [False] * len(claim.messages), reason="again", max_tries=1)
+                settle_dead(storage, claim, "again")
 
         assert storage.requeue_dead(progress=handle_and_fail) == 5
 
@@ -220,7 +221,7 @@ class DeadLetters(Dead[Storage]):
         fill(storage, 9)
         fill(storage, 3, partition=1)
         (delayed,) = storage.claim("a", 3, 60.0)
-        storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=100.0)
+        storage.settle(delayed, [False] * 3, retry_seconds=100.0)
         (leased,) = storage.claim("a", 3, 60.0)
 
         assert storage.clear(Selection(older_than_seconds=3600.0)) == 0
@@ -244,7 +245,7 @@ class DeadLetters(Dead[Storage]):
         fill(storage, 1)
         (claim,) = storage.claim("a", 3, 60.0)
 
-        storage.settle(claim, [False], reason="x" * 1_000_000)
+        storage.settle(claim, [False], dead={0: "x" * 1_000_000})
 
         (dead_letter,) = storage.dead()
         assert 6000 < len(dead_letter.error) <= 8192
@@ -254,7 +255,7 @@ class DeadLetters(Dead[Storage]):
         (claim,) = storage.claim("a", 3, 60.0)
         traceback = 'Traceback (most recent call last):\n  File "h.py", line 1, in handle\nValueError: käse\n'
 
-        storage.settle(claim, [False], reason=f"the handler failed\n{traceback}")
+        storage.settle(claim, [False], dead={0: f"the handler failed\n{traceback}"})
         storage.dead_letter([Message("t", 0, 5, None, None, 0)], "no file \udcff.txt")
 
         assert sorted(dead_letter.error for dead_letter in storage.dead()) == [

@@ -10,7 +10,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
-from kctl_agent.storage.claim import Claim
+from kctl_agent.storage.claim import Claim, Settled
 
 __all__ = [
     "OTHER_TOPIC_ID",
@@ -21,6 +21,7 @@ __all__ = [
     "next_offset",
     "offsets",
     "put",
+    "settle_dead",
     "stored",
     "total",
 ]
@@ -76,6 +77,12 @@ def everything(storage: Storage, owner: str = "a") -> list[Message]:
             assert not storage.settle(claim, [True] * len(claim.messages)).is_lost
             found += claim.messages
     return found
+
+
+def settle_dead(storage: Storage, claim: Claim, error: str = "no") -> Settled:
+    """All messages of the claim become dead letters with this error."""
+    count = len(claim.messages)
+    return storage.settle(claim, [False] * count, dead=dict.fromkeys(range(count), error))
 
 
 def total(storage: Storage) -> tuple[int, int, int, int]:

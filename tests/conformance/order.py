@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kctl_agent.storage.base import Storage
-from tests.conformance.given import chunk, everything, fill, offsets, put
+from tests.conformance.given import chunk, everything, fill, offsets, put, settle_dead
 from tests.conformance.times import PassTime
 
 __all__ = ["Order"]
@@ -30,14 +30,14 @@ class Order:
     def test_what_failed_comes_before_what_was_put_later(self, storage: Storage) -> None:
         fill(storage, 9)
         (claim,) = storage.claim("a", 3, 60.0)
-        storage.settle(claim, [True, False, True], max_tries=5)
+        storage.settle(claim, [True, False, True])
 
         assert [m.offset for m in everything(storage)] == [1, 3, 4, 5, 6, 7, 8]
 
     def test_without_order_what_follows_a_failed_message_goes_on(self, storage: Storage) -> None:
         fill(storage, 6)
         (claim,) = storage.claim("a", 3, 60.0)
-        storage.settle(claim, [False, True, True], max_tries=5, retry_seconds=30.0)
+        storage.settle(claim, [False, True, True], retry_seconds=30.0)
 
         assert offsets(storage.claim("a", 100, 60.0)) == [3, 4, 5]
 
@@ -56,13 +56,13 @@ class Order:
     def test_with_order_a_partition_waits_for_its_failed_message(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 6)
         (claim,) = storage.claim("a", 100, 600.0, ordered=True)
-        storage.settle(claim, [True, True, False], max_tries=5, retry_seconds=30.0)
+        storage.settle(claim, [True, True, False], retry_seconds=30.0)
 
         assert storage.claim("a", 100, 600.0, ordered=True) == []
         pass_time(31.0)
         (failed,) = storage.claim("a", 100, 600.0, ordered=True)
         assert offsets([failed]) == [2]
         assert storage.claim("b", 100, 600.0, ordered=True) == []
-        storage.settle(failed, [False], max_tries=2, reason="no")
+        settle_dead(storage, failed)
 
         assert offsets(storage.claim("a", 100, 600.0, ordered=True)) == [3, 4, 5]

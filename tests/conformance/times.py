@@ -69,7 +69,7 @@ class Times:
     def test_what_failed_waits_for_its_next_try(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
-        storage.settle(claim, [True, False, True], max_tries=5, retry_seconds=30.0)
+        storage.settle(claim, [True, False, True], retry_seconds=30.0)
 
         assert storage.claim("a", 3, 60.0) == []
         assert total(storage) == (0, 0, 1, 0)
@@ -93,7 +93,7 @@ class Times:
     ) -> None:
         fill(storage, 9)
         (delayed,) = storage.claim("a", 3, 1000.0)
-        storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=500.0)
+        storage.settle(delayed, [False] * 3, retry_seconds=500.0)
         storage.claim("gone", 3, 10.0)
         pass_time(11.0)
         storage.renew(storage.claim("alive", 3, 1000.0)[0], 1000.0)

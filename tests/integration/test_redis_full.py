@@ -17,7 +17,7 @@ from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage
-from tests.conformance.given import everything, offsets, put, total
+from tests.conformance.given import everything, offsets, put, settle_dead, total
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
@@ -91,9 +91,9 @@ def test_messages_that_fail_in_a_full_redis_come_again_or_become_dead_letters(st
     count = filled(storage)
     partly, wholly, dying = storage.claim("a", 30, 60.0)
 
-    assert storage.settle(partly, [False] + [True] * 9, max_tries=5) == Settled(gone=9, again=1)
-    assert storage.settle(wholly, [False] * 10, max_tries=5) == Settled(again=10)
-    assert storage.settle(dying, [False] * 10, reason="x" * 5000, max_tries=1) == Settled(dead=10)
+    assert storage.settle(partly, [False] + [True] * 9) == Settled(gone=9, again=1)
+    assert storage.settle(wholly, [False] * 10) == Settled(again=10)
+    assert settle_dead(storage, dying, "x" * 5000) == Settled(dead=10)
 
     assert total(storage) == (count - 30, 0, 11, 10)
     assert sorted(message.offset for message in everything(storage)) == [0, *range(10, 20), *range(30, count)]

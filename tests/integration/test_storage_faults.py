@@ -111,7 +111,7 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
                 for message in claim.messages:
                     os.write(handled_by, message.offset.to_bytes(4, "big"))
                 acks = [message.offset % 7 != 0 or message.tries > 0 for message in claim.messages]
-                storage.settle(claim, acks, max_tries=5, reason="seven")
+                storage.settle(claim, acks)
                 os.write(acknowledged, b".")
 
     for _ in range(ROUNDS):

@@ -27,7 +27,7 @@ from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
 from kctl_agent.storage.selection import Selection
 from tests.certificates import make_certificate
-from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
+from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, settle_dead, total
 from tests.proxies import CuttingProxy
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
@@ -160,8 +160,10 @@ def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: Redis
         first, second = cut(lambda: storage.claim("a", 6, 600.0))
         (third,) = storage.claim("b", 3, 600.0)
         assert cut(lambda: storage.renew(first, 600.0))
-        assert cut(lambda: storage.settle(first, [True, False, False], max_tries=1)) == Settled(gone=1, dead=2)
-        assert cut(lambda: storage.settle(second, [True, False, True], max_tries=5)) == Settled(gone=2, again=1)
+        assert cut(lambda: storage.settle(first, [True, False, False], dead={1: "no", 2: "no"})) == Settled(
+            gone=1, dead=2
+        )
+        assert cut(lambda: storage.settle(second, [True, False, True])) == Settled(gone=2, again=1)
         assert offsets([third]) == [6, 7, 8]
         assert cut(lambda: storage.release("b")) == 3
         assert total(storage) == (6, 0, 1, 2)
@@ -187,8 +189,8 @@ def test_a_settle_that_is_tried_again_much_later_is_known_to_be_done(storage: Re
     fill(storage, 6)
     first, second = storage.claim("a", 6, 600.0)
 
-    answers = [storage.settle(first, [True, False, False], max_tries=1, reason="no") for _ in range(2)]
-    answers += [storage.settle(second, [True, False, True], max_tries=5) for _ in range(2)]
+    answers = [storage.settle(first, [True, False, False], dead={1: "no", 2: "no"}) for _ in range(2)]
+    answers += [storage.settle(second, [True, False, True]) for _ in range(2)]
 
     assert answers == [Settled(gone=1, dead=2)] * 2 + [Settled(gone=2, again=1)] * 2
     assert total(storage) == (0, 0, 1, 2)
@@ -226,7 +228,7 @@ def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storag
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 6)
     (claim,) = storage.claim("a", 3, 60.0)
-    storage.settle(claim, [False] * 3, reason="no")
+    settle_dead(storage, claim)
     everything(storage)
     storage.requeue_dead()
     storage.stats()
@@ -294,8 +296,8 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         fill(storage, 9)
         claims = storage.claim("a", 6, 60.0)
         storage.renew(claims[0], 60.0)
-        storage.settle(claims[0], [True, False, True], max_tries=5)
-        storage.settle(claims[1], [False] * 3, reason="no")
+        storage.settle(claims[0], [True, False, True])
+        settle_dead(storage, claims[1])
         storage.release("a")
         storage.bind(Binding("orders", "K1"))
         storage.advance_offsets([Advance("t", 0, 1, 9, 10)])

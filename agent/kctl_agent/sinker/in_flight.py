@@ -10,15 +10,11 @@ Two rules make a poison message harmless to those that came with it:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
-
-NEVER = sys.maxsize
-"""`max_tries` with which no message becomes a dead letter."""
 
 Ack = bool | str
 """A handler's result for one message: done, not done, or not done with the reason."""

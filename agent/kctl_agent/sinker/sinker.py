@@ -20,7 +20,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, described
-from kctl_agent.sinker.in_flight import NEVER, Decision, InFlightClaim, Part, cut, decide
+from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
@@ -237,7 +237,6 @@ class Sinker:
             claim,
             decision.acks,
             dead=decision.dead_lettered,
-            max_tries=NEVER,
             retry_seconds=wait if decision.is_failure else 0.0,
         )
         return not settled.is_lost

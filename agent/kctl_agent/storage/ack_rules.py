@@ -26,18 +26,14 @@ class AckVerdict:
     settled: Settled
 
 
-def judge(
-    claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], reason: str, max_tries: int, codec: str, at: float
-) -> AckVerdict:
+def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: str, at: float) -> AckVerdict:
     """What becomes of a claim's messages, as in `Storage.settle`. Raises ValueError: another number of acks."""
-    count, tries = len(claim.messages), claim.tries + 1
+    count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
     block = claim.block
     left = [i for i, ack in enumerate(acks) if not ack and i not in dead]
-    if tries >= max_tries:
-        dead, left = {**dead, **dict.fromkeys(left, reason)}, []
-    dying = [(replace(claim.messages[i], tries=tries), error) for i, error in sorted(dead.items())]
+    dying = [(replace(claim.messages[i], tries=claim.tries + 1), error) for i, error in sorted(dead.items())]
     dead_letters = tuple(given_up([m for m, _ in dying], [error for _, error in dying], block.topic_id, codec, at))
     settled = Settled(gone=count - len(left) - len(dying), again=len(left), dead=len(dying))
     if len(left) in (0, count):

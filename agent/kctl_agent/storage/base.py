@@ -244,14 +244,11 @@ class Storage(OffsetStore, DeadLetterStore):
         acks: Sequence[bool],
         *,
         dead: Mapping[int, str] = MappingProxyType({}),
-        reason: str = "",
-        max_tries: int = 1,
         retry_seconds: float = 0.0,
     ) -> Settled:
         """Settle each message of the claim: done or not. Those in `dead`, by their place in the claim, become dead
         letters with that error, whatever their ack is. The others that are not done come again after `retry_seconds`
-        with one more try; or, if that makes `max_tries`, become dead letters with `reason`.
-        Raises ValueError: other acks."""
+        with one more try. Raises ValueError: other acks."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:

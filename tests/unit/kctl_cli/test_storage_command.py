@@ -42,10 +42,10 @@ def storage(config: Path) -> Iterator[FileStorage]:
     put(storage, chunk(0, 10))
     (first,) = storage.claim("a", 3, 600.0)
     reason = "Traceback (most recent call last):\n  …\nKeyError: 1"
-    storage.settle(first, [True, False, False], max_tries=1, reason=reason)
+    storage.settle(first, [True, False, False], dead={1: reason, 2: reason})
     storage.remove_dead(Selection(offset_from=2, offset_to=2))
     (second,) = storage.claim("a", 3, 600.0)
-    storage.settle(second, [True, True, False], max_tries=5, retry_seconds=600.0)
+    storage.settle(second, [True, True, False], retry_seconds=600.0)
     storage.claim("a", 3, 600.0)
     storage.dead_letter([ODD], "no such customer\nsecond line", "A")
     yield storage

@@ -17,7 +17,7 @@ from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import dead_letter_store
-from tests.conformance.given import everything, put, stored
+from tests.conformance.given import everything, put, settle_dead, stored
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
@@ -79,7 +79,7 @@ def test_dead_letters_are_put_back_in_pages_of_bounded_bytes_and_in_blocks_of_bo
         monkeypatch.setattr(module, "PAGE_BYTES", 100 * KIB)
     put_sizes(storage, *[40 * KIB] * 10)
     for claim in storage.claim("a", 500, 60.0):
-        storage.settle(claim, [False] * len(claim.messages), reason="no", max_tries=1)
+        settle_dead(storage, claim)
 
     assert [dead_letter.offset for dead_letter in storage.dead()] == list(range(10))
     assert storage.requeue_dead() == 10

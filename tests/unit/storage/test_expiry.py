@@ -9,14 +9,14 @@ import pytest
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.redis import storage as redis
-from tests.conformance.given import fill, total
+from tests.conformance.given import fill, settle_dead, total
 from tests.conftest import eventually
 
 
 def kill(storage: Storage, count: int) -> None:
     fill(storage, count)
     for claim in storage.claim("a", 1000, 60.0):
-        storage.settle(claim, [False] * len(claim.messages), reason="no", max_tries=1)
+        settle_dead(storage, claim)
 
 
 @pytest.mark.shows("dead letters stay for ever unless an age is set; what is removed for it is an event")

@@ -21,7 +21,7 @@ from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
-from tests.conformance.given import fill
+from tests.conformance.given import fill, settle_dead
 from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 
@@ -142,11 +142,11 @@ def test_each_partition_has_its_messages_in_the_storage_and_the_age_of_the_oldes
     monkeypatch.setattr(storage.clock, "wall", lambda: now + 75.0)
     assert row() == (20, 75)
     [claim] = storage.claim("sinker-0", 10, 60.0)
-    storage.settle(claim, [True] * 9 + [False], max_tries=5, retry_seconds=3600.0)
+    storage.settle(claim, [True] * 9 + [False], retry_seconds=3600.0)
     assert row() == (11, 75), "a message that waits for its next try is as old as before"
     [claim] = storage.claim("sinker-0", 10, 60.0)
     assert row() == (11, 75), "messages in a handler count"
-    storage.settle(claim, [False] * 10, max_tries=1)
+    settle_dead(storage, claim)
     storage.clear()
     assert row() == (0, 0), "dead letters do not count"
     storage.requeue_dead()

@@ -165,11 +165,9 @@ class FileStorage(NumberedDeadLetters, Storage):
         acks: Sequence[bool],
         *,
         dead: Mapping[int, str] = MappingProxyType({}),
-        reason: str = "",
-        max_tries: int = 1,
         retry_seconds: float = 0.0,
     ) -> Settled:
-        verdict = judge(claim, acks, dead, reason, max_tries, self.codec, self.clock.wall())
+        verdict = judge(claim, acks, dead, self.codec, self.clock.wall())
         with self._session() as db:
             is_done = queue_table.settle(db, self.clock.now(), claim, verdict, retry_seconds)
         return verdict.settled if is_done else Settled(is_lost=True)

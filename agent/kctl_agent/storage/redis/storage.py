@@ -162,11 +162,9 @@ class RedisStorage(NumberedDeadLetters, Storage):
         acks: Sequence[bool],
         *,
         dead: Mapping[int, str] = MappingProxyType({}),
-        reason: str = "",
-        max_tries: int = 1,
         retry_seconds: float = 0.0,
     ) -> Settled:
-        verdict = judge(claim, acks, dead, reason, max_tries, self.codec, time.time())
+        verdict = judge(claim, acks, dead, self.codec, time.time())
         if verdict.again is claim.block:  # unchanged: its bytes need not travel
             verdict = AckVerdict(None, (), verdict.settled)
         is_done = self._settle(claim.id, claim.token, claim.owner, verdict, retry_seconds)

@@ -228,13 +228,20 @@ class Pipeline:
         starts = {tp: source.start for tp, source in sources.items()}
         most = settings.pipeline.max_records_per_batch
         self._search = CarefulSearch(starts, most, time.monotonic(), self._search)
-        put, read = self.batch_put(self._storage), partial(kafka_range, session, settings.kafka)
-        unreadable = partial(
-            unreadable_records, settings.kafka, is_wanted=settings.pipeline.on_unreadable == "dead_letter"
+        is_wanted = settings.pipeline.on_unreadable == "dead_letter"
+        return CarefulRun(
+            self.batch_put(self._storage),
+            sources,
+            checkpoint,
+            self.on_batch,
+            self._search,
+            session,
+            settings.name,
+            read=partial(kafka_range, session, settings.kafka),
+            unreadable=partial(unreadable_records, settings.kafka, is_wanted=is_wanted),
+            log_ends=self.log_ends,
+            is_own_fault=self.is_own_fault,
         )
-        run = CarefulRun(put, sources, checkpoint, self.on_batch, self._search, read, unreadable)
-        run.begin(session, settings.name, self.log_ends, self.is_own_fault)
-        return run
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
         """Lets no further batch begin, of this query or of any; True when none is running."""

@@ -140,26 +140,22 @@ class CarefulRun(Run):
         checkpoint: Path,
         on_batch: Callable[[Batch], None],
         search: CarefulSearch,
-        read: Callable[[Ranges, str], DataFrame],
-        unreadable: Callable[[TopicPartition, int], list[Message]],
-    ) -> None:
-        """`read` returns the records of ranges, with consumers that are known by a name; `unreadable` those at an
-        offset that are to be given up if they cannot be read."""
-        super().__init__(batch_put, sources, checkpoint, on_batch)
-        self.query = self
-        self._search = search
-        self._read = read
-        self._unreadable = unreadable
-
-    def begin(
-        self,
         session: SparkSession,
         pool: str,
+        *,
+        read: Callable[[Ranges, str], DataFrame],
+        unreadable: Callable[[TopicPartition, int], list[Message]],
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread; its jobs run in this pool of Spark's scheduler."""
-        self._session, self._log_ends, self._is_own_fault = session, log_ends, is_own_fault
+        """Starts the thread; its jobs run in this pool of Spark's scheduler. `read` returns the records of ranges, with
+        consumers that are known by a name; `unreadable` those at an offset that are to be given up if they cannot be
+        read."""
+        super().__init__(batch_put, sources, checkpoint, on_batch)
+        self.query = self
+        self._search, self._session = search, session
+        self._read, self._unreadable = read, unreadable
+        self._log_ends, self._is_own_fault = log_ends, is_own_fault
         self._thread = threading.Thread(target=self._work, args=[pool], name="kctl-careful", daemon=True)
         self._thread.start()
 

@@ -95,7 +95,7 @@ def test_ages_are_never_negative(storage: FileStorage, machine: Machine) -> None
 def test_after_a_boot_nothing_is_leased_or_delayed(path: Path, storage: FileStorage, machine: Machine) -> None:
     fill(storage, 6)
     (delayed,) = storage.claim("a", 3, 60.0)
-    storage.settle(delayed, [False] * 3, max_tries=5, retry_seconds=1e6)
+    storage.settle(delayed, [False] * 3, retry_seconds=1e6)
     (leased,) = storage.claim("a", 3, 1e6)
 
     with closing(file_storage(path, Machine(since_boot=1.0, boot="second"))) as booted:

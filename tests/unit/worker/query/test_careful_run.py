@@ -59,7 +59,8 @@ class RangeFrame(Frame):
 class Reading:
     """A careful query over two partitions, and what is bad."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._stack = stack
         self.storage = ScratchStorage(block_messages=3)
         self.storage.init_offsets([StoredOffset("t", 0, None, 0), StoredOffset("t", 1, None, 0)])
         self.bad: set[tuple[TopicPartition, int]] = set()
@@ -71,8 +72,8 @@ class Reading:
         sources = {tp: KafkaSource(0, None, 1) for tp in (A, B)}
         self.search = CarefulSearch(dict.fromkeys((A, B), 0), 1000, time.monotonic())
         put = BlockPut(self.storage, lambda frame: frame, "")
-        read: Any = self._read
-        self.run = CarefulRun(put, sources, folder, self.batches.append, self.search, read, self._unreadable)
+        self._parts = put, sources, folder, self.batches.append, self.search
+        self.unreadable = self._unreadable
         self.gives_up = False
 
     def begin(self) -> None:
@@ -80,7 +81,18 @@ class Reading:
             setLocalProperty=lambda *_: None, addJobTag=lambda _: None, cancelJobsWithTag=lambda _: None
         )
         session: Any = SimpleNamespace(sparkContext=context)
-        self.run.begin(session, "worker-0", lambda: {A: END, B: END}, lambda _: self.is_own_fault)
+        read: Any = self._read
+        self.run = CarefulRun(
+            *self._parts,
+            session,
+            "worker-0",
+            read=read,
+            unreadable=self.unreadable,
+            log_ends=lambda: {A: END, B: END},
+            is_own_fault=lambda _: self.is_own_fault,
+        )
+        self._stack.callback(self.run.stop)
+        self._stack.callback(self.run.gate.set)
 
     def _read(self, ranges: Ranges, _: str) -> RangeFrame:
         self.reads += 1
@@ -107,11 +119,8 @@ class Reading:
 def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
     monkeypatch.setattr(block_put, "map_in_arrow", lambda frame, task, schema: frame.mapped(task, schema))
     monkeypatch.setattr(counted_rows, "CountedRows", lambda frame: SimpleNamespace(rows=frame, count=1))
-    made = Reading(tmp_path)
     with ExitStack() as stack:
-        stack.callback(made.run.stop)
-        stack.callback(made.run.gate.set)
-        yield made
+        yield Reading(tmp_path, stack)
 
 
 def test_what_is_good_is_stored_and_reported_and_the_first_bad_record_is_named(reading: Reading) -> None:
@@ -171,14 +180,14 @@ def test_where_no_record_can_be_read_there_is_no_dead_letter(reading: Reading) -
 
 def test_a_record_that_is_read_at_the_second_try_is_stored(reading: Reading) -> None:
     reading.gives_up, reading.bad = True, {(A, 7)}
-    given_up = reading.run._unreadable
+    given_up = reading.unreadable
 
     def heals(tp: TopicPartition, offset: int) -> list[Message]:
         found = given_up(tp, offset)
         reading.bad.clear()
         return found
 
-    reading.run._unreadable = heals
+    reading.unreadable = heals
     reading.begin()
 
     eventually(lambda: reading.next == (END, END), what="all is stored")
