@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["guest"]
 
 _CODE = """
-import os, sys, threading
+import os, pathlib, sys, threading
 from kctl_agent.attached.application import Attached
 
 class Streams:
@@ -22,7 +22,7 @@ class Streams:
 class Spark:
     streams = Streams()
 
-attached = Attached(Spark(), sys.argv[1], sys.argv[2], None, None)
+attached = Attached(Spark(), sys.argv[1], pathlib.Path(sys.argv[2]), None, None, None)
 attached.start()
 print(flush=True)
 exec(sys.argv[3])

@@ -6,11 +6,10 @@ The socket half (`wire`, `messages`, `errors`, `paths`, `server`, `commands`) us
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kctl_agent.attached.application import Attached
 
 if __name__ != "kctl_agent":  # a folder called `agent` on sys.path is shadowed silently by PySpark's addPyFile
@@ -24,20 +23,32 @@ __all__ = ["__version__", "attach"]
 def attach(
     spark: Any,
     *,
-    name: str,
-    run_dir: str | Path,
+    name: str | None = None,
+    run_dir: str | Path | None = None,
     bootstrap_servers: str | None = None,
     commit_group: str | None = None,
+    kafka: dict[str, Any] | None = None,
 ) -> Attached:
-    """Makes a PySpark application of yours a part of a fleet: `run_dir`/`name`.sock answers for all Kafka sources of
-    all its queries, those that run and those to come. Nothing in the application changes.
+    """Shows how far the queries of a PySpark application of yours are, those that run and those to come. Nothing in
+    the application changes.
 
-    `bootstrap_servers` is found out from the queries when it is not given. With `commit_group` the end offset of each
-    finished batch is committed to that group, so that ordinary tools see its lag; not while the group has a member.
+    With `run_dir` it becomes a part of the fleet there: `run_dir`/`name`.sock answers for all Kafka sources. With
+    `commit_group` the end offset of each finished batch is committed to that group, so that ordinary tools see its
+    lag; not while the group has a member. At least one of them is needed; `name` is that of the group if not given.
+    How the brokers are reached is found out from the queries, or given: `bootstrap_servers`, or for TLS and SASL
+    `kafka`, the settings of kafka-python's clients (`security_protocol`, `ssl_cafile`, `sasl_mechanism`, …).
     Close what is returned, or let the application's end do it. Raises PathError: the socket cannot be made there, or
-    somebody serves it already."""
+    somebody serves it already; ValueError: an argument is missing."""
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import
 
-    attached = Attached(spark, name, run_dir, bootstrap_servers, commit_group)
+    name = name or commit_group
+    if name is None or (run_dir is None and commit_group is None):
+        raise ValueError("attach needs commit_group, or name and run_dir, the folder of a fleet on this host")
+    if kafka is not None:
+        kafka = {"bootstrap_servers": bootstrap_servers, **kafka}
+        if not kafka["bootstrap_servers"]:
+            raise ValueError("attach needs bootstrap_servers with kafka={…}")
+    folder = None if run_dir is None else Path(run_dir)
+    attached = Attached(spark, name, folder, commit_group, bootstrap_servers, kafka)
     attached.start()
     return attached

@@ -1,7 +1,8 @@
 """A Spark of any version that runs one query after the other, each until it has read everything or has failed.
 
-A line of JSON on stdin is a query, a line of JSON on stdout what became of it. It imports PySpark alone, so that the
-Python of another environment can run it: usage: checkpoint_jobs.py BOOTSTRAP JARS [KEY=VALUE …]
+A line of JSON on stdin is a query, a line of JSON on stdout what became of it. It imports PySpark alone, unless the
+query is to be attached, so that the Python of another environment can run it. Usage:
+checkpoint_jobs.py BOOTSTRAP JARS [KEY=VALUE …]
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ def query(spark: Any, bootstrap: str, job: dict[str, Any]) -> Any:
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.union(other)
+    if "attach" in job:
+        import kctl_agent
+
+        kctl_agent.attach(spark, **job["attach"])
     if job.get("stateful"):
         frame = frame.withWatermark("timestamp", "1 minute").groupBy("partition").count()
     writer = frame.writeStream.format(job.get("sink", "noop")).option("checkpointLocation", job["checkpoint"])

@@ -14,9 +14,13 @@ from typing import Any
 
 import pytest
 
+from kctl.errors import KctlError
+from kctl.jars.lock import jar_paths
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.spark_jobs import SparkJobs
 from tests.conftest import BRIEF_JVM, eventually
-from tests.servers import kafka_tools
+from tests.servers import kafka_tools, topics
+from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -122,3 +126,38 @@ def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
     eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is shown of what is gone")
     eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
     assert not list((fleet.directory / "run").glob("report.*"))
+
+
+@pytest.mark.long
+@pytest.mark.shows("attached without a fleet, behind TLS and SASL, with the rights that SECURITY.md names")
+def test_without_a_fleet_a_job_behind_tls_and_sasl_shows_its_lag_to_ordinary_tools(tmp_path: Path) -> None:
+    with SecuredBroker.running() as broker:
+        topics.create_topic(broker.plain, "orders", 2)
+        topics.produce(broker.plain, "orders", {0: 50, 1: 50})
+        broker.add_user("report")
+        broker.grant("report", Right("TOPIC", "orders", "READ"))
+        login = f'ScramLoginModule required username="report" password="{PASSWORD}";'
+        options = {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(broker.ca_file),
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.{login}",
+        }
+        jars, log = ",".join(map(str, jar_paths("spark"))), tmp_path / "log"
+
+        def seen_by_kafkas_tool() -> bool:
+            try:
+                described = kafka_tools.describe_group(broker.plain, "report-shadow")
+            except KctlError:  # there is no such group yet
+                return False
+            return [(row.current_offset, row.lag) for row in described] == [(50, 0), (50, 0)]
+
+        with SparkJobs(broker.sasl_tls, jars=jars, log=log) as job:
+            job.begin(tmp_path / "checkpoint", ["orders"], options=options, attach={"commit_group": "report-shadow"})
+            refused = "offsets cannot be committed: the Kafka brokers at .* answered GROUP_AUTHORIZATION_FAILED"
+            eventually(lambda: re.search(refused, log.read_text()), START_SECONDS, "the right is named")
+            broker.grant("report", Right("GROUP", "report-shadow", "READ"))
+            eventually(seen_by_kafkas_tool, START_SECONDS, "the shadow group holds its offsets")
+            job.kill()
+        assert PASSWORD not in log.read_text()

@@ -121,10 +121,11 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     single = make_topic(cluster, "single", 2 * BROKERS, 1)
     make_topic(cluster, "strict", 1, BROKERS, min_insync_replicas=str(BROKERS))
     victim = commit_zero(cluster, "processes", "single", 2 * BROKERS)
-    shadow = ShadowGroup(cluster.bootstrap_servers, group_of(cluster, victim))
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000)
+    shadow = ShadowGroup(admin, group_of(cluster, victim))
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
     brokers = Brokers(settings(cluster), "worker-0")
-    attached = EndOffsets(cluster.bootstrap_servers)
+    attached = EndOffsets(admin)
     assert brokers.found(SINGLE)[0].keys() == attached.bounds(SINGLE)[1].keys() == SINGLE
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
@@ -150,9 +151,8 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         *(victim, lost, partition, (producing.returncode, out, err), file.read_text()),
         *(shadow, brokers, attached, readings, begun_after),
     )
-    shadow.close()
+    admin.close()
     brokers.close()
-    attached.close()
 
 
 def settings(cluster: KafkaCluster) -> KafkaSettings:

@@ -1,8 +1,8 @@
-"""`kctl_agent.attach`: makes somebody else's PySpark application a part of a fleet, without changing what it does.
+"""`kctl_agent.attach`: shows how far somebody else's PySpark application is, without changing what it does.
 
-It listens to the progress of the application's queries and answers what a worker answers, for every Kafka source. It
-commits nothing, unless a shadow group is named for which no consumer lives. The listener runs on Spark's threads and
-only copies: a slow one makes Spark drop events (sparkMeasure #7). Needs PySpark 3.4, and kafka-python for end offsets.
+It listens to the progress of the application's queries. In a fleet it answers what a worker answers, for every Kafka
+source; if a shadow group is named for which no consumer lives, it commits what is read. The listener runs on Spark's
+threads and only copies: a slow one makes Spark drop events (sparkMeasure #7). Needs PySpark 3.4, and kafka-python.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kctl_agent.attached.brokers import EndOffsets, last_progress, servers_of
+from kctl_agent.attached.brokers import EndOffsets, NotTranslatable, last_progress, options_of, settings_of
 from kctl_agent.attached.queries import Queries
 from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.kafka.clients import opened
 from kctl_agent.kafka.errors import describe, is_of_kafka
 from kctl_agent.rpc.commands import COMMANDS, with_describe
 from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
@@ -27,32 +28,45 @@ from kctl_agent.spark.callbacks import authenticate
 
 _LOG: Final = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 5.0
+_REQUEST_MS: Final = 5000
 
 
 class Attached:
     """The handle that `attach` returns; `close` ends it, as does the end of the application."""
 
     def __init__(
-        self, spark: Any, name: str, run_dir: str | Path, bootstrap_servers: str | None, commit_group: str | None
+        self,
+        spark: Any,
+        name: str,
+        run_dir: Path | None,
+        commit_group: str | None,
+        servers: str | None,
+        settings: dict[str, Any] | None,
     ) -> None:
         self._spark = spark
         self._queries = Queries(name)
-        self._servers = bootstrap_servers
+        self._servers = servers
+        self._settings = settings
+        """Those of kafka-python's clients; None until they are known from a query."""
         self._commit_group = commit_group
-        self._brokers: EndOffsets | None = None
+        self._admin: Any = None
+        self._ends: EndOffsets | None = None
         self._shadow: ShadowGroup | None = None
-        self._server = AgentServer(Path(run_dir), name, with_describe({**COMMANDS, "stack_dump": STACK_DUMP}))
+        commands = with_describe({**COMMANDS, "stack_dump": STACK_DUMP})
+        self._server = None if run_dir is None else AgentServer(run_dir, name, commands)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kctl-attached {name}", daemon=True)
         self._listener: Any = None
 
     def start(self) -> None:
-        """Serves the socket, until the application ends. Raises PathError."""
-        self._server.publish(self._queries.snapshot(time.monotonic()))
-        self._server.start()
-        # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a signal
-        # or os._exit leaves behind, the master removes (`kctl.master.members`).
-        atexit.register(self._server.close)
+        """Serves the socket, if there is one, until the application ends. Raises PathError."""
+        if self._server is not None:
+            self._server.publish(self._queries.snapshot(time.monotonic()))
+            self._server.start()
+            # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a
+            # signal or os._exit leaves behind, the master removes (`kctl.master.members`).
+            atexit.register(self._server.close)
         try:
             self._listen()
         except BaseException:
@@ -67,11 +81,11 @@ class Attached:
             self._thread.join()
         with contextlib.suppress(Exception):  # a session that has ended has no listeners any more
             self._spark.streams.removeListener(self._listener)
-        self._server.close()
-        atexit.unregister(self._server.close)
-        for part in (self._brokers, self._shadow):
-            if part is not None:
-                part.close()
+        if self._server is not None:
+            self._server.close()
+            atexit.unregister(self._server.close)
+        if self._admin is not None:
+            self._admin.close()
 
     def __enter__(self) -> Self:
         return self
@@ -105,19 +119,23 @@ class Attached:
         self._spark.streams.addListener(self._listener)
 
     def _run(self) -> None:
-        while not self._stop.wait(_EVERY_SECONDS):
-            for step in (self._poll, self._commit):
-                self._quietly(step)
-            self._server.publish(self._queries.snapshot(time.monotonic()))
+        pause = _EVERY_SECONDS
+        while not self._stop.wait(pause):
+            well = [self._quietly(step) for step in (self._poll, self._ask, self._commit)]
+            pause = _EVERY_SECONDS if all(well) else _RETRY_SECONDS
+            if self._server is not None:
+                self._server.publish(self._queries.snapshot(time.monotonic()))
 
-    def _quietly(self, step: Callable[[], None]) -> None:
+    def _quietly(self, step: Callable[[], None]) -> bool:
         """Runs a step of the guest: whatever goes wrong with it is the guest's, and reported in its snapshot."""
         try:
             step()
+            return True
         except Exception as error:
-            text = _sentence(error, step.__name__.strip("_"), self._servers)
+            text = _sentence(error, step.__name__.strip("_"), self._settings or {})
             if self._queries.failed(text):
                 _LOG.warning("kctl: %s", text)
+            return False
 
     def _poll(self) -> None:
         """Asks Spark for what its events leave out: the ends, and which queries run (it may drop listeners)."""
@@ -133,27 +151,44 @@ class Attached:
             else:
                 self._queries.started(id_)
         self._queries.only(set(active))
-        if self._servers is None:
-            self._servers = next(filter(None, map(servers_of, active.values())), None)
+        if self._settings is None and active:
+            options = next(filter(None, map(options_of, active.values())), None)
+            servers = {} if self._servers is None else {"bootstrap_servers": self._servers}
+            if options or servers:
+                self._settings = (settings_of(options) if options else {}) | servers
+
+    def _ask(self) -> None:
+        """Asks the brokers for log starts and ends, which only a fleet needs."""
         partitions = self._queries.partitions()
-        if self._servers is None or not partitions:
+        if self._server is None or self._settings is None or not partitions:
             return
-        if self._brokers is None:
-            self._brokers = EndOffsets(self._servers)
-        self._queries.ends(*self._brokers.bounds(partitions), at=time.monotonic())
+        if self._ends is None:
+            self._ends = EndOffsets(self._connected(self._settings))
+        self._queries.ends(*self._ends.bounds(partitions), at=time.monotonic())
 
     def _commit(self) -> None:
-        if self._commit_group is None or self._servers is None:
+        if self._commit_group is None or self._settings is None:
             return
         if self._shadow is None:
-            self._shadow = ShadowGroup(self._servers, self._commit_group)
+            self._shadow = ShadowGroup(self._connected(self._settings), self._commit_group)
         self._queries.committed(self._commit_group, self._shadow.commit(self._queries.positions()))
 
+    def _connected(self, settings: dict[str, Any]) -> Any:
+        from kafka.admin import KafkaAdminClient
 
-_FAILED: Final = {"poll": "the ends of the partitions cannot be read", "commit": "offsets cannot be committed"}
+        if self._admin is None:
+            self._admin = opened(
+                KafkaAdminClient, client_id="kctl-attached", request_timeout_ms=_REQUEST_MS, **settings
+            )
+        return self._admin
 
 
-def _sentence(error: Exception, step: str, servers: str | None) -> str:
+_FAILED: Final = {"ask": "the ends of the partitions cannot be read", "commit": "offsets cannot be committed"}
+
+
+def _sentence(error: Exception, step: str, settings: Mapping[str, Any]) -> str:
+    if isinstance(error, NotTranslatable):
+        return f"the brokers cannot be reached as the query reaches them: {error}; give attach(kafka={{…}})"
     if is_of_kafka(error):
-        return describe(error, _FAILED[step], servers or "")
+        return describe(error, _FAILED[step], str(settings.get("bootstrap_servers", "")))
     return f"{step}: {(str(error) or type(error).__name__).splitlines()[0][:300]}"

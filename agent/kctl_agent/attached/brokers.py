@@ -1,15 +1,15 @@
-"""The brokers of an application's queries, and their log offsets."""
+"""The brokers of an application's queries, how the queries reach them, and their log offsets."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kctl_agent.attached.partition_offsets import answered_offsets
-from kctl_agent.kafka.clients import opened
+from kctl_agent.kafka.security import Security
 
-_TIMEOUT_MS: Final = 5000
 _STARTS_SECONDS: Final = 15.0
 """Seconds between questions for log starts: they move with retention only, and each question costs the application."""
 _MAX_DEPTH: Final = 200
@@ -19,15 +19,8 @@ Partition = tuple[str, int]
 class EndOffsets:
     """Log starts and ends, requested by kafka-python's admin client. For one thread."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        from kafka.admin import KafkaAdminClient
-
-        self._admin = opened(
-            KafkaAdminClient,
-            bootstrap_servers=bootstrap_servers,
-            client_id="kctl-attached",
-            request_timeout_ms=_TIMEOUT_MS,
-        )
+    def __init__(self, admin: Any) -> None:
+        self._admin = admin
         self._starts: dict[Partition, int] = {}
         self._starts_at = float("-inf")
 
@@ -45,9 +38,6 @@ class EndOffsets:
             self._starts, self._starts_at = asked(OffsetSpec.EARLIEST), now
         return self._starts, asked(OffsetSpec.LATEST)
 
-    def close(self) -> None:
-        self._admin.close()
-
 
 def last_progress(query: Any) -> str | None:
     """Returns the last finished batch of a query as JSON; None before the first."""
@@ -55,22 +45,64 @@ def last_progress(query: Any) -> str | None:
     return None if progress is None else str(progress.json())
 
 
-def servers_of(query: Any) -> str | None:
-    """Returns `kafka.bootstrap.servers` of a query's first Kafka source, out of its plan; None when it is not known."""
+def options_of(query: Any) -> dict[str, str]:
+    """Returns the `kafka.*` options of a query's first Kafka source, out of its plan; none where it is not known."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
-    except Exception:  # Spark Connect, or a version that calls it otherwise: then `bootstrap_servers` must be given
-        return None
+    except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
+        return {}
     waiting, seen = [plan], 0
     while waiting and seen < _MAX_DEPTH:
         node, seen = waiting.pop(), seen + 1
         if node.getClass().getSimpleName().startswith("StreamingRelation"):
             try:
-                servers = node.extraOptions().get("kafka.bootstrap.servers")
+                options = {str(key): str(value) for key, value in dict(node.extraOptions()).items()}
             except Exception:  # a relation of another kind of source
-                servers = None
-            if servers:
-                return str(servers)
+                options = {}
+            if "kafka.bootstrap.servers" in options:
+                return options
         children = node.children()
         waiting += [children.apply(i) for i in range(children.size())]
-    return None
+    return {}
+
+
+class NotTranslatable(Exception):
+    """Options of a query that kafka-python cannot have; the text is the reason, one sentence."""
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
+    """Translates a query's options into settings of kafka-python's clients. Raises NotTranslatable."""
+    option = {key.lower().removeprefix("kafka."): value for key, value in options.items()}.get
+    protocol = (option("security.protocol") or "PLAINTEXT").upper()
+    security = Security(protocol)
+    if security.is_encrypted:
+        pem = _pem_file(option, "keystore")
+        security = security._replace(
+            ca_file=_pem_file(option, "truststore"),
+            certificate_file=pem,
+            key_file=pem,
+            key_password=option("ssl.key.password"),
+            check_hostname=option("ssl.endpoint.identification.algorithm") != "",
+        )
+    if security.is_authenticated:
+        mechanism, login = option("sasl.mechanism") or "GSSAPI", option("sasl.jaas.config") or ""
+        user, password = (_in_login(login, name) for name in ("username", "password"))
+        if not (mechanism == "PLAIN" or mechanism.startswith("SCRAM-")) or user is None or password is None:
+            raise NotTranslatable(f"kafka.sasl.mechanism {mechanism} with this kafka.sasl.jaas.config")
+        security = security._replace(mechanism=mechanism, username=user, password=password)
+    return {"bootstrap_servers": option("bootstrap.servers"), **security.client_settings()}
+
+
+def _pem_file(option: Callable[[str], str | None], store: str) -> str | None:
+    kind, path = option(f"ssl.{store}.type") or "JKS", option(f"ssl.{store}.location")
+    if option(f"ssl.{store}.certificate.chain") or option(f"ssl.{store}.certificates"):
+        raise NotTranslatable(f"certificates in the text of kafka.ssl.{store}.*")
+    if path is not None and kind.upper() != "PEM":
+        raise NotTranslatable(f"kafka.ssl.{store}.type {kind}")
+    return path
+
+
+def _in_login(login: str, name: str) -> str | None:
+    """Returns a quoted value of a JAAS login: `username="alice"`."""
+    found = re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', login)
+    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])

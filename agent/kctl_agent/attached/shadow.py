@@ -5,12 +5,14 @@ Spark commits nothing, so Burrow, kminion and `kafka-consumer-groups` are blind 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from kctl_agent.kafka.clients import forget_coordinators, opened
+from kctl_agent.kafka.clients import forget_coordinators
 
-_TIMEOUT_MS: Final = 5000
+_EVERYTHING_SECONDS: Final = 86_400.0
+"""All is committed again after so long: brokers drop offsets that are older than `offsets.retention.minutes`."""
 _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
 
@@ -18,17 +20,11 @@ Partition = tuple[str, int]
 class ShadowGroup:
     """The shadow group of one application. For one thread."""
 
-    def __init__(self, bootstrap_servers: str, group: str) -> None:
-        from kafka.admin import KafkaAdminClient
-
+    def __init__(self, admin: Any, group: str) -> None:
+        self._admin = admin
         self._group = group
         self._done: dict[Partition, int] = {}
-        self._admin = opened(
-            KafkaAdminClient,
-            bootstrap_servers=bootstrap_servers,
-            client_id="kctl-shadow",
-            request_timeout_ms=_TIMEOUT_MS,
-        )
+        self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
         """Commits the positions that have changed, and returns what the group holds now; None while the group has a
@@ -45,6 +41,9 @@ class ShadowGroup:
         from kafka import OffsetAndMetadata, TopicPartition
         from kafka.errors import NoError
 
+        if time.monotonic() - self._all_since >= _EVERYTHING_SECONDS:
+            self._all_since = time.monotonic()
+            self._done.clear()
         due = {partition: offset for partition, offset in positions.items() if self._done.get(partition) != offset}
         if not due:
             return dict(self._done)
@@ -60,6 +59,3 @@ class ShadowGroup:
                 raise error(f"the offsets of group {self._group} were not committed")
         self._done.update(due)
         return dict(self._done)
-
-    def close(self) -> None:
-        self._admin.close()
