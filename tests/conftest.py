@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -110,11 +111,15 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """A test ends with the threads, child processes and umask that it began with."""
+    """A test ends with the threads, child processes and umask that it began with, and without the log that a process
+    which ran in it has set up: pytest closes its stream, and each later line would be a "Logging error"."""
     threads, children, umask = set(threading.enumerate()), _children(), os.umask(0o077)
     os.umask(umask)
+    level = logging.root.level
     yield
     os.umask(umask)
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = [each for each in logging.root.handlers if type(each) is not logging.StreamHandler]
     eventually(lambda: not new_threads(threads), what="threads of the test are still there")
     eventually(lambda: not (_children() - children), what="child processes of the test are still there")
 

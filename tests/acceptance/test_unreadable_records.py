@@ -37,7 +37,7 @@ def isolated(fleet: Fleet) -> list[dict[str, Any]]:
 @pytest.mark.shows("a record that cannot be read stops its own partition, however many partitions have one")
 @pytest.mark.parametrize(
     ("partitions", "bad"),
-    [(40, 8), *(pytest.param(*each, marks=pytest.mark.long) for each in ((40, 10), (40, 20), (100, 12)))],
+    [(12, 3), *(pytest.param(*each, marks=pytest.mark.long) for each in ((40, 8), (40, 10), (40, 20), (100, 12)))],
 )
 def test_good_partitions_are_read_within_90_seconds_and_each_bad_one_is_named_until_its_record_is_stepped_over(
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, bad: int

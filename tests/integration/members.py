@@ -79,7 +79,7 @@ class ConsumerGroup:
             topics=tuple(self._topics),
             auto_offset_reset="earliest",
             assignor=assignor,
-            session_timeout_seconds=6.0,
+            session_timeout_seconds=60.0,  # on a busy machine a static member takes seconds to restart
             heartbeat_interval_seconds=0.2,
             isolation_level="read_uncommitted",
             group_instance_id=instance,

@@ -58,7 +58,9 @@ def kctl(fleet: Master, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.shows("a process on a hung disk is `unkillable` until the disk is back; the other processes go on")
-@pytest.mark.parametrize("behaviour", ["writes", "writes_beside", "child_writes"])
+@pytest.mark.parametrize(
+    "behaviour", ["writes", *(pytest.param(each, marks=pytest.mark.long) for each in ("writes_beside", "child_writes"))]
+)
 def test_a_worker_on_a_hung_disk_is_reported_as_unkillable_and_comes_back_with_the_disk(
     on_disk: Callable[[str], Master], disk: FrozenDisk, behaviour: str
 ) -> None:
@@ -116,9 +118,7 @@ def test_a_fleet_with_a_worker_on_a_hung_disk_is_stopped_in_time_and_the_next_ma
         assert again.stop() == 0
 
 
-def test_an_interrupt_ends_a_master_whose_worker_is_on_a_hung_disk(
-    on_disk: Callable[[str], Master], disk: FrozenDisk
-) -> None:
+def test_an_interrupt_ends_a_master_despite_a_hung_disk(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:
     fleet = on_disk("writes_beside")
     hung = freeze(disk, fleet.status()["worker-0"]["pid"])
 
