@@ -32,9 +32,7 @@ def own_broker() -> Iterator[KafkaBroker]:
 @pytest.mark.parametrize(
     "away_seconds", [pytest.param(0, id="restarted"), pytest.param(12, id="away longer than a session")]
 )
-def test_workers_recover_and_nothing_is_lost_or_stored_twice(
-    away_seconds: int, own_broker: KafkaBroker, make_fleet: MakeFleet
-) -> None:
+def test_workers_recover_and_lose_nothing(away_seconds: int, own_broker: KafkaBroker, make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=2, partitions=4, on=own_broker)
     fleet.start()
     load = fleet.load(rate=500)

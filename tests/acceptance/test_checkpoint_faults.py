@@ -98,9 +98,7 @@ def test_spark_starts_from_a_damaged_checkpoint_as_the_verdict_has_it(name: str,
 
 
 @pytest.mark.parametrize("name", STATE_FAULTS)
-def test_spark_starts_from_a_damaged_state_as_the_verdict_has_it(
-    name: str, broker: KafkaBroker, spark: SparkJobs, tmp_path: Path
-) -> None:
+def test_spark_and_the_verdict_on_bad_state(name: str, broker: KafkaBroker, spark: SparkJobs, tmp_path: Path) -> None:
     case = Case(broker, spark, tmp_path, "stateful")
     STATE_FAULTS[name].make(case.folder)
 

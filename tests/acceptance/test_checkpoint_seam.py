@@ -62,9 +62,7 @@ def run_and_kill(fleet: Fleet, folder: Path, at: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.shows("a Spark job that was killed anywhere is moved into a fleet: no message is missed")
-def test_no_message_is_missed_between_a_killed_job_and_the_fleet_that_replaces_it(
-    make_fleet: MakeFleet, short_dir: Path, seed: int
-) -> None:
+def test_no_message_is_missed_between_killed_job_and_fleet(make_fleet: MakeFleet, short_dir: Path, seed: int) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS)
     load = fleet.load(500)
     run_and_kill(fleet, short_dir, random.Random(seed))

@@ -57,9 +57,7 @@ def processes_in(folder: Path) -> list[list[str]]:
     return found
 
 
-def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_everything_stored_once(
-    demo: Demo, short_dir: Path
-) -> None:
+def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_all_stored_once(demo: Demo, short_dir: Path) -> None:
     place = short_dir / "demo"
     process = demo("--workers", "1", "--partitions", "3", "--rate", "500", "-o", "json")
 

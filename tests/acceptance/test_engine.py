@@ -116,9 +116,7 @@ LARGE_COUNT, SMALL_COUNT = 19_000, 100
 
 
 @pytest.mark.shows("of 40 partitions one has 95 % of the records")
-def test_a_worker_that_is_killed_in_a_backlog_leaves_nothing_in_the_engine_and_the_other_one_reads_on(
-    make_fleet: MakeFleet,
-) -> None:
+def test_a_worker_killed_in_a_backlog_leaves_nothing_in_the_engine_and_others_read_on(make_fleet: MakeFleet) -> None:
     more = "max_records_per_batch = 5000"
     fleet = make_fleet(workers=2, partitions=PARTITIONS, engine="shared", backoff="5.0", workers_more=more)
     fleet.send_to(LARGE, count=LARGE_COUNT)
@@ -165,9 +163,7 @@ def test_a_frozen_worker_holds_up_no_other(two: Fleet) -> None:
 
 
 @pytest.mark.long
-def test_a_worker_that_is_started_again_with_new_code_runs_it_in_the_executors_too(
-    make_fleet: MakeFleet,
-) -> None:
+def test_a_worker_started_again_with_new_code_runs_it_in_the_executors_too(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=1, engine="shared", workers_more='transform = "marking:mark"')
     (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
     fleet.start("worker-0")
@@ -242,9 +238,7 @@ def own(frame):
 
 
 @pytest.mark.long
-def test_configuration_and_views_that_a_transform_sets_are_those_of_its_own_worker(
-    make_fleet: MakeFleet,
-) -> None:
+def test_configuration_and_views_set_by_a_transform_are_its_own_workers(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", workers_more='transform = "ownness:own"')
     (fleet.directory / "ownness.py").write_text(OWN_SESSION)
     fleet.start("worker-0", "worker-1")

@@ -28,9 +28,7 @@ def server_or_none(request: pytest.FixtureRequest, broker: KafkaBroker) -> Redis
 
 
 @pytest.mark.timeout(300)
-def test_whatever_is_killed_nothing_is_lost_and_only_what_was_in_flight_is_handled_again(
-    redis_server: RedisServer, make_fleet: MakeFleet
-) -> None:
+def test_whatever_is_killed_only_what_was_in_flight_repeats(redis_server: RedisServer, make_fleet: MakeFleet) -> None:
     faults = Faults(make_fleet, redis_server, rate=BRIEF_RATE)
 
     faults.kill_sinker()

@@ -69,15 +69,11 @@ def check(steps: list[str], fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_worker_that_is_frozen_before_it_reads_loses_nothing_and_stores_nothing_twice(
-    make_fleet: MakeFleet,
-) -> None:
+def test_a_worker_frozen_before_it_reads_loses_nothing_and_stores_nothing_twice(make_fleet: MakeFleet) -> None:
     check(["the committed offsets are read"], make_fleet(workers=1, partitions=2))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_worker_that_is_frozen_at_any_step_loses_nothing_and_stores_nothing_twice(
-    make_fleet: MakeFleet,
-) -> None:
+def test_a_worker_frozen_at_any_step_loses_nothing_and_stores_nothing_twice(make_fleet: MakeFleet) -> None:
     check(list(STEPS), make_fleet(workers=1, partitions=2))

@@ -56,9 +56,7 @@ def read_by_duckdb(table: Path) -> Counter[tuple[str, int, int]]:
     return Counter((topic, partition, offset) for topic, partition, offset in rows)
 
 
-def test_what_is_produced_is_in_the_table_once_however_often_the_worker_is_killed_and_the_table_compacted(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_whatever_is_produced_is_in_the_table_once_despite_kills(make_fleet: MakeFleet, short_dir: Path) -> None:
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(partitions=3, storage=lake(table, "maintenance = false"))
     fleet.send(3000)
@@ -95,9 +93,7 @@ def look_after(fleet: Fleet) -> None:
 
 
 @pytest.mark.long
-def test_small_files_are_compacted_by_the_fleet_itself_while_batches_go_on(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_the_fleet_compacts_small_files_while_batches_go_on(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=3, storage=lake(table))
     fleet.send(10)
@@ -231,9 +227,7 @@ def test_a_column_that_the_next_transform_makes_is_added_to_the_table(make_fleet
 
 
 @pytest.mark.long
-def test_the_group_is_reset_to_the_beginning_and_only_then_rows_come_again(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_after_a_reset_to_the_beginning_all_rows_come_again(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=1, storage=lake(table))
     fleet.send(1000)

@@ -101,9 +101,7 @@ def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_deltas_own_spark_reads_what_delta_rs_reads_skips_files_and_appends_and_compacts_beside_the_fleet(
-    fleet: Fleet, short_dir: Path
-) -> None:
+def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fleet: Fleet, short_dir: Path) -> None:
     table = table_of(short_dir)
     with DeltaSpark(short_dir / "delta") as delta:
         fleet.send(FIRST)
@@ -140,9 +138,7 @@ def test_deltas_own_spark_reads_what_delta_rs_reads_skips_files_and_appends_and_
 
 
 @pytest.mark.timeout(900)
-def test_deltas_own_spark_deletes_merges_vacuums_and_adds_columns_while_workers_are_killed(
-    fleet: Fleet, short_dir: Path
-) -> None:
+def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fleet: Fleet, short_dir: Path) -> None:
     """Its checkpoints and clean-ups of the log as well: stored offsets survive both."""
     table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     with DeltaSpark(short_dir / "delta") as delta:

@@ -61,9 +61,7 @@ def values(table: Path) -> Counter[bytes]:
     return Counter(DeltaTable(table).to_pyarrow_table(columns=["value"])["value"].to_pylist())
 
 
-def test_resets_to_earliest_to_latest_and_between_are_counted_in_the_table(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_resets_to_earliest_latest_and_between_are_counted(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)))
     fleet.send(800)
@@ -92,9 +90,7 @@ def test_resets_to_earliest_to_latest_and_between_are_counted_in_the_table(
     stored(table, wanted)
 
 
-def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted_for_both(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_rows_of_a_topic_that_grows_and_is_recreated_are_counted(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = started(make_fleet(partitions=2, workers=2, storage=lake(table)))
     load = fleet.load(500)
@@ -184,9 +180,7 @@ def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_
     assert values(table) == wanted
 
 
-def test_a_table_that_is_restored_from_an_older_copy_has_every_message_once_again(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_a_table_restored_from_an_older_copy_has_every_message_again(make_fleet: MakeFleet, short_dir: Path) -> None:
     table, copy = short_dir / "orders", short_dir / "copy"
     fleet = started(make_fleet(partitions=4, workers=2, storage=lake(table)))
     fleet.send(800)

@@ -22,9 +22,7 @@ DRAIN_SECONDS = 600
     ("engine", "driver", "setting"),
     [("shared", "engine", "engine.heap"), ("own", "worker-0", "spark.driver_memory")],
 )
-def test_large_records_of_many_partitions_cost_one_exit_for_lack_of_memory_at_most(
-    make_fleet: MakeFleet, engine: str, driver: str, setting: str
-) -> None:
+def test_large_records_cost_one_exit_at_most(make_fleet: MakeFleet, engine: str, driver: str, setting: str) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS, engine=engine, java="", spark_master="local[2]")
     fleet.send(2 * PARTITIONS, os.urandom(900_000))
     fleet.start()

@@ -27,9 +27,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield running
 
 
-def test_the_others_are_read_while_a_partition_has_no_leader_and_it_is_when_it_has_one(
-    cluster: KafkaCluster, make_fleet: MakeFleet
-) -> None:
+def test_a_partition_without_a_leader_holds_up_no_other(cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=3, on=cluster)
     fleet.start("worker-0")
     fleet.send(300)

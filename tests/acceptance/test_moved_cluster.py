@@ -20,9 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 @pytest.mark.long
 @pytest.mark.shows("on Spark too")
-def test_a_fleet_that_moves_to_a_mirrored_cluster_stores_each_message_once(
-    make_fleet: Callable[..., Fleet], short_dir: Path
-) -> None:
+def test_a_fleet_moved_to_a_mirrored_cluster_stores_all_once(make_fleet: Callable[..., Fleet], short_dir: Path) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
     run_until_caught_up(fleet)

@@ -106,9 +106,7 @@ def test_records_that_retention_removes_below_a_running_query_are_counted_and_re
 
 @pytest.mark.shows("records that retention removed are counted and reported")
 @pytest.mark.long
-def test_records_that_retention_removed_before_they_were_read_are_counted_and_reported(
-    make_fleet: MakeFleet,
-) -> None:
+def test_records_that_retention_removed_before_they_were_read_are_reported(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
     run_until_caught_up(fleet)

@@ -25,9 +25,7 @@ def programs(short_dir: Path) -> Path:
     return programs
 
 
-def test_an_installed_kctl_fetches_its_jars_and_runs_the_demo_from_an_empty_folder(
-    programs: Path, short_dir: Path
-) -> None:
+def test_an_installed_kctl_fetches_its_jars_and_runs_the_demo(programs: Path, short_dir: Path) -> None:
     place, home = short_dir / "empty", short_dir / "home"
     place.mkdir()
     home.mkdir()

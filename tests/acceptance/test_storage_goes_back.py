@@ -40,9 +40,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again(
-    make_fleet: MakeFleet, tmp_path: Path
-) -> None:
+def test_an_older_copy_of_the_storage_is_noticed_and_filled_up(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
     assert run_until_caught_up(fleet) == []
@@ -67,9 +65,7 @@ def test_an_older_copy_of_the_storage_is_noticed_and_what_it_lacks_is_read_again
 
 
 @pytest.mark.long
-def test_a_storage_that_was_emptied_exchanged_or_is_another_groups_is_refused_until_somebody_decides(
-    make_fleet: MakeFleet,
-) -> None:
+def test_a_storage_emptied_exchanged_or_of_another_group_is_refused_until_decided(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)
     run_until_caught_up(fleet)
@@ -188,9 +184,7 @@ def pair(short_dir: Path) -> Iterator[Pair]:
 
 
 @pytest.mark.long
-def test_a_redis_that_fails_over_to_a_replica_that_lacks_the_last_seconds_gets_them_again(
-    make_fleet: MakeFleet, pair: Pair
-) -> None:
+def test_a_redis_failover_to_an_older_replica_is_made_up_for(make_fleet: MakeFleet, pair: Pair) -> None:
     fleet = make_fleet(workers=1, partitions=2, storage=f'mode = "redis"\nurl = "unix://{pair.socket}"')
     fleet.start()
     fleet.send(200)

@@ -80,9 +80,7 @@ def check_that_nothing_is_committed_that_is_not_stored(fleet: Fleet) -> None:
 
 
 @pytest.mark.long
-def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_when_they_can(
-    fleet: Fleet, disk: Path
-) -> None:
+def test_a_disk_that_is_full_or_cannot_be_written_is_reported_and_used_again(fleet: Fleet, disk: Path) -> None:
     fleet.start("worker-0")
     pid = fleet.workers()["worker-0"]["pid"]
 
@@ -110,9 +108,7 @@ def test_a_full_disk_and_one_that_cannot_be_written_are_reported_and_used_again_
 
 
 @pytest.mark.long
-def test_a_file_of_another_version_and_a_damaged_one_are_reported_and_used_again_when_they_are_put_right(
-    fleet: Fleet, disk: Path
-) -> None:
+def test_a_file_of_another_version_or_a_damaged_one_is_reported_and_used_again(fleet: Fleet, disk: Path) -> None:
     path, copy = disk / "storage.sqlite", disk / "copy"
     mount("-o", f"remount,{LARGE}", str(disk))
     FileStorage(path).prepare()

@@ -131,9 +131,7 @@ def reply_to_nobody(address: tuple[str, int], request: bytes) -> bytes:
     return bytes.fromhex(reply)
 
 
-def test_nothing_that_lies_in_the_working_directory_is_run_and_the_transform_beside_the_file_is(
-    fleet: Fleet, place: Path
-) -> None:
+def test_nothing_in_the_working_directory_is_run_but_the_transform_beside_the_file(fleet: Fleet, place: Path) -> None:
     assert not (place / "trace").exists()
     assert (fleet.directory / "seen").read_text() == f"{SECRET} 512m", "the JVM has its conf"
     assert fleet.audit().stored == 10, "the executors have imported the transform's module"

@@ -16,9 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
 SINKERS = f'count = 1\nhandler = "{HANDLER}"\nmax_tries = 2\nretry_backoff_seconds = 0.05'
 
 
-def test_two_masters_with_one_file_store_and_handle_each_message_once_and_one_may_be_killed(
-    make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_two_masters_on_one_file_store_each_message_once(make_fleet: MakeFleet, short_dir: Path) -> None:
     shared = f'path = "{short_dir / "shared.sqlite"}"'
     one = make_fleet(partitions=2, storage=shared, sinkers=SINKERS)
     two = make_fleet(partitions=2, storage=shared, sinkers=SINKERS, beside=one)

@@ -126,9 +126,7 @@ def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) ->
 
 
 @needs_root
-def test_another_user_learns_from_the_command_line_that_the_fleet_is_not_theirs(
-    fleet: Fleet, open_to_all: Callable[..., None]
-) -> None:
+def test_another_user_learns_that_the_fleet_is_not_theirs(fleet: Fleet, open_to_all: Callable[..., None]) -> None:
     open_to_all(0o755, fleet.directory)
     open_to_all(0o644, fleet.config)
 

@@ -90,9 +90,7 @@ class DeadLetters(Dead[Storage]):
 
         assert total(storage) == (3, 0, 0, 0)
 
-    def test_what_is_compressed_is_found_by_its_text_too(
-        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_compressed_messages_are_found_by_text(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
         for codec in ("none", "zstd"):
             monkeypatch.setattr(storage, "codec", codec)
             storage.dead_letter([Message("t", 0, 0, b"key", b"a needle in" + b" hay" * 99, 10)], ERROR)
@@ -101,9 +99,7 @@ class DeadLetters(Dead[Storage]):
             assert self.offsets(storage, Selection(key="key", tries_from=0, offset_to=0, traceback="Error")) == [0]
             assert self.offsets(storage, Selection(key="ke")) == self.offsets(storage, Selection(text="hey")) == []
 
-    def test_what_cannot_be_read_becomes_a_dead_letter_as_the_stored_offset_moves_over_it_or_neither_happens(
-        self, storage: Storage
-    ) -> None:
+    def test_an_unreadable_message_is_dead_as_the_stored_offset_moves_over_it(self, storage: Storage) -> None:
         fill(storage, 3)
         messages = [Message("t", 0, offset, None, b"bad", 2**60) for offset in (3, 5)]
 
@@ -263,9 +259,7 @@ class DeadLetters(Dead[Storage]):
             f"the handler failed\n{traceback}",
         ]
 
-    def test_a_block_that_cannot_be_read_is_set_aside_with_its_bytes_and_the_rest_goes_on(
-        self, storage: Storage, damage: Damage
-    ) -> None:
+    def test_an_unreadable_block_is_set_aside_and_the_rest_goes_on(self, storage: Storage, damage: Damage) -> None:
         fill(storage, 9)
         broken = damage(3)
 

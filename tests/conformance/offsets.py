@@ -116,9 +116,7 @@ class StoredOffsets(Generic[S]):
         assert self.stored(storage) == list(range(10))
         assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, OTHER_TOPIC_ID, 4, 2)}
 
-    def test_who_was_frozen_before_its_commit_stores_nothing_once_the_stored_offset_was_set_anew(
-        self, storage: S
-    ) -> None:
+    def test_who_was_frozen_before_its_commit_stores_nothing_after_offsets_were_set_anew(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         self.put(storage, chunk(0, 10))
         commit = self.plan(storage, chunk(10, 20))
@@ -215,9 +213,7 @@ class StoredOffsets(Generic[S]):
         assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, 10, 1)}
         assert storage.stored_offsets([("t", 1)]) == {("t", 1): StoredOffset("t", 1, TOPIC_ID, 0, 1)}
 
-    def test_a_stored_offset_that_went_back_and_came_forward_again_is_not_the_one_that_was_seen(
-        self, storage: S
-    ) -> None:
+    def test_an_offset_that_went_back_and_came_forward_again_is_not_the_one_seen(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         self.put(storage, chunk(0, 10))
         seen = storage.stored_offsets([("t", 0)])

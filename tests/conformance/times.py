@@ -19,9 +19,7 @@ PassTime = Callable[[float], None]
 
 
 class Times:
-    def test_a_lease_that_ran_out_gives_the_block_to_the_next_and_counts_a_try(
-        self, storage: Storage, pass_time: PassTime
-    ) -> None:
+    def test_an_expired_lease_gives_the_block_on_and_counts_a_try(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 3)
         (late,) = storage.claim("a", 3, 60.0)
 

@@ -257,9 +257,7 @@ kctl_agent.rpc.server.AcceptedConnection = Connection
 """
 
 
-def test_a_fork_while_a_connection_is_being_closed_does_not_inherit_it(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
+def test_a_fork_inherits_no_closing_socket(socket_file: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
     host = process(CLOSE_SLOWLY + FORK_AND_HOLD.replace('if line == "fork\\n"', "if is_closing.wait(60)"))
     with Caller(socket_file) as caller:
         assert caller.ask("ping").ok

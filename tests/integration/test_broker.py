@@ -91,9 +91,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_by_another(short_dir: Path)
 @pytest.mark.parametrize(
     "broken", [{"log.dirs": "/proc/nowhere"}, {"num.io.threads": "none"}, {"metric.reporters": "no.such.Reporter"}]
 )
-def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_no_process(
-    short_dir: Path, broken: dict[str, str]
-) -> None:
+def test_a_failed_start_shows_the_end_of_the_log_and_leaves_no_process(short_dir: Path, broken: dict[str, str]) -> None:
     broker = KafkaBroker(short_dir, broken)
 
     with pytest.raises(StartError) as caught:

@@ -18,9 +18,7 @@ from tests.servers.kafka_broker import KafkaBroker
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("collected_here")]
 
 
-def test_with_read_committed_the_end_is_the_last_stable_offset_and_what_waits_behind_it_is_counted(
-    broker: KafkaBroker,
-) -> None:
+def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBroker) -> None:
     topics.produce(broker.bootstrap_servers, "orders", {0: 5})
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="open")) as producer:
         producer.init_transactions()

@@ -296,9 +296,7 @@ def test_a_follower_ends_when_a_member_joins_its_group(job: Job, follower: subpr
         assert follower.wait(20) == 24
 
 
-def test_a_follower_commits_everything_again_though_no_batch_is_finished(
-    job: Job, kctl: Kctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_commits_again_without_a_batch(job: Job, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.cli.checkpoint.commit._EVERYTHING_SECONDS", 0.5)
 
     def forget_and_wait() -> None:

@@ -91,9 +91,7 @@ def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) 
 
 
 @pytest.mark.shows("dead letters sent to a topic under kills: none is lost, and repeats carry the same header")
-def test_what_is_sent_under_kills_is_all_there_and_repeats_have_the_same_header(
-    storage: Storage, config: Path, broker: KafkaBroker
-) -> None:
+def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config: Path, broker: KafkaBroker) -> None:
     if not topics.has_topic(broker.bootstrap_servers, PARKED):
         topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
     begin = ends(broker)

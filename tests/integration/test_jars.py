@@ -94,9 +94,7 @@ def test_a_cache_that_all_users_can_write_to_is_refused(repository: Repository, 
 
 
 @pytest.mark.shows("a second fetch of jars needs no network; two at once download each jar once")
-def test_a_second_fetch_needs_neither_java_nor_repository(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_fetch_needs_no_java_or_repository(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch()
 
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
@@ -131,9 +129,7 @@ def test_a_jar_that_the_repository_lacks_is_named_and_the_others_are_kept(reposi
     assert cached_names() == ["alpha-1.2.jar"]
 
 
-def test_an_unreachable_repository_is_named_with_the_reason(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_repository_has_its_reason(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", "http://127.0.0.1:1/m2")
 
     with pytest.raises(JarsMissing, match=r"2 of 2 jars .*http://127.0.0.1:1/m2.*Connection refused"):

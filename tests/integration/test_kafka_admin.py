@@ -95,9 +95,7 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
         (("odd", "--set", "retention.ms=soon"), "topic odd: INVALID_CONFIG"),
     ],
 )
-def test_a_topic_that_cannot_be_created_is_refused_in_the_brokers_words(
-    kctl: Kctl, words: tuple[str, ...], expected: str
-) -> None:
+def test_a_topic_is_refused_in_the_brokers_words(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:
     for more in ((), ("--dry-run",)):
         ran = kctl("create-topic", *words, *more)
 

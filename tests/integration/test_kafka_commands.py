@@ -78,9 +78,7 @@ def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kct
     assert [row["lag"] for row in ours.rows] == [6, 0]
 
 
-def test_lag_and_members_are_those_of_kafkas_own_tool_with_a_live_member(
-    broker: KafkaBroker, kctl: Kctl, member: KafkaConsumer
-) -> None:
+def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl, member: KafkaConsumer) -> None:
     member.commit({TopicPartition("orders", 2): OffsetAndMetadata(25, "", -1)})
     reported = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
 
@@ -129,9 +127,7 @@ def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> A
     return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
 
 
-def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dead(
-    broker: KafkaBroker, kctl: Kctl
-) -> None:
+def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
     """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
     consumer = console_consumer(
         broker, "ConsoleConsumer", "orders", "modern", "--command-property", "group.protocol=consumer"
@@ -155,9 +151,7 @@ def test_a_group_of_the_new_protocol_is_described_with_its_members_and_never_dea
 
 
 @pytest.mark.shows("share groups and KIP-848 groups are described as such, their lag as Kafka's own tool has it")
-def test_a_share_group_is_described_with_its_members_and_its_lag_is_that_of_kafkas_own_tool(
-    broker: KafkaBroker, kctl: Kctl
-) -> None:
+def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl) -> None:
     """KIP-932: it commits nothing, and what is done above the start of a partition is known to the broker alone."""
     topics.create_topic(broker.bootstrap_servers, "commons", 2)
 
@@ -278,9 +272,7 @@ def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, m
     assert f"{member.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
 
 
-def test_what_is_produced_is_consumed_byte_for_byte_whatever_the_codec(
-    broker: KafkaBroker, kctl: Kctl, tmp_path: Any
-) -> None:
+def test_what_is_produced_is_consumed_byte_for_byte(broker: KafkaBroker, kctl: Kctl, tmp_path: Any) -> None:
     topics.create_topic(broker.bootstrap_servers, "copies", 3)
     lines = [b"", "grüße \u2603 \U0001f680".encode(), bytes(range(128, 256)), b"x" * 100_000, b"last"]
     file = tmp_path / "lines"
@@ -374,9 +366,7 @@ def test_the_last_messages_of_each_partition_are_consumed(broker: KafkaBroker, k
     assert none.out == ""
 
 
-def test_producing_a_file_shows_its_progress_on_a_terminal_only(
-    broker: KafkaBroker, kctl: Kctl, tmp_path: Path
-) -> None:
+def test_producing_a_file_shows_progress_on_a_terminal_only(broker: KafkaBroker, kctl: Kctl, tmp_path: Path) -> None:
     topics.create_topic(broker.bootstrap_servers, "lines", 1)
     file = tmp_path / "lines"
     file.write_text("".join(f"line {number}\n" for number in range(30)))
@@ -402,9 +392,7 @@ def test_producing_a_file_shows_its_progress_on_a_terminal_only(
 
 
 @pytest.mark.shows("aborted records are not shown under `read_committed`, and the end is reached")
-def test_aborted_messages_are_not_shown_with_read_committed_and_the_end_is_reached(
-    broker: KafkaBroker, kctl: Kctl
-) -> None:
+def test_aborted_messages_are_not_shown_and_the_end_is_reached(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "deals", 1)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="deals")
     producer.init_transactions()

@@ -53,9 +53,7 @@ MECHANISMS = ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "
 
 
 @pytest.mark.parametrize("context", MECHANISMS)
-def test_what_worker_and_master_ask_the_brokers_with_speaks_tls_and_every_mechanism(
-    secured: SecuredBroker, context: str
-) -> None:
+def test_workers_and_masters_speak_tls_and_every_mechanism(secured: SecuredBroker, context: str) -> None:
     file = secured.directory / "kctl.toml"
     contexts = tomllib.loads(secured.write_contexts().read_text())["contexts"]
     reported = "".join(f"{key} = {json.dumps(value)}\n" for key, value in contexts[context].items())
@@ -158,9 +156,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
         (("produce", "-t", "small", "x" * 2000, "--context", "tls"), 21, "topic small: MESSAGE_TOO_LARGE"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_with_an_exit_code(
-    kctl: Kctl, words: tuple[str, ...], code: int, expected: str
-) -> None:
+def test_what_is_wrong_has_a_sentence_and_a_code(kctl: Kctl, words: tuple[str, ...], code: int, expected: str) -> None:
     got, _, err = kctl(*words)
 
     assert expected in err

@@ -137,9 +137,7 @@ def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
             assert folder.read(f"{number}") == b"%d" % created.index(True)
 
 
-def test_a_commit_whose_reply_is_lost_is_found_in_the_log_and_not_refused(
-    storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_whose_reply_is_lost_is_in_the_log(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = begun(storage, 100, 110)
     created = s3_module.S3Folder._created
 
@@ -263,9 +261,7 @@ def test_what_is_wrong_is_one_sentence(
     assert server.keys.secret not in str(caught.value)
 
 
-def test_a_store_that_heeds_conditions_is_taken_also_where_many_try_at_once(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_heeds_conditions_is_taken(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "AT_ONCE", 8)
     storage = open_lake(settings)
 
@@ -275,9 +271,7 @@ def test_a_store_that_heeds_conditions_is_taken_also_where_many_try_at_once(
 
 
 @pytest.mark.shows("a store without `If-None-Match`, wrong keys, a missing bucket: refused at the start by a sentence")
-def test_a_store_that_does_not_heed_a_condition_is_refused_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_heed_a_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "AT_ONCE", 8)
     with (
         ObjectStoreServer(tmp_path / "s3", keys=None) as server,

@@ -221,9 +221,7 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
         eventually(works, 60, f"{who} works again with {right}")
 
 
-def test_a_topic_whose_rights_are_taken_away_stops_no_other_topic_of_the_worker(
-    secured: SecuredBroker, tmp_path: Path
-) -> None:
+def test_a_topic_without_rights_stops_no_other_topic_of_the_worker(secured: SecuredBroker, tmp_path: Path) -> None:
     user, second = "of-two-topics", TopicPartition("invoices", 0)
     topics.create_topic(secured.plain, second.topic, 1)
     file = configuration(secured, user, GROUP)

@@ -84,9 +84,7 @@ def append(log: Path) -> None:
         out.write(LINES)
 
 
-def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writing_it(
-    master: Callable[..., Master],
-) -> None:
+def test_the_log_of_a_running_process_is_rotated_and_it_goes_on_writing_it(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 1})
     log = Path(fleet.status()["worker-0"]["log"])
     older = log.with_name("worker-0.log.1")
@@ -101,9 +99,7 @@ def test_the_log_of_a_process_that_runs_is_rotated_and_the_process_goes_on_writi
 
 
 @pytest.mark.shows("what a dead master had started is ended by the next one")
-def test_a_worker_that_hangs_when_its_master_is_killed_does_not_keep_a_new_one_from_starting(
-    master: Callable[..., Master],
-) -> None:
+def test_a_worker_hanging_from_a_killed_master_keeps_no_new_one_from_starting(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 2, "stop_timeout_seconds": 1.0})
     hanging, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
     os.kill(hanging, signal.SIGSTOP)

@@ -99,9 +99,7 @@ def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(ma
     assert fleet.stop() == 0
 
 
-def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
-    master: Callable[..., Any], short_dir: Path
-) -> None:
+def test_a_failing_part_of_the_master_ends_all_of_it_by_name(master: Callable[..., Any], short_dir: Path) -> None:
     fleet = master()
     pids = [row["pid"] for row in fleet.status().values()]
 
@@ -112,9 +110,7 @@ def test_a_part_of_the_master_that_fails_ends_all_of_it_with_its_name(
     assert [session_members(pid) for pid in pids] == [[], []]
 
 
-def test_a_second_master_on_one_data_dir_names_the_first_and_what_it_has_left(
-    master: Callable[..., Any], short_dir: Path
-) -> None:
+def test_a_second_master_on_one_data_dir_names_the_first(master: Callable[..., Any], short_dir: Path) -> None:
     fleet = master()
     other = load(fleet.config, {}, {"fleet.run_dir": str(short_dir / "other"), "http.port": "0"})
 

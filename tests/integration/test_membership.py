@@ -78,9 +78,7 @@ def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGrou
 
 @pytest.mark.shows("the four assignors with one to five members: balanced, sticky moves the least, one leader is named")
 @pytest.mark.parametrize("assignor", STRATEGIES)
-def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_one_leader(
-    assignor: str, group: ConsumerGroup
-) -> None:
+def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor: str, group: ConsumerGroup) -> None:
     members: list[Member] = []
     before: Shares = {}
     while len(members) < MOST_MEMBERS:
@@ -100,9 +98,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises_and_name_
 
 @pytest.mark.shows("each assignor works beside Kafka's own consumer in one group, whichever member leads")
 @pytest.mark.parametrize("assignor", STRATEGIES)
-def test_a_consumer_of_kafkas_own_shares_the_group_whichever_member_leads_it(
-    assignor: str, group: ConsumerGroup
-) -> None:
+def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, group: ConsumerGroup) -> None:
     """The one that joins first leads, and the other reads what it has written."""
     first = group.join("first", assignor)
     eventually(lambda: is_shared([first], group.partitions), 60, "ours has everything")
@@ -143,9 +139,7 @@ def test_a_coordinator_that_is_none_any_more_is_found_anew(group: ConsumerGroup)
         brokers.close()
 
 
-def test_a_leader_of_another_epoch_than_was_reported_or_too_old_to_be_asked_reports_no_truncation(
-    group: ConsumerGroup,
-) -> None:
+def test_a_leader_of_another_epoch_or_too_old_to_be_asked_reports_no_truncation(group: ConsumerGroup) -> None:
     tp = min(group.partitions)
     brokers = Brokers(group.settings(), "worker-0")
     try:

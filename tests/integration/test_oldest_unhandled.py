@@ -52,9 +52,7 @@ def sinkers(handler: str, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.shows("a handler that hangs is the verdict, with handler, sinker and age, though Kafka has no lag")
-def test_handlers_that_hang_are_the_verdict_until_they_go_on(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 1700)
     one = master(sinkers=sinkers("waits_for_gate"), workers={"count": 0}, status={"oldest_limit": 2.0})
 
@@ -82,9 +80,7 @@ def test_handlers_that_hang_are_the_verdict_until_they_go_on(
 
 
 @pytest.mark.shows("the verdict has number and error class of recent dead letters, and never the error's text")
-def test_messages_that_die_are_the_verdict_until_they_are_removed(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_dead_messages_are_the_verdict(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 1000)
     one = master(sinkers=sinkers("fifths_die", max_tries=1), workers={"count": 0})
 

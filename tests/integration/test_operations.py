@@ -54,9 +54,7 @@ def worker(fleet: Master, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.shows("a pause is kept over restarts of worker and master, and shown with its caller and time")
-def test_a_pause_is_carried_out_kept_and_shown_with_its_caller_until_it_is_resumed(
-    master: Callable[..., Master],
-) -> None:
+def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Callable[..., Master]) -> None:
     fleet = master()
 
     paused = operation(fleet, "pause", topic="orders", partition=1)
@@ -100,9 +98,7 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(master: Call
     assert fleet.status()["worker-1"]["pid"] == other
 
 
-def test_a_rolling_restart_takes_one_after_the_other_and_leaves_the_stopped_alone(
-    master: Callable[..., Master],
-) -> None:
+def test_a_rolling_restart_takes_one_by_one_and_leaves_the_stopped_alone(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 3})
     operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
@@ -129,9 +125,7 @@ NAMED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.shows("an unknown name is exit code 2 before there is an operation; the known ones are listed")
-def test_an_unknown_name_is_wrong_usage_for_every_operation_and_the_known_ones_are_named(
-    master: Callable[..., Master],
-) -> None:
+def test_an_unknown_name_is_wrong_usage_for_every_operation(master: Callable[..., Master]) -> None:
     fleet = master()
 
     refusals = {kind: refusal(fleet, kind, name="nope", **params) for kind, params in NAMED}
@@ -254,9 +248,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
 OLD, NEW, READ = ({"Authorization": f"Bearer a-token-that-{kind}"} for kind in ("was-valid", "is-new", "may-read"))
 
 
-def test_sighup_rotates_tokens_and_certificate_without_a_restart(
-    master: Callable[..., Master], short_dir: Path
-) -> None:
+def test_sighup_rotates_tokens_and_certificate(master: Callable[..., Master], short_dir: Path) -> None:
     def certify(name: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(make_certificate(short_dir, name)))
 

@@ -235,9 +235,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
 
 
 @pytest.mark.shows("a second master on one run_dir or data_dir is refused")
-def test_a_second_master_on_one_run_dir_names_the_first(
-    master: Callable[..., Master], place: Place, tmp_path: Path
-) -> None:
+def test_a_second_master_on_one_run_dir_is_refused(master: Callable[..., Master], place: Place, tmp_path: Path) -> None:
     first = master()
 
     command = preloaded("tests.integration.master_process")

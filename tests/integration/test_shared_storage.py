@@ -31,9 +31,7 @@ def is_empty(storage: Storage) -> bool:
 
 
 @pytest.mark.shows("two sinkers of one name, clocks set back by an hour: nothing twice, nothing stuck")
-def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_first(
-    place: Path, sinker: Start
-) -> None:
+def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing(place: Path, sinker: Start) -> None:
     with closing(FileStorage(place / "s.sqlite")) as storage:
         storage.prepare()
         fill(storage, 10)
@@ -52,9 +50,7 @@ def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing_from_the_f
 
 
 @pytest.mark.parametrize("kind", ["file", "redis"])
-def test_clocks_that_are_set_back_by_an_hour_leave_nothing_stuck_and_nothing_twice(
-    kind: str, place: Path, sinker: Start
-) -> None:
+def test_clocks_set_back_an_hour_leave_nothing_stuck_or_twice(kind: str, place: Path, sinker: Start) -> None:
     """The sinkers' own at each call, and that of the Redis while they work: for the storage it is then as if it had
     seen a later time before."""
     server = None

@@ -63,9 +63,7 @@ def test_each_kind_of_handler_is_given_every_message_once(handler: str, sinker: 
 
 
 @pytest.mark.shows("a poison message costs the others at most one extra delivery")
-def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery_more(
-    sinker: Start, storage: FileStorage
-) -> None:
+def test_a_message_that_fails_its_batch_costs_the_others_one_delivery(sinker: Start, storage: FileStorage) -> None:
     fill(storage, 500)
     one = sinker("chokes")
     eventually(lambda: is_empty(storage))
@@ -92,9 +90,7 @@ def test_a_message_that_makes_the_whole_batch_fail_costs_the_others_one_delivery
     assert logged.count("cannot be read on t-0 offset 7 (1 message)") == 2
 
 
-def test_a_handler_that_cannot_begin_leaves_its_traceback_and_then_the_reason_in_the_log(
-    sinker: Start, storage: FileStorage
-) -> None:
+def test_a_handler_that_cannot_begin_leaves_traceback_and_reason(sinker: Start, storage: FileStorage) -> None:
     one = sinker("sinker_handlers:CannotOpen")
 
     assert one.process.wait(60) == 1
@@ -175,9 +171,7 @@ def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_
 
 
 @pytest.mark.shows("a settle after its lease ran out changes nothing and is reported")
-def test_a_late_settle_after_a_lost_lease_changes_nothing_and_is_reported(
-    sinker: Start, storage: FileStorage, place: Path
-) -> None:
+def test_a_late_settle_after_a_lost_lease_changes_nothing(sinker: Start, storage: FileStorage, place: Path) -> None:
     fill(storage, 10)
     slow = sinker("waits_for_gate", lease_seconds=0.5)
     eventually(lambda: len(ledger()) == 10)
@@ -215,9 +209,7 @@ def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(sin
 
 
 @pytest.mark.shows("`ordered`: nothing of a partition before its failed message")
-def test_in_order_nothing_of_a_partition_is_handled_before_its_failed_message(
-    sinker: Start, storage: FileStorage, place: Path
-) -> None:
+def test_in_order_nothing_comes_before_a_failed_message(sinker: Start, storage: FileStorage, place: Path) -> None:
     small = FileStorage(place / "s.sqlite", block_messages=4)
     fill(small, 40)
     fill(small, 40, 1)

@@ -27,9 +27,7 @@ __all__ = ["place", "storage"]
 
 
 @pytest.mark.shows("sinkers are supervised like workers; a killed master costs no message")
-def test_sinkers_are_in_every_list_and_in_no_question_about_kafka(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_sinkers_are_in_every_list(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 100)
     one = master(sinkers=sinkers("counts"), workers={"count": 1})
 

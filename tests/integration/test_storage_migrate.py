@@ -114,9 +114,7 @@ def offsets(storage: OffsetStore) -> dict[int, int]:
 
 
 @pytest.mark.shows("a fleet in a mirrored cluster goes on after the last stored message")
-def test_a_storage_is_taken_to_the_cluster_that_its_topics_were_copied_to(
-    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
-) -> None:
+def test_a_storage_follows_copied_topics(storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker) -> None:
     owner = Binding("g", mirror.cluster_id)
 
     shown = migrate("--from", "old.toml", "--dry-run")
@@ -141,9 +139,7 @@ def test_a_storage_is_taken_to_the_cluster_that_its_topics_were_copied_to(
 
 
 @pytest.mark.parametrize("storage", ["file"], indirect=True)  # a table is set in one commit
-def test_a_migration_that_was_interrupted_can_be_repeated(
-    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
-) -> None:
+def test_an_interrupted_migration_can_be_repeated(storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker) -> None:
     seen = storage.stored_offsets([(TOPIC, 0)])
     storage.init_offsets([StoredOffset(TOPIC, 0, topic_id(mirror), AFTER[0])], seen)
 

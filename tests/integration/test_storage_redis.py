@@ -263,9 +263,7 @@ def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
         assert storage.identity == f"redis:unix:{server.socket}?db=3/readers"
 
 
-def test_a_password_may_be_in_the_url_or_in_a_file_and_is_never_shown(
-    start: Callable[..., RedisServer], tmp_path: Path
-) -> None:
+def test_a_password_in_the_url_or_a_file_is_never_shown(start: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = start("--requirepass", "hunter2")
     (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("hunter2\n")

@@ -95,9 +95,7 @@ def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str
     asyncio.run(life())
 
 
-def test_small_files_are_compacted_and_what_was_abandoned_long_ago_is_removed(
-    config: Config, table: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_small_and_abandoned_files_are_cleared(config: Config, table: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_until(config, lambda: bool(caplog.messages))
 
     removed = "1 file removed that no version of the last days has"
@@ -143,9 +141,7 @@ def test_a_folder_in_the_place_of_the_table_of_dead_letters_is_none(config: Conf
     assert ran_once(config, MAINTENANCE_COMMAND)[0] == 0
 
 
-def test_a_table_that_cannot_be_looked_after_is_a_warning_and_the_master_goes_on(
-    config: Config, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_table_that_cannot_be_looked_after_is_a_warning(config: Config, caplog: pytest.LogCaptureFixture) -> None:
     (config.path.parent / "orders").mkdir()
 
     run_until(config, lambda: bool(caplog.messages))

@@ -73,9 +73,7 @@ def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(faulty: Cal
     assert (reported["restarts"], reported["last_error"]) == (0, "no such transform: module:function")
 
 
-def test_where_it_is_so_configured_a_worker_given_up_ends_the_fleet(
-    config_file: Callable[..., Path], short_dir: Path
-) -> None:
+def test_where_configured_a_worker_given_up_ends_the_fleet(config_file: Callable[..., Path], short_dir: Path) -> None:
     config = config_file(workers={"on_fatal": "exit"}, spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
 
     fleet = Master(config)

@@ -31,9 +31,7 @@ def read(broker: KafkaBroker, tp: TopicPartition, offset: int, isolation: str = 
     return unreadable_records(kafka, tp, offset, is_wanted=True)
 
 
-def test_a_record_is_read_as_it_was_sent_and_those_with_bad_timestamps_together(
-    broker: KafkaBroker, tp: TopicPartition
-) -> None:
+def test_a_record_is_read_as_sent_and_bad_timestamps_together(broker: KafkaBroker, tp: TopicPartition) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all") as producer:
         producer.send(tp.topic, b"\xff", key=b"\x00", headers=[("h", b""), ("h", b"\xfe")], timestamp_ms=7)
         producer.send(tp.topic, None, key=b"", timestamp_ms=MOST_MILLISECONDS)

@@ -106,9 +106,7 @@ def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(
 @pytest.mark.shows(
     "`pip install kctl` brings no PySpark, pandas or pyarrow: exporter, groups, kafka and checkpoint run"
 )
-def test_an_installed_kctl_without_extras_watches_a_cluster_without_spark_and_java(
-    wheels: Path, short_dir: Path, broker: KafkaBroker
-) -> None:
+def test_an_installed_kctl_watches_a_cluster_without_java(wheels: Path, short_dir: Path, broker: KafkaBroker) -> None:
     topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 0})
     job = copied(RECORDED / "4.2.0" / "plain", short_dir / "job")
     programs, home = make_environment(short_dir / "venv"), short_dir / "home"

@@ -37,9 +37,7 @@ def pids(fleet: Fleet) -> dict[str, int | None]:
     return {name: fleet.supervisor.process(name).pid for name in fleet.supervisor.names}
 
 
-async def test_a_restart_of_all_begins_the_fatal_ones_first_and_leaves_an_engine_that_would_be_the_same(
-    short_dir: Path,
-) -> None:
+async def test_a_restart_of_all_begins_the_fatal_ones_and_leaves_an_unchanged_engine(short_dir: Path) -> None:
     async with running(short_dir, TOML, NAMES) as fleet:
         await ended(fleet, "reload")
         await ended(fleet, "restart", name="engine")

@@ -44,9 +44,7 @@ def test_a_change_that_fails_reports_the_reason(tmp_path: Path, error: BaseExcep
     assert (lines(path)[-1]["state"], lines(path)[-1]["text"]) == ("failed", str(error) or "KeyboardInterrupt")
 
 
-def test_what_cannot_be_written_down_is_logged_and_done_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_log_is_logged_and_the_work_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "logs").write_text("a file where the folder should be")
     changed = False
 

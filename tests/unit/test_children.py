@@ -36,9 +36,7 @@ def run(command: Sequence[str], folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("path", ["", ":", "{absolute}:", ":{absolute}", ".", "./:{absolute}", "sub/.."])
-def test_an_entry_of_pythonpath_that_is_the_working_directory_is_not_inherited(
-    planted: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_the_working_directory_is_not_inherited(planted: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setenv("PYTHONPATH", path.format(absolute="/usr/share"))
 
     assert not run((sys.executable, "-c", "import benchmarks"), planted)

@@ -68,9 +68,7 @@ def test_several_running_fleets_are_listed_with_names_and_paths(env: dict[str, s
     assert fleets.find(tmp_path / "a.toml", env).name == "orders"
 
 
-def test_the_configuration_of_a_running_fleet_need_not_be_readable_any_more(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_file_of_a_running_fleet_need_not_be_readable(env: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "kctl.toml"
     config.write_text("broken since the start [")
     running(env, "orders", config)
@@ -89,9 +87,7 @@ def test_a_fleet_that_does_not_run_is_found_by_its_configuration(env: dict[str, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
-def test_a_configuration_that_another_user_has_put_into_the_working_folder_is_not_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_configuration_in_the_folder_is_not_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kctl.toml").touch()
     assert fleets.named(None, {}) == Path("kctl.toml")

@@ -100,9 +100,7 @@ def test_a_symbolic_link_is_no_run_dir(short_dir: Path) -> None:
 # ---- socket paths
 
 
-def test_a_path_of_107_bytes_is_bound_and_answers_and_one_of_108_is_refused_with_the_number(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_a_path_of_107_bytes_is_bound_and_one_of_108_refused(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     name = "n" * (MAX_SOCKET_PATH_BYTES - len(str(short_dir)) - len("/.sock"))
     bound = bind(name)
 
@@ -136,9 +134,7 @@ def test_a_run_dir_that_is_not_there_lists_nothing_but_is_reported(short_dir: Pa
 
 
 @pytest.mark.shows("the socket is its owner's from its first moment; a dead owner's is replaced, a living one's not")
-def test_a_bound_socket_is_for_its_owner_only_and_leaves_no_other_file(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_a_bound_socket_is_for_its_owner_only(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     bound = bind()
 
     assert stat.S_IMODE(bound.path.lstat().st_mode) == 0o600
@@ -163,9 +159,7 @@ def test_closing_removes_the_files_and_may_be_repeated(short_dir: Path, bind: Ca
     assert os.listdir(short_dir) == []
 
 
-def test_closing_leaves_a_socket_alone_that_is_no_longer_its_own(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_closing_leaves_a_socket_of_others_alone(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     first = bind()
     for suffix in ("sock", "pid", "start"):
         first.path.with_suffix(f".{suffix}").unlink()
@@ -187,9 +181,7 @@ def test_a_name_that_is_served_is_refused_with_the_pid_of_its_owner(bind: Callab
         peer.connect(str(bound.path))
 
 
-def test_a_living_owner_is_respected_even_when_it_does_not_listen(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_a_living_owner_is_respected_without_listening(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         identity = process_identity(owner.pid)
         leave_behind(short_dir, f"{identity.pid} {identity.start_ticks}\n")
@@ -207,9 +199,7 @@ def test_what_a_dead_owner_left_is_replaced(
         peer.connect(str(bind().path))
 
 
-def test_a_dead_owner_is_known_by_its_start_time_when_its_pid_was_given_to_another(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_a_dead_owner_is_known_by_its_start_time(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     me = process_identity()
     leave_behind(short_dir, f"{me.pid} {me.start_ticks - 1}\n")
 
@@ -226,9 +216,7 @@ def test_without_a_readable_record_a_socket_nobody_listens_on_is_replaced(
     assert bind().path.exists()
 
 
-def test_without_a_record_a_socket_somebody_listens_on_is_left_alone(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_without_a_record_a_served_socket_is_left_alone(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(str(short_dir / "worker-0.sock"))
         stranger.listen(0)

@@ -127,9 +127,7 @@ def stop() -> Iterator[PatientStop]:
     ],
     ids=["redis refuses", "redis loads", "redis cannot write", "store", "brokers", "disk"],
 )
-def test_half_an_hour_without_what_a_start_needs_is_waited_for_in_the_process(
-    error: Exception, stop: PatientStop
-) -> None:
+def test_half_an_hour_without_what_a_start_needs_is_waited_for(error: Exception, stop: PatientStop) -> None:
     stats: Any = PlayedStats()
     shown: set[object] = set()
 

@@ -38,9 +38,7 @@ def progress(batch_id: int, ends: object, query: str = "q1", **more: Any) -> str
         ([], {}),
     ],
 )
-def test_end_offsets_are_read_as_an_object_and_as_its_text(
-    reported: object, offsets: dict[tuple[str, int], int]
-) -> None:
+def test_end_offsets_are_read_as_object_and_as_text(reported: object, offsets: dict[tuple[str, int], int]) -> None:
     assert offsets_of(reported) == offsets
 
 

@@ -215,9 +215,7 @@ def test_topics_and_partitions_have_the_short_options_of_kctl_kafka_and_resume_n
     assert kctl("pause").code == kctl("resume", "-p", "3").code == 2, "what is to be paused is named"
 
 
-def test_a_restart_of_the_engine_is_named_before_it_and_asked_for_on_a_terminal(
-    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_restart_is_named_and_asked_for(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "it would be: engine; the engine is restarted first: nobody reads for about 5 s"
     planned = {"id": "1", "operation": "restart", "state": "done", "text": text, "result": {"engine": True}}
     agent = master({"restart": [Answers(planned)] * 4})
@@ -260,9 +258,7 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
     assert ran.err.startswith("kctl: a defect in kctl, RuntimeError: impossible; ")
 
 
-def test_config_show_prints_every_setting_and_where_it_came_from(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_show_prints_settings_and_sources(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KCTL_HTTP_PORT", "0")
 
     ran = kctl("config", "show", "-c", str(config), "--set", "workers.count=2")
@@ -282,9 +278,7 @@ def test_config_show_prints_the_same_as_json_and_yaml(kctl: Kctl, config: Path) 
     assert yaml.safe_load(kctl("config", "show", "-c", str(config), "-o", "yaml").out) == shown
 
 
-def test_status_shows_the_master_and_beside_the_supervisors_word_the_workers_own(
-    kctl: Kctl, master: Master, short_dir: Path
-) -> None:
+def test_status_shows_the_master_and_the_workers_own_word(kctl: Kctl, master: Master, short_dir: Path) -> None:
     attached = {"name": "visitor", "kind": "worker", "state": "running", "pid": 1, "last_error": "lost"}
     waiting = {**SUPERVISED, "name": "worker-1", "state": "backoff", "pid": None, "next_try_seconds": 3.0}
     one, all_ = (
@@ -476,9 +470,7 @@ def test_a_seek_is_shown_as_a_table_before_and_after_it(kctl: Kctl, master: Mast
     assert (done.code, done.out.splitlines()) == (0, table)
 
 
-def test_a_seek_goes_to_the_offsets_that_were_shown_and_agreed_to(
-    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seek_goes_to_the_offsets_agreed_to(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"topic": "orders", "partition": n, "from": 1, "to": 100 + n, "skipped": 99, "again": 0} for n in (0, 11)]
     operation = {"id": "1", "operation": "seek", "params": {}, "state": "done", "text": "", "result": {"rows": rows}}
     agent = master({"seek": [Answers(operation)] * 2})
@@ -493,9 +485,7 @@ def test_a_seek_goes_to_the_offsets_that_were_shown_and_agreed_to(
     ]
 
 
-def test_what_may_still_happen_exits_with_3_and_a_cancelled_operation_shows_what_became_of_it(
-    kctl: Kctl, master: Master
-) -> None:
+def test_what_may_still_happen_exits_with_3_and_shows_what_became_of_it(kctl: Kctl, master: Master) -> None:
     operation = {"id": "1", "operation": "stop", "state": "unknown", "text": "it may still happen: x", "result": {}}
     failed = {**operation, "state": "failed", "text": "cancelled by ann"}
     master({"stop": Answers(operation), "cancel": Answers({}), "operation": Answers(failed)})

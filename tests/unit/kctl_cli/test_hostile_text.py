@@ -102,9 +102,7 @@ def test_top_shows_markup_and_escapes_as_text(master: Master) -> None:
         assert bad not in text, ascii(bad)
 
 
-def test_the_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_as_they_are(
-    master: Master, tmp_path: Path
-) -> None:
+def test_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_raw(master: Master, tmp_path: Path) -> None:
     log = tmp_path / "w.log"
     log.write_text(f"{BAD}\nnext\tline\n")
     master({"status": Answers({"rows": [status_json(name="w", log=str(log))]})})

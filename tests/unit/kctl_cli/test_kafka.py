@@ -49,9 +49,7 @@ def test_the_examples_can_be_parsed(command: object) -> None:
 
 
 @pytest.mark.parametrize(("dry_run", "code"), [(True, 0), (False, 2)])
-def test_a_change_that_nobody_can_confirm_is_shown_and_fails_unless_only_that_was_asked_for(
-    dry_run: bool, code: int
-) -> None:
+def test_a_change_that_nobody_can_confirm_fails_unless_only_that_was_asked_for(dry_run: bool, code: int) -> None:
     options = argparse.Namespace(execute=False, dry_run=dry_run, output="json")
     shown: list[bool] = []
 
@@ -114,9 +112,7 @@ def test_what_is_wrong_with_a_command_line_is_one_sentence(kctl: Kctl, words: tu
     assert ran.err.count("\n") == 1
 
 
-def test_a_context_is_read_from_the_named_file_and_its_mistakes_are_named(
-    kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_context_file_and_its_mistakes_are_named(kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "clusters.toml"
     file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\nsecurity_protocol = "SASL_SSL"\n')
 

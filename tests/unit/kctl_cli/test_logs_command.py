@@ -41,9 +41,7 @@ def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, t
     assert kctl("logs", "worker-7").out == "here\n"
 
 
-def test_a_process_of_another_host_is_named_with_its_host_and_no_file_of_this_one_is_shown(
-    kctl: Kctl, logs: Path
-) -> None:
+def test_a_process_of_another_host_is_named_and_no_file_of_this_one_shown(kctl: Kctl, logs: Path) -> None:
     shown = kctl("logs", "node-2/worker-0", "-c", str(logs.parent / "kctl.toml"))
 
     assert (shown.code, "run `kctl logs worker-0` on node-2" in shown.err, shown.out) == (2, True, "")
@@ -107,9 +105,7 @@ def lines_of(numbers: range) -> bytes:
 
 
 @pytest.mark.parametrize("is_collapsed", [True, False], ids=["collapsed", "truncated"])
-def test_what_follows_is_read_once_across_rotations(
-    is_collapsed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_is_read_on_across_rotations(is_collapsed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_collapsed:
         monkeypatch.setattr(process_log, "_collapse", lambda *_: False)
     path, written, read = tmp_path / "log", b"", b""

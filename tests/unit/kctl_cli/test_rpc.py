@@ -15,9 +15,7 @@ from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsByt
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
 
 
-def test_a_fleet_that_is_not_well_is_a_line_on_stderr_and_a_field_of_json_and_the_answer_stays_good(
-    kctl: Kctl, master: Master
-) -> None:
+def test_trouble_of_a_fleet_is_a_line_on_stderr_and_a_field_of_json(kctl: Kctl, master: Master) -> None:
     verdict = {
         "level": "failing",
         "about": "brokers",
@@ -42,9 +40,7 @@ def test_timeout_and_worker_travel_with_the_question(kctl: Kctl, master: Master)
     assert (agent.requests[0].params, agent.requests[0].deadline_ms) == ({"worker": "worker-0"}, 500)
 
 
-def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
-    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
-) -> None:
+def test_an_incomplete_answer_exits_3(kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]) -> None:
     master({"kafka_lag": incomplete(LAG, "worker-1", "worker-2")})
 
     ran = kctl("rpc", "kafka_lag")
@@ -56,9 +52,7 @@ def test_an_incomplete_answer_is_printed_names_what_is_missing_and_exits_3(
     )
 
 
-def test_above_the_threshold_outweighs_incomplete(
-    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
-) -> None:
+def test_threshold_outweighs_incomplete(kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]) -> None:
     master({"kafka_lag": incomplete(LAG, "worker-1")})
 
     assert kctl("rpc", "kafka_lag", "--fail-above", "61").code == 4
@@ -123,9 +117,7 @@ def test_a_result_without_the_expected_shape_is_one_sentence_and_no_traceback(kc
     )
 
 
-def test_the_traceback_is_shown_when_it_is_asked_for(
-    kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_traceback_is_shown_on_request(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     with_option = kctl("--debug", "rpc", "kafka_lag")
     monkeypatch.setenv("KCTL_DEBUG", "1")
     with_variable = kctl("rpc", "kafka_lag")

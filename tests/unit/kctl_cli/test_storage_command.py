@@ -193,9 +193,7 @@ def test_a_change_that_is_stopped_shows_what_was_done(
     assert (last["state"], last["text"]) == ("failed", "1 dead letter removed; stopped")
 
 
-def test_a_traceback_is_shown_with_its_dead_letter_and_stands_apart_in_what_programs_read(
-    kctl: Kctl, storage: FileStorage
-) -> None:
+def test_a_traceback_is_shown_with_its_dead_letter_and_apart_for_programs(kctl: Kctl, storage: FileStorage) -> None:
     add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
     (dead_letter,) = storage.dead(Selection(partition=2))
 
@@ -288,9 +286,7 @@ def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStora
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
 
 
-def test_what_is_changed_is_written_down_where_the_masters_operations_are(
-    kctl: Kctl, storage: FileStorage, config: Path
-) -> None:
+def test_changes_are_in_the_log_of_the_masters_operations(kctl: Kctl, storage: FileStorage, config: Path) -> None:
     kctl("storage", "clear")
     kctl("storage", "dead", "delete", "--partition", "1", "-y")
     kctl("storage", "dead", "requeue")
@@ -306,9 +302,7 @@ def test_what_is_changed_is_written_down_where_the_masters_operations_are(
     assert lines[0]["params"] == {"partition": 1}
 
 
-def test_of_a_table_its_version_rows_files_and_bytes_are_printed_and_no_message_waits_in_it(
-    kctl: Kctl, config: Path
-) -> None:
+def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kctl, config: Path) -> None:
     table = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
     missing = kctl("storage", "status")
@@ -391,9 +385,7 @@ def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, s
     assert json.loads(kctl("storage", "status", "-o", "json").out)["rows"] == 20
 
 
-def test_vacuum_removes_nothing_that_a_version_needs_again_when_the_answer_comes(
-    kctl: Kctl, small_table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vacuum_spares_what_is_needed_again(kctl: Kctl, small_table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = DeltaTable(small_table).version()
     kctl("storage", "optimize")
     monkeypatch.setattr("kctl.cli.storage.maintenance.confirm", lambda _: DeltaTable(small_table).restore(before))

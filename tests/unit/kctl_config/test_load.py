@@ -43,9 +43,7 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
 
 
 @pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have ports of their own")
-def test_the_data_dir_moves_the_storage_too_unless_that_has_a_place_of_its_own(
-    written: Written, tmp_path: Path
-) -> None:
+def test_the_data_dir_moves_the_storage_unless_that_has_its_own(written: Written, tmp_path: Path) -> None:
     moved = SMALLEST + '[fleet]\ndata_dir = "/srv/kctl"\n'
 
     assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
@@ -233,9 +231,7 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_with_what_is_allowed(
-    written: Written, tmp_path: Path, text: str, message: str
-) -> None:
+def test_unusable_values_name_what_is_allowed(written: Written, tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         written(text)
 

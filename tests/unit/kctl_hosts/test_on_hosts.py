@@ -227,9 +227,7 @@ def test_a_seek_is_planned_on_all_hosts_before_the_first_one_moves_and_each_move
         ([], None, "orders-0 is with no worker now: .*; host c has not answered"),
     ],
 )
-def test_a_seek_that_cannot_be_planned_on_all_hosts_moves_nothing(
-    answers: list[Any], owner: str | None, why: str
-) -> None:
+def test_a_seek_that_is_not_planned_everywhere_moves_nothing(answers: list[Any], owner: str | None, why: str) -> None:
     world = World({"b": answers, "c": []})
     world.owners = {0: owner}
 

@@ -81,9 +81,7 @@ async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asy
 
 
 @pytest.mark.shows("before anybody is known: silent TLS handshakes and missing bodies hold no connection")
-async def test_a_connection_that_never_begins_its_handshake_is_counted(
-    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_handshake_is_counted(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     async with secured(pair) as here:
         async with silent(here.address, 40):
@@ -94,9 +92,7 @@ async def test_a_connection_that_never_begins_its_handshake_is_counted(
         assert await here.is_alive()
 
 
-async def test_a_connection_that_never_begins_its_handshake_is_closed(
-    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_handshake_is_closed(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "handshake_seconds", 0.3)
     async with secured(pair) as here, silent(here.address, 5) as readers:
         async with asyncio.timeout(10):
@@ -206,9 +202,7 @@ async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
 @pytest.mark.parametrize(
     "words", [b"what is this\r\n\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b""]
 )
-async def test_a_connection_that_is_closed_with_a_little_unread_is_cut(
-    words: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_closed_with_a_little_unread_is_cut(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
     async with serving(source_of(snapshot())) as server:
         host, port = server.url.removeprefix("http://").split(":")

@@ -270,9 +270,7 @@ def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.mark.shows("over HTTP the dead letters that were seen are changed; another count is a 409")
 @pytest.mark.parametrize("verb", ["requeue", "delete"])
-async def test_another_count_than_was_seen_is_refused_with_both(
-    client: httpx.AsyncClient, storage: FileStorage, verb: str
-) -> None:
+async def test_another_count_than_seen_is_refused(client: httpx.AsyncClient, storage: FileStorage, verb: str) -> None:
     for count in (4, 6, 0):
         refused = await client.post(
             f"dead-letters/{verb}", json={"filter": {"error_class": "KeyError"}, "count": count}
@@ -381,9 +379,7 @@ class Endless(FileStorage):
 
 @pytest.mark.shows("a question about dead letters ends when its caller leaves, and with the master")
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_a_question_that_nobody_waits_for_is_given_up(
-    storage: FileStorage, audit_log: Path, leaves: bool
-) -> None:
+async def test_a_question_nobody_waits_for_is_given_up(storage: FileStorage, audit_log: Path, leaves: bool) -> None:
     endless = Endless(storage.path)
     bench = workbench(endless, audit_log)
     async with (

@@ -200,9 +200,7 @@ async def answer_to(url: str, data: bytes) -> bytes:
     ],
     ids=["half a line", "half a header", "nothing", "no http", "endless header", "body never comes", "websocket"],
 )
-async def test_a_caller_that_never_comes_to_the_point_is_closed_in_our_shape(
-    data: bytes, status: bytes, code: bytes
-) -> None:
+async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, status: bytes, code: bytes) -> None:
     async with serving(source_of(snapshot())) as server:
         answer = await (once if status == b"404" else answer_to)(server.url, data)
 

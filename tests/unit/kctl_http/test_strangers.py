@@ -221,9 +221,7 @@ TARGETS = st.one_of(
 
 
 @pytest.mark.parametrize("cases", [150, pytest.param(5000, marks=pytest.mark.long)])
-def test_whatever_a_stranger_sends_is_answered_in_one_shape_and_not_quoted(
-    caplog: pytest.LogCaptureFixture, cases: int
-) -> None:
+def test_whatever_strangers_send_is_answered_in_one_shape(caplog: pytest.LogCaptureFixture, cases: int) -> None:
     async def all_of_them() -> None:
         async with serving(source_of(snapshot()), WITH_TOKEN) as server:
             loop = asyncio.get_running_loop()

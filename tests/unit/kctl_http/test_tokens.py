@@ -68,9 +68,7 @@ def test_a_token_file_holds_one_or_two_tokens_with_or_without_names(
         ("ops = ", "must hold"),
     ],
 )
-def test_a_token_file_that_cannot_be_used_is_refused_without_quoting_it(
-    written: Callable[[str], Path], text: str, sentence: str
-) -> None:
+def test_an_unusable_token_file_is_not_quoted(written: Callable[[str], Path], text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=r"http\.token_file") as raised:
         read_tokens(written(text), "http.token_file", may_act=True)
 

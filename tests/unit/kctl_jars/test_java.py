@@ -15,9 +15,7 @@ echo 'openjdk version "17.0.15"' >&2
 """
 
 
-def test_a_ctrl_c_of_the_terminal_does_not_reach_the_java_that_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ctrl_c_of_the_terminal_does_not_reach_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(JAVA)

@@ -143,9 +143,7 @@ async def test_a_failure_is_answered_without_its_inside_and_the_connection_goes_
         (b"\x00\x00\x00\x02[]", "bad_payload"),
     ],
 )
-async def test_a_malformed_frame_is_reported_and_its_connection_closed_after_the_good_ones(
-    short_dir: Path, data: bytes, code: str
-) -> None:
+async def test_a_malformed_frame_is_reported_and_closed_at_its_turn(short_dir: Path, data: bytes, code: str) -> None:
     async with serving(short_dir), calling(short_dir) as other, calling(short_dir) as caller:
         await caller.send(ASK + data)
         good, bad = await caller.reply(), await caller.reply()

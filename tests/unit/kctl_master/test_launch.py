@@ -103,18 +103,14 @@ PROCESSORS = len(os.sched_getaffinity(0))
         ("yarn", "yarn"),
     ],
 )
-def test_an_engine_has_the_tasks_of_all_its_workers_where_it_has_them_in_its_own_jvm(
-    tmp_path: Path, master: str, becomes: str
-) -> None:
+def test_an_engine_has_the_tasks_of_all_workers_in_its_own_jvm(tmp_path: Path, master: str, becomes: str) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n')
 
     assert parse_engine(json.dumps(launches(load(path, {}), [])[0].settings)).spark.master == becomes
 
 
-def test_where_workers_call_the_handler_an_engine_has_tasks_that_wait_and_each_worker_as_many_calls_as_alone(
-    tmp_path: Path,
-) -> None:
+def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n')
     engine, first, *_ = launches(load(path, {}), [])

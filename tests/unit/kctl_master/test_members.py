@@ -87,9 +87,7 @@ async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanO
     return await members.ask(await members.sockets(), rpc, {}, asyncio.get_running_loop().time() + seconds)
 
 
-async def test_a_supervised_worker_without_a_socket_is_named_with_its_state(
-    members: Members, agent: Callable[..., ScriptedAgent]
-) -> None:
+async def test_a_worker_without_a_socket_has_its_state(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0")
 
     outcome = await ask(members)
@@ -99,9 +97,7 @@ async def test_a_supervised_worker_without_a_socket_is_named_with_its_state(
     assert outcome.failed[0].message == "the worker is in backoff"
 
 
-async def test_an_attached_agent_belongs_to_the_fleet_and_is_missed_when_it_falls_silent(
-    members: Members, agent: Callable[..., ScriptedAgent]
-) -> None:
+async def test_a_silent_attached_agent_is_missed(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0")
     guest = agent("guest")
     assert [answer.sender for answer in (await ask(members)).answers] == ["guest", "worker-0"]
@@ -125,9 +121,7 @@ async def test_an_attached_application_that_a_signal_has_ended_is_forgotten_and_
     assert os.listdir(short_dir) == []
 
 
-async def test_a_socket_that_never_answered_is_a_file_left_behind_and_no_member(
-    members: Members, agent: Callable[..., ScriptedAgent]
-) -> None:
+async def test_a_socket_that_never_answered_is_no_member(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
     agent("stale").vanish()
 
     outcome = await ask(members)
@@ -135,9 +129,7 @@ async def test_a_socket_that_never_answered_is_a_file_left_behind_and_no_member(
     assert [failed.sender for failed in outcome.failed] == ["worker-0", "worker-1"]
 
 
-async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
-    members: Members, agent: Callable[..., ScriptedAgent]
-) -> None:
+async def test_an_attached_agent_that_left_is_forgotten(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
     guest = agent("guest")
     await ask(members)
     guest.close()
@@ -145,9 +137,7 @@ async def test_an_attached_agent_that_has_left_in_order_is_forgotten(
     assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
 
-async def test_a_worker_stopped_by_request_is_named_as_stopped_and_not_missed(
-    short_dir: Path, agent: Callable[..., ScriptedAgent]
-) -> None:
+async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0", kafka_lag=ROWS)
     statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
     pool = AgentPool()

@@ -89,9 +89,7 @@ async def ended(log: OperationLog, id_: str) -> Operation:
     return log.find(id_)
 
 
-async def test_an_operation_is_answered_with_its_end_and_leaves_audit_lines_without_its_result(
-    tmp_path: Path,
-) -> None:
+async def test_an_operation_is_answered_with_its_end_and_audited_without_its_result(tmp_path: Path) -> None:
     log = operations(kind("stop", at_once), audit=tmp_path / "logs" / "operations.jsonl")
 
     done = await log.submit("stop", {"name": "worker-0", "deadline_seconds": 7}, US, 30.0)

@@ -117,9 +117,7 @@ class Supervised:
                 await task
 
 
-async def test_the_last_error_goes_when_the_new_process_is_stable_and_the_count_of_restarts_stays(
-    tmp_path: Path,
-) -> None:
+async def test_the_last_error_goes_with_a_stable_process_and_the_count_stays(tmp_path: Path) -> None:
     fleet = Supervised(UP, tmp_path / "log", replace(QUICK, stable_seconds=0.0))
 
     async with fleet.running():

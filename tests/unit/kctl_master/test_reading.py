@@ -36,9 +36,7 @@ def partitions(topic: str) -> frozenset[int]:
         ({"topic": "demo", "partition": 99}, "topic demo has no partition 99; it has 8 partitions"),
     ],
 )
-def test_pause_and_seek_refuse_what_the_fleet_does_not_read(
-    context: Context, params: dict[str, Any], refusal: str
-) -> None:
+def test_pause_and_seek_refuse_what_is_not_read(context: Context, params: dict[str, Any], refusal: str) -> None:
     for name, given in (("pause", params), ("seek", {**params, "to": "latest"})):
         with pytest.raises(BadParams) as refused:
             operation(name).given(given).touches(context)

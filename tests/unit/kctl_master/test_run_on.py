@@ -120,9 +120,7 @@ async def test_what_has_begun_is_waited_for_and_named_if_its_end_is_not_known(
 @pytest.mark.parametrize(
     "script", [{"seek": Stalls(), "cancel": Stalls()}, {"seek": Answers({}), "operation": Stalls(), "cancel": Stalls()}]
 )
-async def test_of_an_agent_that_is_silent_it_is_unknown(
-    short_dir: Path, pool: AgentPool, script: dict[str, Any]
-) -> None:
+async def test_a_silent_agent_is_unknown(short_dir: Path, pool: AgentPool, script: dict[str, Any]) -> None:
     silent = r"^worker-0: no answer in time; what became of it is not known$"
     with ScriptedAgent(short_dir, "worker-0", script), pytest.raises(OperationUnknown, match=silent):
         await Seek(short_dir, pool).task
@@ -144,9 +142,7 @@ async def test_what_never_came_to_an_agent_that_answers_again_has_failed(short_d
         assert inbox.take() == []
 
 
-async def test_of_an_agent_that_is_not_there_it_has_failed_and_of_one_that_was_started_again_it_is_unknown(
-    short_dir: Path, pool: AgentPool
-) -> None:
+async def test_an_absent_agent_has_failed_and_a_restarted_one_is_unknown(short_dir: Path, pool: AgentPool) -> None:
     with pytest.raises(AgentRefused, match="there is no socket"):
         await Seek(short_dir, pool).task
     with agent(short_dir):

@@ -130,9 +130,7 @@ async def test_a_process_that_survives_sigkill_is_reported_and_the_others_go_on(
     assert caplog.text.count("action=unkillable worker=worker-0") == 1
 
 
-async def test_a_child_that_is_gone_is_followed_by_no_other_while_its_own_child_survives(
-    tmp_path: Path, hung: set[int]
-) -> None:
+async def test_a_gone_child_is_followed_by_no_other_while_its_child_lives(tmp_path: Path, hung: set[int]) -> None:
     fleet = Fleet(tmp_path, WITH_CHILD)
     async with fleet.running():
         await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
@@ -198,9 +196,7 @@ async def test_a_supervisor_ends_in_time_although_a_process_survives_and_names_i
     assert f"action=left worker=worker-0: pid {pid} survives SIGKILL" in caplog.text
 
 
-async def test_an_unkillable_process_is_not_forgotten_by_scaling_down_until_it_is_gone(
-    tmp_path: Path, hung: set[int]
-) -> None:
+async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, hung: set[int]) -> None:
     fleet = Fleet(tmp_path)
     async with fleet.running():
         pid = fleet[0].pid
@@ -219,9 +215,7 @@ async def test_an_unkillable_process_is_not_forgotten_by_scaling_down_until_it_i
 
 
 @pytest.mark.shows("a new master starts the other processes beside one that its predecessor could not kill")
-async def test_what_an_earlier_master_could_not_kill_keeps_its_place_until_it_is_gone(
-    tmp_path: Path, hung: set[int]
-) -> None:
+async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: Path, hung: set[int]) -> None:
     former = await asyncio.create_subprocess_exec(
         sys.executable, "-c", UP, stdin=asyncio.subprocess.PIPE, start_new_session=True
     )

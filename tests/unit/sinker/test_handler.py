@@ -41,9 +41,7 @@ def called(returned: Any) -> list[Ack]:
         ([b"x" * 1000] * 3, "…, neither a bool nor a reason"),
     ],
 )
-def test_an_answer_that_is_not_one_for_each_message_is_an_error_that_names_what_was_returned(
-    returned: Any, complaint: str
-) -> None:
+def test_an_answer_that_does_not_fit_the_messages_names_what_was_returned(returned: Any, complaint: str) -> None:
     with pytest.raises(HandlerError) as failure:
         called(returned)
 

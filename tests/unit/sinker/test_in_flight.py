@@ -142,9 +142,7 @@ def test_a_journal_that_was_cut_off_or_is_of_another_release_yields_nothing(tmp_
         assert Journal(path).left_behind() is None
 
 
-def test_a_disk_that_is_full_is_met_before_a_message_is_handled_and_never_when_it_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_met_before_a_message_is_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "in-flight"
     journal = Journal(path)
     (claim,) = claims(3)

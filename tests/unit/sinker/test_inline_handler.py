@@ -109,9 +109,7 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
 @pytest.mark.parametrize(
     ("handler", "error"), [("refuses", "the handler returned False"), ("explains", "KeyError: 'amount'")]
 )
-def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter_with_its_reason(
-    make: Make, module: Any, handler: str, error: str
-) -> None:
+def test_a_refused_message_is_tried_alone_and_then_dead(make: Make, module: Any, handler: str, error: str) -> None:
     storage = make(handler)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
@@ -122,9 +120,7 @@ def test_what_is_refused_is_tried_again_alone_and_then_is_a_dead_letter_with_its
     assert stored(storage) == 4
 
 
-def test_a_task_that_dies_before_the_stored_offset_has_moved_leaves_no_dead_letter(
-    make: Make, module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_dies_early_leaves_no_dead_letter(make: Make, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = make("refuses")
 
     def die(*_: object) -> None:
@@ -139,9 +135,7 @@ def test_a_task_that_dies_before_the_stored_offset_has_moved_leaves_no_dead_lett
 
 @pytest.mark.parametrize("max_tries", [1, 2, 3])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
-    max_tries: int, ordered: bool, make: Make, module: Any
-) -> None:
+def test_a_spoiled_call_costs_others_one_delivery_more(max_tries: int, ordered: bool, make: Make, module: Any) -> None:
     storage = make("chokes", max_tries=max_tries, ordered=ordered)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
@@ -156,18 +150,14 @@ def test_a_message_that_spoils_its_call_costs_the_others_one_delivery_more(
     assert trace[-2:] == ['    raise ValueError("no amount")', "ValueError: no amount"]
 
 
-def test_a_traceback_goes_into_the_log_of_the_executor(
-    make: Make, module: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_executors_log_tracebacks(make: Make, module: Any, caplog: pytest.LogCaptureFixture) -> None:
     with make("chokes").writer() as writer:
         writer.put(chunk(0, 4))
 
     assert 'raise ValueError("no amount")' in caplog.text
 
 
-def test_a_call_that_hangs_is_left_behind_and_the_batch_goes_on(
-    make: Make, module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_hangs_is_left_behind(make: Make, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline_handler, "GRACE_SECONDS", 0.0)
     storage = make("hangs", handler_timeout_seconds=0.1, max_tries=2)
     with storage.writer() as writer:

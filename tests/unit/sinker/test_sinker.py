@@ -98,9 +98,7 @@ def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench:
     assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
 
 
-def test_a_sinker_that_dies_before_it_has_settled_leaves_no_dead_letter(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     own = bench(lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
     fill(own.storage, 3)
 
@@ -204,9 +202,7 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
     assert own.calls == [[0, 1, 2]]
 
 
-def test_what_cannot_be_settled_at_once_is_settled_later_and_handled_once(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_settles_are_handled_once(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=2)
     fill(own.storage, 6)
@@ -241,9 +237,7 @@ def unusable(storage: ScratchStorage, times: int) -> Iterator[None]:
     storage.claim = claim  # type: ignore[method-assign]
 
 
-def test_a_storage_that_cannot_be_used_is_tried_again(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_storage_is_tried_again(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=1)
     fill(own.storage, 3)

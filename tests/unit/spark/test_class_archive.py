@@ -42,9 +42,7 @@ def test_a_setting_that_names_an_archive_or_none_is_left_alone(own: str, environ
     assert java_options(own) == ""
 
 
-def test_what_was_recorded_with_another_java_is_not_used(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_java_uses_no_recording(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded()
     other = tmp_path / "jdk" / "bin" / "java"
     other.parent.mkdir(parents=True)

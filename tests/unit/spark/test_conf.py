@@ -23,9 +23,7 @@ def of(folder: Path, **spark: Any) -> dict[str, str]:
     [("local", True), ("local[2]", True), ("local[*]", True), ("local[2,3]", True), ("local-cluster[1,1,512]", False),
      ("spark://localhost:7077", False), ("yarn", False), ("k8s://https://host", False)],
 )  # fmt: skip
-def test_a_master_that_draws_a_secret_authenticates_by_itself_and_a_standalone_one_with_a_secret(
-    tmp_path: Path, master: str, local: bool
-) -> None:
+def test_masters_with_a_drawn_or_given_secret_authenticate(tmp_path: Path, master: str, local: bool) -> None:
     conf = of(tmp_path, master=master)
     with_secret = of(tmp_path, master=master, auth_secret="hunter2")
 

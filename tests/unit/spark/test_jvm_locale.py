@@ -27,9 +27,7 @@ def test_whether_java_names_files_by_utf8_is_known_beforehand(environment: dict[
 
 
 @pytest.mark.parametrize("given", [None, "C"])
-def test_what_is_started_has_utf8_and_this_process_keeps_its_own(
-    monkeypatch: pytest.MonkeyPatch, given: str | None
-) -> None:
+def test_children_have_utf8_and_this_process_its_own(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
     monkeypatch.delenv("LC_ALL", raising=False)
     if given is not None:
         monkeypatch.setenv("LC_ALL", given)

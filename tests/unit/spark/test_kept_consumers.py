@@ -54,9 +54,7 @@ def test_after_each_exit_for_lack_of_memory_a_quarter_of_the_consumers_is_kept()
     assert kept == [1000, 59, 15, 3, 1, 1]
 
 
-def test_fewer_than_there_are_partitions_are_named_with_the_heap_that_all_need_by_the_first_worker_of_an_engine() -> (
-    None
-):
+def test_fewer_consumers_than_partitions_are_named_with_the_heap_that_all_need() -> None:
     spark, _ = session(512 * MB)
 
     assert limit_kept_consumers(spark, [1000]) == (

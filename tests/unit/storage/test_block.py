@@ -44,9 +44,7 @@ def columns(messages: list[tuple[object, ...]]) -> Columns:
 
 
 @given(MESSAGES, st.sampled_from(["none", "snappy", "lz4", "zstd"]), st.integers(1, 50))
-def test_every_split_and_codec_gives_the_messages_back(
-    messages: list[tuple[object, ...]], codec: str, size: int
-) -> None:
+def test_splits_and_codecs_give_messages_back(messages: list[tuple[object, ...]], codec: str, size: int) -> None:
     whole = columns(messages)
 
     records = []
@@ -99,9 +97,7 @@ def test_what_is_not_a_block_of_this_version_is_named_so(damage: bytes) -> None:
 
 @pytest.mark.shows("a byte of a block that was changed is noticed")
 @given(MESSAGES, st.sampled_from(CODECS), st.data())
-def test_a_byte_that_was_changed_is_found_out(
-    messages: list[tuple[object, ...]], codec: str, data: st.DataObject
-) -> None:
+def test_a_changed_byte_is_found_out(messages: list[tuple[object, ...]], codec: str, data: st.DataObject) -> None:
     whole = columns(messages)
     body = bytearray(encode(whole, codec))
     at = data.draw(st.integers(0, len(body) - 1), "where")
@@ -112,9 +108,7 @@ def test_a_byte_that_was_changed_is_found_out(
 
 
 @given(MESSAGES, st.sampled_from(CODECS), st.data())
-def test_a_block_that_was_cut_off_is_found_out(
-    messages: list[tuple[object, ...]], codec: str, data: st.DataObject
-) -> None:
+def test_a_block_cut_off_is_found_out(messages: list[tuple[object, ...]], codec: str, data: st.DataObject) -> None:
     whole = columns(messages)
     body = encode(whole, codec)
 

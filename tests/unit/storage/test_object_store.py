@@ -13,9 +13,7 @@ from kctl_agent.storage.object_store import ObjectStore, StoreKeys
 
 @pytest.mark.parametrize("secret", ["one\n two", "schlüssel", "a\x00b", "a b", ""])
 @pytest.mark.parametrize("name", ["aws_access_key_id", "aws_secret_access_key"])
-def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_file(
-    tmp_path: Path, name: str, secret: str
-) -> None:
+def test_keys_that_no_header_can_hold_name_their_file(tmp_path: Path, name: str, secret: str) -> None:
     keys = {"aws_access_key_id": "id", "aws_secret_access_key": "secret", name: secret}
     path = tmp_path / "credentials"
     path.touch(0o600)

@@ -14,9 +14,7 @@ from kctl_agent.worker.query.transform import load_transform
 from tests.worker_settings import driver, settings
 
 
-def test_a_transform_is_found_beside_the_configuration_whatever_the_working_directory_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transform_beside_the_configuration_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "beside_the_file.py").write_text("def clean(frame):\n    return ['cleaned', frame]\n")
     monkeypatch.chdir("/")
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -27,9 +25,7 @@ def test_a_transform_is_found_beside_the_configuration_whatever_the_working_dire
     assert transform(1) == ["cleaned", 1]
 
 
-def test_executors_look_for_a_transform_where_the_driver_did_and_never_in_their_working_directory(
-    tmp_path: Path,
-) -> None:
+def test_executors_find_a_transform_where_the_driver_did_and_nowhere_else(tmp_path: Path) -> None:
     plain = configuration(driver(tmp_path))
     given = {"spark.executorEnv.PYTHONPATH": "/srv/modules"}
     transforming = configuration(driver(tmp_path, transform="cleaning:clean", conf=given))

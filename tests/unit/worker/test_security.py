@@ -19,9 +19,7 @@ def test_a_password_of_any_letters_is_quoted_for_jaas() -> None:
     assert options.keys() == {"kafka.security.protocol", "kafka.sasl.mechanism", "kafka.sasl.jaas.config"}
 
 
-def test_a_certificate_of_our_own_goes_to_java_as_text_with_its_key_which_may_be_in_the_same_file(
-    tmp_path: Path,
-) -> None:
+def test_a_certificate_of_our_own_goes_to_java_as_text_with_its_key(tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_text("certificate and key")
     security = Security(

@@ -80,9 +80,7 @@ def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentS
     assert stats._events[0].text == "t-0 is not read: no leader; the other partitions are"
 
 
-def test_a_batch_that_runs_for_long_makes_progress_as_long_as_it_stores_something(
-    server: AgentServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, started = ScratchStorage(), time.monotonic()
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     stats = WorkerStats("worker-0", server, storage, Inbox())
@@ -153,9 +151,7 @@ def test_each_partition_has_its_messages_in_the_storage_and_the_age_of_the_oldes
     assert row() == (10, 0), "a requeued dead letter counts from when it was requeued"
 
 
-def test_stats_that_cannot_be_collected_are_the_last_error_and_their_age_grows(
-    server: AgentServer, published: list[Snapshot]
-) -> None:
+def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, published: list[Snapshot]) -> None:
     stats = BreakableStats("worker-0", server, ScratchStorage(), Inbox())
     stats.start()
     try:

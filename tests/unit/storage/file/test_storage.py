@@ -140,9 +140,7 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
 
 
 @pytest.mark.shows("a storage file that is exchanged or gone is noticed")
-def test_a_file_that_is_exchanged_under_a_process_is_noticed_before_anything_is_read_of_it(
-    path: Path, storage: FileStorage
-) -> None:
+def test_a_file_exchanged_under_a_process_is_noticed_before_it_is_read(path: Path, storage: FileStorage) -> None:
     fill(storage, 3)
     older = path.with_name("older.sqlite")
     with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(older)) as copied:
@@ -184,9 +182,7 @@ def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, 
     assert storage.exchanges == 0
 
 
-def test_what_could_not_be_synced_does_not_count_as_stored(
-    storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsynced_data_does_not_count_as_stored(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     monkeypatch.setattr(os, "fdatasync", failing)
     with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
@@ -292,9 +288,7 @@ def test_what_memory_has_lost_of_a_log_that_was_not_synced_is_put_again_and_what
     assert [message.offset for message in everything(storage)] == list(range(3000))
 
 
-def test_who_began_before_another_process_came_after_a_failed_sync_has_to_begin_again(
-    path: Path, storage: FileStorage
-) -> None:
+def test_who_began_before_a_failed_sync_elsewhere_begins_again(path: Path, storage: FileStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     writer = storage.writer()
     writer.put(chunk(0, 3))

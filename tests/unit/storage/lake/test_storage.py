@@ -50,9 +50,7 @@ def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -
 
 
 @pytest.mark.shows("a frozen worker commits nothing beside the next owner of its partitions")
-def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_after_the_check_is_noticed(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
     before_the_write(monkeypatch, quick.commit)
 
@@ -63,9 +61,7 @@ def test_a_commit_between_the_check_and_the_write_is_noticed_by_the_log_itself(
 
 
 @pytest.mark.parametrize("counted", [0, 9, 11])
-def test_a_batch_whose_files_have_other_rows_than_were_written_is_not_stored(
-    storage: LakeStorage, path: Path, counted: int
-) -> None:
+def test_a_batch_with_other_rows_than_written_is_refused(storage: LakeStorage, path: Path, counted: int) -> None:
     batch = begun(storage, 100, 110)
 
     with pytest.raises(StorageUnusable, match=f"has written {counted} rows? into .* the files there have 10: nothing"):
@@ -106,9 +102,7 @@ def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(stor
     assert offsets(path) == list(range(100, 125))
 
 
-def test_a_batch_is_not_written_into_a_table_that_replaced_the_one_it_was_planned_on(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_no_batch_goes_into_a_table_that_replaced_its_own(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
     shutil.rmtree(path)
     opened(path).init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
@@ -118,9 +112,7 @@ def test_a_batch_is_not_written_into_a_table_that_replaced_the_one_it_was_planne
         batch.commit()
 
 
-def test_files_of_a_batch_that_can_never_be_committed_are_removed_and_those_that_still_can_stay(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_files_of_impossible_batches_are_removed_and_others_stay(storage: LakeStorage, path: Path) -> None:
     abandoned, frozen = begun(storage, 100, 110), begun(storage, 100, 104)
     opened(path).stored_offsets([TP])
     begun(opened(path), 100, 110).commit()
@@ -232,9 +224,7 @@ def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it
     assert storage.stats().commits_failed == 1
 
 
-def test_what_a_commit_writes_is_on_the_disk_before_anybody_sees_it(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_are_synced_before_they_show(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = begun(storage, 100, 110)
     steps: list[str] = []
     fsync, link = os.fsync, os.link
@@ -258,9 +248,7 @@ def test_what_a_commit_writes_is_on_the_disk_before_anybody_sees_it(
 
 
 @pytest.mark.parametrize("damage", [b"", bytes(200), b'{"commitInfo":{}}\n{"txn":{"appId":"a","ver'])
-def test_a_log_whose_newest_entry_a_power_cut_has_damaged_is_refused(
-    storage: LakeStorage, path: Path, damage: bytes
-) -> None:
+def test_a_log_damaged_by_a_power_cut_is_refused(storage: LakeStorage, path: Path, damage: bytes) -> None:
     """Of another writer, which syncs nothing."""
     before = DeltaTable(path).version()
     (path / "_delta_log" / f"{before + 1:020}.json").write_bytes(damage)

@@ -217,9 +217,7 @@ def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its
 
 
 @pytest.mark.parametrize(("answer", "is_done"), [({}, True), ({"orders": ILLEGAL_GENERATION}, False)])
-def test_a_commit_at_a_revocation_counts_by_its_own_answer_while_the_coordinator_moves(
-    answer: dict[str, int], is_done: bool
-) -> None:
+def test_a_commit_at_a_revocation_counts_by_its_own_answer(answer: dict[str, int], is_done: bool) -> None:
     done: list[dict[object, int]] = []
 
     def on_revoked(partitions: set[object]) -> dict[Any, int]:

@@ -186,9 +186,7 @@ def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
     assert run([BatchStored(AB), StartFailed(AB, "no")], tired)[1] == [ReportRetry("no", 1, 1.0)]
 
 
-def test_partitions_whose_query_fails_are_read_carefully_and_then_streamed_but_for_the_one_that_cannot_be_read() -> (
-    None
-):
+def test_a_failing_querys_partitions_are_read_carefully_and_streamed_but_for_the_bad_one() -> None:
     lifecycle, _ = run(READS)
     run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue(), QueryStarted(AB, {})], lifecycle, now=101.0)
     last = run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue()], lifecycle, now=103.0)[1]

@@ -90,9 +90,7 @@ def test_without_dead_letters_nothing_is_begun(requeuing: Requeuing, played: Pla
     assert played.calls == 0
 
 
-def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
-    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
-) -> None:
+def test_all_that_was_asked_for_is_put_back(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1)]
     for second in range(5):
@@ -104,9 +102,7 @@ def test_what_was_asked_for_is_put_back_until_nothing_is_left_and_reported(
     ]
 
 
-def test_a_turn_waits_for_nothing_and_begins_nothing_beside_what_runs(
-    requeuing: Requeuing, played: Played, log: Log
-) -> None:
+def test_a_turn_waits_for_nothing_and_begins_nothing_twice(requeuing: Requeuing, played: Played, log: Log) -> None:
     played.goes_on.clear()
     log.commit()
     for second in range(5):
@@ -117,9 +113,7 @@ def test_a_turn_waits_for_nothing_and_begins_nothing_beside_what_runs(
     requeuing.close(0.0)
 
 
-def test_what_fails_is_tried_again_less_and_less_often_and_reported(
-    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
-) -> None:
+def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
     log.commit()
     played.answers = [ValueError("the price of order 7 is no number")] * 5
     at = 100.0

@@ -165,9 +165,7 @@ def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_wa
 
 
 @given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))
-def test_what_was_stored_after_the_start_is_never_taken_for_a_reset(
-    committed: int, by: StorageId | None, stored: int
-) -> None:
+def test_later_puts_are_never_taken_for_a_reset(committed: int, by: StorageId | None, stored: int) -> None:
     """Killed at any time after reading began: what was put since is in the stored offset, and not yet committed."""
     first = decide(found(committed if by is None else ours(committed, by)), stored_offset(20), 0, OURS)
     noted = found(ours(first.offset)) if first.must_commit else found(committed if by is None else ours(committed, by))

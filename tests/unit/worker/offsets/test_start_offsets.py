@@ -35,9 +35,7 @@ def note(storage: FileStorage, start: StartOffsets) -> CommitNote:
     return CommitNote(start.identity, "A")
 
 
-def test_what_another_owner_does_between_the_two_reads_is_not_taken_for_an_emptied_storage(
-    storage: FileStorage,
-) -> None:
+def test_another_owners_step_between_the_reads_is_not_taken_for_an_emptied_storage(storage: FileStorage) -> None:
     answers = Answers()
     start = start_offsets(storage, answers)
     own = note(storage, start)
@@ -56,9 +54,7 @@ def test_what_another_owner_does_between_the_two_reads_is_not_taken_for_an_empti
     assert (again.source(T0).start, again.moves) == (40, [])
 
 
-def test_what_another_owner_stores_between_the_two_reads_is_not_taken_for_a_rolled_back_storage(
-    storage: FileStorage,
-) -> None:
+def test_another_owners_put_between_the_reads_is_not_taken_for_a_rollback(storage: FileStorage) -> None:
     answers = Answers()
     start = start_offsets(storage, answers)
     own = note(storage, start)
@@ -76,9 +72,7 @@ def test_what_another_owner_stores_between_the_two_reads_is_not_taken_for_a_roll
     assert start.decide(frozenset({T0}), {}).moves == []
 
 
-def test_with_latest_a_new_topic_is_placed_whole_and_an_added_partition_begins_at_its_start(
-    storage: FileStorage,
-) -> None:
+def test_with_latest_new_topics_are_placed_whole_and_added_partitions_at_their_start(storage: FileStorage) -> None:
     answers = Answers()
     start = start_offsets(storage, answers, reset="latest")
 
@@ -92,9 +86,7 @@ def test_with_latest_a_new_topic_is_placed_whole_and_an_added_partition_begins_a
     assert added.source(TopicPartition("t", 2)).start == 0
 
 
-def test_with_latest_a_new_topic_that_is_not_all_answered_for_waits_and_the_others_are_read(
-    storage: FileStorage,
-) -> None:
+def test_with_latest_a_new_topic_answered_in_part_waits_and_the_others_are_read(storage: FileStorage) -> None:
     answers = Answers(partitions=(T0, T1, U0, U1), unanswered={U1: "it has no leader"})
     start = start_offsets(storage, answers, reset="latest")
     storage.init_offsets([StoredOffset("t", 0, "A", 7), StoredOffset("t", 1, "A", 7)])
@@ -138,9 +130,7 @@ def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
     assert start_offsets(storage, answers, **{kind: other}).decide(frozenset({T0}), {}).source(T0).start == committed
 
 
-def test_what_another_owner_places_after_the_decision_stays_and_no_other_stored_offset_is_placed(
-    storage: FileStorage,
-) -> None:
+def test_what_another_owner_places_later_stays_and_no_other_offset_is_placed(storage: FileStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 40)])
     start = start_offsets(storage, Answers({T0: (20, None)}))
     decided = start.decide(frozenset({T0, T1}), {})
@@ -161,9 +151,7 @@ def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_r
     assert decided.starts.keys() == {T0}
 
 
-def test_lost_records_stop_the_worker_before_a_stored_offset_is_placed_where_a_setting_is_stop(
-    storage: FileStorage,
-) -> None:
+def test_lost_records_stop_the_worker_before_an_offset_is_placed_if_so_set(storage: FileStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 10), StoredOffset("t", 1, "A", 20)])
     before = storage.stored_offsets([T0, T1])
     answers = Answers(log_start=30)

@@ -22,9 +22,7 @@ from kctl_agent.worker.query.batch_put import task_count
         ([19_000, 1], 4, 2),
     ],
 )
-def test_as_many_tasks_as_run_at_a_time_and_more_where_one_partition_outweighs_a_task(
-    sizes: list[int], at_a_time: int, tasks: int
-) -> None:
+def test_tasks_are_as_many_as_run_or_as_partitions_demand(sizes: list[int], at_a_time: int, tasks: int) -> None:
     assert task_count(sizes, at_a_time) == tasks
 
 

@@ -11,9 +11,7 @@ import pytest
 from kctl_agent.worker.query.code_version import VARIABLE, code_version
 
 
-def test_only_what_was_imported_from_the_folder_counts_and_each_change_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_imports_from_the_folder_count_and_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in ("imported_of_test", "other_of_test"):
         (tmp_path / f"{name}.py").write_text("VALUE = 1\n")

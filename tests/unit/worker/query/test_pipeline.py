@@ -125,9 +125,7 @@ def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
     assert pipeline.positions == {TP: 0}
 
 
-def test_a_query_that_is_stopped_gives_back_what_is_stored_and_its_checkpoint_is_gone(
-    run: Run, pipeline: Pipeline
-) -> None:
+def test_a_stopped_query_gives_back_what_is_stored_and_no_checkpoint(run: Run, pipeline: Pipeline) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
 
     assert pipeline.stop(0.0) == {TP: 3}
@@ -142,9 +140,7 @@ def test_only_an_idle_query_is_drained_at_once(run: Run, pipeline: Pipeline) -> 
     assert pipeline.drain()
 
 
-def test_a_batch_that_does_not_end_in_time_is_abandoned(
-    run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_that_never_ends_is_abandoned(run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     with run.busy:
         assert pipeline.stop(0.0) == {TP: 0}
 
@@ -164,9 +160,7 @@ def other(run: Run, pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path)
     return made
 
 
-def test_queries_have_settled_when_they_have_run_for_a_while_and_no_batch_may_fail(
-    run: Run, other: Run, pipeline: Pipeline
-) -> None:
+def test_queries_have_settled_after_running_for_a_while(run: Run, other: Run, pipeline: Pipeline) -> None:
     assert not pipeline.has_settled(60.0)
     run.began_at = other.began_at = run.began_at - 61.0
     assert pipeline.has_settled(60.0)

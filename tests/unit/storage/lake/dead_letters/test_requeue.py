@@ -168,9 +168,7 @@ def test_what_cannot_be_read_again_stays_dead_and_is_counted(table: DeadLetterTa
     assert tries(table) == {101: 3, 103: 2}
 
 
-def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_requeued_messages_are_taken_by_nobody_else(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     assert table.requeue_dead(Selection(offset_to=102)) == 3
 
     assert table.requeue_dead() == 2
@@ -182,9 +180,7 @@ def test_what_was_put_back_is_put_back_and_removed_by_nobody_else(
     assert offsets(path) == DEAD
 
 
-def test_after_a_move_to_another_cluster_only_its_own_dead_letters_are_put_back_and_the_rest_is_counted(
-    table: DeadLetterTable, path: Path
-) -> None:
+def test_after_a_move_only_the_clusters_own_dead_letters_are_put_back(table: DeadLetterTable, path: Path) -> None:
     moved = opened(path, Binding(GROUP.group, "another"))
     moved.init_offsets([StoredOffset(*TP, None, 0)])
     written(DeadLetterTable(moved, GROUP.group), begun(moved, 0, 10), [3], cluster="another").commit()
@@ -218,9 +214,7 @@ def test_two_requests_at_once_never_take_the_same_dead_letter(table: DeadLetterT
     assert offsets(path) == DEAD
 
 
-def test_a_worker_that_was_frozen_stores_nothing_beside_the_one_that_was_faster(
-    table: DeadLetterTable, path: Path
-) -> None:
+def test_a_frozen_worker_stores_nothing_beside_a_faster_one(table: DeadLetterTable, path: Path) -> None:
     table.requeue_dead()
     frozen = table.requeues.next()
     assert frozen is not None
@@ -270,9 +264,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int, *, after: bool) -> list[str]
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_whatever_is_killed_at_whichever_step_each_message_is_in_one_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool
-) -> None:
+def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     """The next process has another transform, and is killed too; the tables are compacted and vacuumed in between."""
     for at in range(1, 30):
         path = tmp_path / f"orders{at}"
@@ -335,9 +327,7 @@ def _die(*_: object) -> None:
     raise Killed
 
 
-def test_dead_letters_of_a_batch_that_is_not_stored_yet_wait_for_it(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     """Its worker was killed between the two commits: the batch is run again, perhaps with another transform."""
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115]).commit()
@@ -384,9 +374,7 @@ def test_each_group_puts_back_its_own(table: DeadLetterTable, storage: LakeStora
     assert offsets(path) == [*DEAD, 115]
 
 
-def test_of_two_clusters_with_groups_of_one_name_each_puts_back_its_own(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_groups_of_one_name_requeue_their_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     there = opened(path, replace(GROUP, cluster_id="cluster-2"))
     there.init_offsets([StoredOffset(*TP, None, 100)])
     other = DeadLetterTable(there, GROUP.group)
@@ -492,9 +480,7 @@ def test_a_cancellation_that_is_killed_at_whichever_step_is_ended_by_the_next_wo
     raise AssertionError("there are more steps")
 
 
-def test_a_message_that_was_read_twice_is_put_back_twice(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_a_message_read_twice_is_put_back_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     """After a seek, or of a topic that was recreated; coordinates of each copy apart, for marks are found by them."""
     storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
     die(table, storage, [101], 102, at=NOW + timedelta(seconds=1))
@@ -505,9 +491,7 @@ def test_a_message_that_was_read_twice_is_put_back_twice(
     assert (batch.messages, batch.copies) == (3, 2)
 
 
-def test_a_main_table_that_was_replaced_is_given_what_is_asked_for_from_then_on(
-    table: DeadLetterTable, path: Path
-) -> None:
+def test_a_replaced_main_table_is_given_what_is_asked_for_later(table: DeadLetterTable, path: Path) -> None:
     table.requeue_dead(Selection(offset_to=101))
     put_back(table, odd)
     path.rename(path.with_name("old"))
@@ -537,9 +521,7 @@ def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_
     assert offsets(path) == [100, 101, 115]
 
 
-def test_in_a_table_of_dead_letters_that_was_restored_what_was_put_back_since_is_dead_again(
-    table: DeadLetterTable, path: Path
-) -> None:
+def test_in_a_restored_table_what_was_put_back_since_is_dead_again(table: DeadLetterTable, path: Path) -> None:
     """The copy was made between a request and its batch; which of its rows became rows is not known any more."""
     table.requeue_dead(Selection(offset_to=101))
     copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))
@@ -574,9 +556,7 @@ def test_a_request_of_a_topic_that_was_recreated_does_not_wait_for_messages_that
     assert offsets(path) == [115]
 
 
-def test_files_that_cannot_be_synced_are_not_committed(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsynced_files_are_not_committed(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table.requeue_dead()
     with monkeypatch.context() as patched:
         patched.setattr("kctl_agent.storage.lake.delta.files.read_files", _full)

@@ -38,9 +38,7 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 
 
 @pytest.mark.shows("marked messages are a dead letter once, and no row, whatever is killed between two commits")
-def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_run_again(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.discard()
@@ -53,9 +51,7 @@ def test_dead_letters_are_stored_before_the_rows_and_only_once_when_a_batch_is_r
     assert storage.stored_offsets([TP])[TP].next == 115
 
 
-def test_what_another_transform_marks_when_it_runs_the_batch_again_is_a_dead_letter_too(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_marks_of_another_transform_are_dead_letters_too(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.discard()
@@ -102,9 +98,7 @@ def test_who_begins_a_query_with_partitions_that_it_lost_and_another_transform_h
     assert dead(table) == [105]
 
 
-def test_who_was_frozen_about_to_store_dead_letters_stores_none_once_the_owner_has_fenced_its_claim(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_whoever_is_fenced_stores_no_dead_letters(storage: LakeStorage, table: DeadLetterTable) -> None:
     frozen = written(table, begun(storage, 100, 120), [105])
 
     batch = begun(storage, 100, 110)
@@ -157,9 +151,7 @@ def test_who_was_frozen_before_its_dead_letters_were_stored_stores_none_beside_a
     assert dead(table) == [101]
 
 
-def test_a_batch_finds_dead_letters_that_were_stored_since_it_began_and_is_run_again(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_a_batch_with_newer_dead_letters_is_run_again(storage: LakeStorage, table: DeadLetterTable) -> None:
     written(table, begun(storage, 100, 105), []).commit()
     batch = begun(storage, 100, 110)
     earlier = table.earlier_try(batch)
@@ -170,9 +162,7 @@ def test_a_batch_finds_dead_letters_that_were_stored_since_it_began_and_is_run_a
     assert table.earlier_try(begun(storage, 100, 110)).messages == (("t", 0, 101),)
 
 
-def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_without_dead_letters_nothing_is_fenced(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
 
     assert not table.fence(batch, table.earlier_try(batch))
@@ -182,9 +172,7 @@ def test_where_there_are_no_dead_letters_there_is_nothing_to_fence_yet(
     assert table.fence(batch, table.earlier_try(batch))
 
 
-def test_messages_of_a_topic_that_was_recreated_are_not_taken_for_dead_letters_of_the_earlier_one(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_a_recreated_topic_has_dead_letters_of_its_own(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.commit()
@@ -213,9 +201,7 @@ def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken
     assert again.earlier_try(begun(replaced, 100, 110)).messages == ()
 
 
-def test_what_is_read_again_after_a_seek_becomes_a_dead_letter_again(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     written(table, batch, [101]).commit()
     batch.commit()
@@ -275,9 +261,7 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
 
 
 @pytest.mark.shows("to expire, send and export a table's dead letters costs in proportion to their size")
-def test_a_file_whose_dead_letters_are_all_too_old_is_removed_once_a_day_and_no_file_is_written(
-    tmp_path: Path, storage: LakeStorage
-) -> None:
+def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(tmp_path: Path, storage: LakeStorage) -> None:
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
@@ -363,9 +347,7 @@ def parquet(table: DeadLetterTable) -> dict[str, int]:
     return {str(file): file.stat().st_size for file in Path(table.folder.uri).rglob("*.parquet")}
 
 
-def test_of_two_clusters_with_the_same_offsets_only_what_is_chosen_is_removed(
-    storage: LakeStorage, table: DeadLetterTable, path: Path
-) -> None:
+def test_only_the_chosen_of_two_clusters_go(storage: LakeStorage, table: DeadLetterTable, path: Path) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
     there = opened(path, Binding(GROUP.group, "another"))
     there.init_offsets([StoredOffset(*TP, None, 100)])

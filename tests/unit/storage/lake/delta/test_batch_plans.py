@@ -67,9 +67,7 @@ def test_where_the_log_does_not_show_any_more_what_was_committed_the_files_are_l
     assert files < set(path.glob("kctl-*/*"))
 
 
-def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_to_vacuum(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_a_damaged_plan_is_removed_and_its_files_are_left(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
     (plan,) = (path / "_kctl").iterdir()
     plan.write_bytes(b"\0" * 40)
@@ -81,9 +79,7 @@ def test_a_plan_that_a_power_cut_has_damaged_is_removed_and_its_files_are_left_t
     assert list(Path(batch.folder.uri).iterdir())
 
 
-def test_a_batch_whose_end_is_not_found_is_left_to_vacuum(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_of_unknown_end_is_left(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = begun(storage, 100, 110)
     DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
     begun(opened(path), 100, 110).commit()
@@ -96,9 +92,7 @@ def test_a_batch_whose_end_is_not_found_is_left_to_vacuum(
 
 
 @pytest.mark.parametrize("name", ["_delta_log.json", ".json", "...json", "kctl-.json", "kctl-..json", "kctl-0/0.json"])
-def test_a_file_beside_the_plans_that_is_named_like_no_batch_removes_nothing(
-    storage: LakeStorage, path: Path, name: str
-) -> None:
+def test_a_file_named_like_no_batch_removes_nothing(storage: LakeStorage, path: Path, name: str) -> None:
     beside = path.parent / "beside"
     beside.write_text("of somebody else")
     plan = path / "_kctl" / name
@@ -138,9 +132,7 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_batch_that_is_committed_when_its_plan_is_given_up_keeps_its_files(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_up_plan_keeps_its_files(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process was frozen before its first file, and wakes up."""
     frozen = begun(storage, 100, 110)
 

@@ -31,9 +31,7 @@ def configured(path: Path, **properties: str) -> LakeStorage:
 
 
 @pytest.mark.shows("stored offsets survive checkpoint, clean-up of the log, compaction and vacuum")
-def test_a_checkpoint_that_is_due_is_written_though_others_have_committed_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_due_is_written_despite_other_commits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = configured(path, checkpointInterval="4")
     other = opened(path, Binding("other", "cluster-1"))
     other.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
@@ -55,9 +53,7 @@ def test_a_checkpoint_that_is_due_is_written_though_others_have_committed_meanwh
 
 
 @pytest.mark.parametrize(("cleans_up", "is_kept"), [("FALSE", True), ("true", False)])
-def test_the_log_is_cleaned_up_after_a_week_unless_the_table_forbids_it_in_whatever_case(
-    path: Path, cleans_up: str, is_kept: bool
-) -> None:
+def test_the_log_is_cleaned_up_weekly_unless_forbidden(path: Path, cleans_up: str, is_kept: bool) -> None:
     storage = configured(path, enableExpiredLogCleanup=cleans_up)
     begun(storage, 0, 10).commit()
     checkpoint.main(str(path), None)
@@ -70,9 +66,7 @@ def test_the_log_is_cleaned_up_after_a_week_unless_the_table_forbids_it_in_whate
     assert (path / "_delta_log" / f"{0:020}.json").exists() == is_kept
 
 
-def test_a_checkpoint_has_its_name_once_it_is_on_the_disk_and_the_pointer_to_it_comes_last(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_named_once_it_is_on_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut in between leaves the log with the checkpoint of before."""
     storage = configured(path)
     left = path / "_kctl" / "checkpoint-of-one-that-was-killed"

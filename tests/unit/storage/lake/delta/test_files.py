@@ -81,9 +81,7 @@ def test_a_timestamp_of_the_first_years_has_four_digits_of_the_year(path: Path, 
 @pytest.mark.parametrize(
     ("text", "bound"), [("a" * 32, "a" * 32), ("a" * 33, "a" * 32 + "\U0010ffff"), ("a" * 32 + "\U0010ffff" * 2, None)]
 )
-def test_what_is_cut_off_of_a_text_is_below_its_upper_bound(
-    path: Path, folder: Path, text: str, bound: str | None
-) -> None:
+def test_cut_texts_are_below_their_upper_bounds(path: Path, folder: Path, text: str, bound: str | None) -> None:
     pq.write_table(pa.table({"text": [text]}), folder / "part-0.parquet")
 
     [file] = read_files(LocalFolder(path), LocalFolder(folder))

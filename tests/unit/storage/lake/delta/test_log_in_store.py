@@ -69,9 +69,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_of_a_log_only_what_follows_its_newest_checkpoint_is_listed(
-    folder: S3Folder, path: Path, listed: list[str]
-) -> None:
+def test_only_the_log_after_its_newest_checkpoint_is_listed(folder: S3Folder, path: Path, listed: list[str]) -> None:
     grown(folder, path)
     reader = DeltaLogReader(folder)
 
@@ -85,9 +83,7 @@ def test_of_a_log_only_what_follows_its_newest_checkpoint_is_listed(
 
 
 @pytest.mark.parametrize("pointer", [b"", b"\0\0", b"[]", b'{"version": "x"}', b'{"version": 70}'])
-def test_a_pointer_that_is_damaged_or_has_a_checkpoint_that_is_not_there_is_passed_over(
-    folder: S3Folder, path: Path, pointer: bytes
-) -> None:
+def test_a_damaged_or_wrong_pointer_is_passed_over(folder: S3Folder, path: Path, pointer: bytes) -> None:
     DeltaTable(path).create_checkpoint()
     for file in (path / LOG).glob("*"):
         folder.write(f"{LOG}/{file.name}", file.read_bytes())

@@ -145,9 +145,7 @@ def test_an_entry_of_ours_is_kept_where_a_checkpoint_may_have_it(
     assert entry(path, DeltaTable(path).version()).exists()
 
 
-def test_what_a_frozen_process_has_written_below_a_checkpoint_misleads_no_other(
-    storage: LakeStorage, other: LakeStorage, path: Path
-) -> None:
+def test_a_write_below_a_checkpoint_misleads_nobody(storage: LakeStorage, other: LakeStorage, path: Path) -> None:
     read = DeltaTable(path).version()
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
     begun(opened(path), 100, 110).commit()
@@ -226,9 +224,7 @@ def overwrite(path: Path, version: int) -> None:
 
 
 @pytest.mark.shows("a commit that another writer overwrites is not taken for stored, and is reported")
-def test_a_commit_that_another_writer_overwrites_is_not_taken_for_stored(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
 
     def overwritten(*args: Any) -> bytes | None:
@@ -265,9 +261,7 @@ def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 120, 1)
 
 
-def test_a_commit_that_another_writer_has_overwritten_later_is_reported_once_and_read_again(
-    storage: LakeStorage, other: LakeStorage, path: Path
-) -> None:
+def test_a_commit_overwritten_later_is_reported_once(storage: LakeStorage, other: LakeStorage, path: Path) -> None:
     begun(storage, 100, 110).commit()
     version = DeltaTable(path).version()
     begun(other, 0, 1).commit()

@@ -62,9 +62,7 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
     assert storage.count().rows == 10
 
 
-def test_a_log_that_lacks_an_entry_is_refused_and_one_that_is_not_there_is_no_table(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_a_log_without_an_entry_is_refused_and_none_is_no_table(storage: LakeStorage, path: Path) -> None:
     begun(storage, 10, 20).commit()
     (path / "_delta_log" / f"{2:020}.json").unlink()
 
@@ -75,9 +73,7 @@ def test_a_log_that_lacks_an_entry_is_refused_and_one_that_is_not_there_is_no_ta
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
-def test_what_unicode_takes_for_an_end_of_a_line_ends_no_line_of_a_log(
-    storage: LakeStorage, path: Path, character: str
-) -> None:
+def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: Path, character: str) -> None:
     """Other writers have it in the statistics of a file as it is."""
     topic = pa.array([f"a{character}b"])
     write_deltalake(path, ROW.set_column(0, "topic", topic), mode="append")
@@ -111,9 +107,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
     assert offsets(path) == list(range(50))
 
 
-def test_a_damaged_checkpoint_is_refused_by_its_name_where_entries_below_it_are_gone(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_a_damaged_checkpoint_without_its_entries_is_refused(storage: LakeStorage, path: Path) -> None:
     begun(storage, 10, 20).commit()
     DeltaTable(path).create_checkpoint()
     [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")

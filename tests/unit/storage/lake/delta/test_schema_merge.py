@@ -57,9 +57,7 @@ def test_a_worker_of_before_goes_on_and_its_batch_in_flight_is_no_conflict(stora
     assert DeltaTable(path).to_pyarrow_table()["amount"].null_count == 30
 
 
-def test_two_workers_add_the_same_column_once(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_add_the_same_column_once(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add, waiting = TableAlterer.add_columns, [merging(path)]
 
     def overtaken(self: TableAlterer, *fields: object) -> None:
@@ -90,9 +88,7 @@ def test_what_does_not_fit_otherwise_is_refused_and_nothing_is_added(
 
 
 @pytest.mark.parametrize("kind", ["interval day to second", "void", "variant", "nonsense"])
-def test_a_type_that_others_cannot_read_is_refused_wherever_it_is(
-    storage: LakeStorage, path: Path, tmp_path: Path, kind: str
-) -> None:
+def test_an_unreadable_type_is_refused_everywhere(storage: LakeStorage, path: Path, tmp_path: Path, kind: str) -> None:
     inside: Any = json.loads(schema(("odd", kind)))
     listed: Any = {"type": "array", "elementType": inside, "containsNull": True}
     for unfit in (kind, inside, listed):

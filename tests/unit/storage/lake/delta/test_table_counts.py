@@ -19,9 +19,7 @@ from tests.lake_tables import before_the_write, begun, opened
 from tests.table_conformance import compact
 
 
-def test_a_table_is_counted_again_only_after_a_while_and_whoever_has_committed(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_are_counted_after_a_while(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = storage.stats().counts
     begun(opened(path), 10, 20).commit()
     soon = storage.stats().counts
@@ -81,9 +79,7 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_rows_that_a_deletion_vector_has_are_not_counted(
-    storage: LakeStorage, path: Path, has_checkpoint: bool
-) -> None:
+def test_rows_of_a_deletion_vector_are_not_counted(storage: LakeStorage, path: Path, has_checkpoint: bool) -> None:
     """Its file is added and removed in one entry, in any order."""
     DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
     [add] = [action["add"] for action in actions(storage.folder, 2) if "add" in action]
@@ -115,9 +111,7 @@ def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_kn
     assert storage.stats().counts is None
 
 
-def test_commits_that_fail_and_those_that_are_decided_anew_are_counted(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_and_retried_commits_count(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before_the_write(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
     begun(storage, 10, 20).commit()
     assert (storage.stats().commits_failed, storage.stats().commits_retried) == (0, 1)

@@ -21,9 +21,7 @@ def refusing(number: int) -> object:
     return link
 
 
-def test_a_file_is_ours_where_a_server_has_made_the_link_and_its_reply_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NFS sends the request again then, and it is refused: link(2)."""
     link = os.link
 
@@ -56,9 +54,7 @@ def test_a_file_system_without_hard_links_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
-def test_a_folder_that_cannot_be_listed_is_no_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_an_unlistable_folder_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     LocalFolder(tmp_path).write("day=a/file", b"1")
     LocalFolder(tmp_path).write("day=b/file", b"1")
     scan = os.scandir

@@ -59,9 +59,7 @@ def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_hee
     assert list(folder.files()) == []
 
 
-def test_an_object_that_a_store_refuses_without_having_it_is_created_all_the_same(
-    folder: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_is_created_though_the_store_refused_it(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a conflict (409) of two requests that both are refused."""
     answers(monkeypatch, False, False)
     assert folder.create("a.json", b"ours")

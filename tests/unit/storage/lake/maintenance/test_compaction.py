@@ -57,9 +57,7 @@ def paths(lake: LakeStorage, hours: int | None = None) -> list[str]:
 
 
 @pytest.mark.shows("a compaction beside batches and other OPTIMIZEs keeps rows, stored offsets and older versions")
-def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_small_files_become_one_and_rows_offsets_and_versions_stay(storage: LakeStorage, path: Path) -> None:
     version = DeltaTable(path).version()
     size = sum(file.stat().st_size for file in path.glob("kctl-*/*"))
 
@@ -76,9 +74,7 @@ def test_small_files_become_one_and_rows_stored_offsets_and_older_versions_stay(
     assert offsets(path) == list(range(50))
 
 
-def test_files_of_half_the_target_or_more_and_single_ones_are_not_small_files_to_compact(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_only_several_files_below_half_the_target_are_compacted(storage: LakeStorage, path: Path) -> None:
     compaction = Compaction(storage.table)
     sizes = sorted(file.stat().st_size for file in path.glob("kctl-*/*"))
 
@@ -133,9 +129,7 @@ def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeyp
     assert offsets(path) == list(range(610))
 
 
-def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compactions_sync_before_they_commit(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     before: list[set[Path]] = []
     versions: list[int] = []
@@ -152,9 +146,7 @@ def test_what_a_compaction_writes_is_on_the_disk_before_its_commit(
     assert [file.name for file in (path / added).parent.iterdir()] == [(path / added).name]
 
 
-def test_what_a_compaction_that_was_killed_has_left_is_removed_by_the_next(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_compactions_are_swept_later(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(LakeTable, "replace", killed)
         with pytest.raises(ZeroDivisionError):
@@ -297,9 +289,7 @@ def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
 
 
 @pytest.mark.parametrize("step", ["delete", "update"])
-def test_a_delete_or_update_that_a_compaction_gets_ahead_of_begins_anew(
-    storage: LakeStorage, path: Path, step: str
-) -> None:
+def test_an_overtaken_delete_or_update_begins_anew(storage: LakeStorage, path: Path, step: str) -> None:
     other, begins = opened(path), []
 
     def change(table: DeltaTable) -> int:
@@ -333,9 +323,7 @@ def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns
     assert offsets(path) == list(range(40))
 
 
-def test_a_compaction_is_not_committed_into_a_table_that_went_back(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_compaction_after_going_back(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To a copy, upon which another batch was committed: the entry of the same version is another one."""
     copy = shutil.copytree(path, path.with_name("copy"))
     begun(storage, 40, 50).commit()
@@ -387,9 +375,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     assert len(files(path)) == 1
 
 
-def test_a_compaction_that_lost_a_row_on_its_way_is_refused(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compaction_loses_no_row(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = pq.ParquetWriter.write_table
     monkeypatch.setattr(pq.ParquetWriter, "write_table", lambda writer, rows, **more: write(writer, rows[1:], **more))
     before = files(path)
@@ -459,9 +445,7 @@ def by_country(path: Path) -> dict[str | None, list[int]]:
     }
 
 
-def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_does_not_matter(
-    partitioned: LakeStorage, path: Path
-) -> None:
+def test_each_partition_is_compacted_whatever_its_folder_is_called(partitioned: LakeStorage, path: Path) -> None:
     assert [len(group) for group in Compaction(partitioned.table).small_files(128 * MIB)] == [2, 2, 2]
     compact(partitioned.table, 128 * MIB)
     assert remove(partitioned.table, unused(partitioned.table, 0)) == 6
@@ -473,9 +457,7 @@ def test_each_partition_is_compacted_in_itself_and_what_its_folder_is_called_doe
 
 
 @pytest.mark.shows("vacuum keeps seven days, and files of a batch in flight however long its process is frozen")
-def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_it_with_its_folders(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_vacuum_keeps_seven_days_and_then_removes_files_and_folders(storage: LakeStorage, path: Path) -> None:
     replaced = files(path)
     compact(storage.table, 128 * MIB)
     assert paths(storage) == []
@@ -491,9 +473,7 @@ def test_vacuum_keeps_what_was_replaced_in_the_last_seven_days_and_then_removes_
     assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
 
 
-def test_vacuum_never_removes_files_of_a_batch_in_flight_even_of_a_process_frozen_for_longer_than_the_retention(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_vacuum_never_removes_files_of_a_batch_in_flight_however_old(storage: LakeStorage, path: Path) -> None:
     frozen = begun(opened(path), 40, 50)
     for file in Path(frozen.folder.uri).iterdir():
         os.utime(file, (time.time() - 30 * DAY,) * 2)
@@ -505,9 +485,7 @@ def test_vacuum_never_removes_files_of_a_batch_in_flight_even_of_a_process_froze
     assert offsets(path) == list(range(50))
 
 
-def test_vacuum_removes_what_was_never_committed_once_it_is_old_also_where_no_engine_looks(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_vacuum_removes_old_uncommitted_files_also_where_no_engine_looks(storage: LakeStorage, path: Path) -> None:
     left = path / "kctl-1234"
     (left / "_temporary" / "0").mkdir(parents=True)
     old, hidden, new = left / "part-1.parquet", left / "_temporary" / "0" / "part-2.parquet", left / "part-3.parquet"
@@ -561,9 +539,7 @@ def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(st
     assert offsets(path) == list(range(40))
 
 
-def test_vacuum_leaves_what_an_update_has_not_committed_yet_whatever_the_retention_is(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_vacuum_leaves_an_update_that_is_not_committed_yet(storage: LakeStorage, path: Path) -> None:
     """It has no plan: `--retention-hours 0` removed it before its commit, and nobody could read the table any more."""
     storage.table.rewrite(lambda table: int(table.update({"offset": "offset"})["num_updated_rows"]))
     [written] = files(path)
