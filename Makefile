@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check map house pictures unit test test-long bench bench-long lock lock-jars clean
+.PHONY: help setup demo check map pages house pictures unit test test-long bench bench-long lock lock-jars clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ check: $(PACKAGES_DONE) ## format, lint, types, dependency rules
 
 map: ## every module, with the first sentence of its docstring
 	@python3 scripts/map
+
+pages: $(PACKAGES_DONE) ## write the pages and recorded outputs that are made of the code
+	$(BIN)/python -m tests.rpc_page > docs/rpc.md
+	$(BIN)/python -m tests.metrics_page > docs/metrics.md
+	$(BIN)/python -m tests.recorded_fleet
 
 house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles of imports
 	@$(BIN)/python -m tests.house

@@ -18,7 +18,7 @@ from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
@@ -53,21 +53,23 @@ def _at_rest(settings: dict[str, Any], workers: int) -> Snapshot:
     return Snapshot(
         now,
         replace(worker, state="running", query_id="at-rest", rows_per_second=0.0, rss_bytes=150 << 20),
-        member=MemberReply(
-            f"{name}-member",
-            name,
-            1,
-            "worker-0-member",
-            group=kafka["group"],
-            assignor=kafka["assignor"],
-            partitions=tuple(TopicPartition(topic, each) for each in own),
+        replies=(
+            MemberReply(
+                f"{name}-member",
+                name,
+                1,
+                "worker-0-member",
+                group=kafka["group"],
+                assignor=kafka["assignor"],
+                partitions=tuple(TopicPartition(topic, each) for each in own),
+            ),
+            PartitionsReply(tuple(PartitionReply(topic, each, 0, 0, 0, 0, 0, None, 1, 0.0) for each in own)),
+            BrokersReply((BrokerMetadata(1, "127.0.0.1", 9092, None, True),)),
+            TopicsReply(
+                tuple(PartitionMetadata(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS))
+            ),
+            StorageReply("file:/at-rest", 0, 0, 0, 0, 0, 0, age_seconds=0.0),
         ),
-        partitions=tuple(PartitionReply(topic, each, 0, 0, 0, 0, 0, None, 1, 0.0) for each in own),
-        brokers=BrokersReply((BrokerMetadata(1, "127.0.0.1", 9092, None, True),)),
-        topics=TopicsReply(
-            tuple(PartitionMetadata(topic, each, 1, (1,), (1,), ()) for each in range(workers * PARTITIONS))
-        ),
-        storage=StorageReply("file:/at-rest", 0, 0, 0, 0, 0, 0, age_seconds=0.0),
     )
 
 
@@ -78,7 +80,8 @@ def _refreshed(resting: Snapshot, batches: int, step: int) -> Snapshot:
         replace(each, committed=at, position=at, end=at + step // 2, lag=step // 2) for each in resting.partitions
     )
     worker = replace(resting.worker, batches_total=batches, rows_per_second=2.0 * step) if step else resting.worker
-    return replace(resting, published_at=now, partitions=partitions, worker=worker)
+    others = [each for each in resting.replies if not isinstance(each, PartitionsReply)]
+    return replace(resting, published_at=now, replies=(*others, PartitionsReply(partitions)), worker=worker)
 
 
 if __name__ == "__main__":

@@ -68,12 +68,18 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         kafka_lag=kafka_lag(of_partitions),
         block_size=reduced(StorageReply(pending=7, processing=0, bytes=512, limit=0)),
         member_leader=reduced(GroupMembers("m-0", 3, True, (MemberRow("m-0", "worker-0", True, 3),))),
-        metadata_brokers=reduced(
-            BrokersReply(tuple(BrokerMetadata(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10)))
-        ),
-        metadata_topics=reduced(
-            TopicsReply(tuple(PartitionMetadata("orders", number, 1, (1,), (1,), ()) for number in range(partitions)))
-        ),
+        kept={
+            "metadata_brokers": reduced(
+                BrokersReply(
+                    tuple(BrokerMetadata(node, "127.0.0.1", 9092 + node, None, node == 1) for node in (1, 2, 10))
+                )
+            ),
+            "metadata_topics": reduced(
+                TopicsReply(
+                    tuple(PartitionMetadata("orders", number, 1, (1,), (1,), ()) for number in range(partitions))
+                )
+            ),
+        },
         workers=reduced(
             Workers(
                 (

@@ -42,6 +42,7 @@ from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
 from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
+from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.replies.workers import Scope
 from tests.fleet_snapshot import source_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
@@ -50,10 +51,6 @@ __all__ = ["OUTPUTS", "outputs", "recorded"]
 
 FOLDER = Path(__file__).parent / "unit" / "recorded"
 OUTPUTS = FOLDER / "outputs.txt"
-_COMMANDS = (
-    *("kafka_lag", "offset_checker", "block_size", "member_leader"),
-    *("metadata_brokers", "metadata_topics", "workers", "ping", "describe"),
-)
 _API = (
     *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "offsets", "offsets?live=1&worker=worker-0"),
     *("offsets?min_lag=90&limit=1", "storage", "storage?live=1", "members", "brokers", "brokers?live=1", "topics"),
@@ -189,7 +186,7 @@ async def _outputs(folder: Path) -> dict[str, str]:
 
 
 def _command_lines() -> Iterator[str]:
-    for command in _COMMANDS:
+    for command in QUESTIONS:
         for output in ("table", "json"):
             yield f"rpc {command} -o {output}"
     yield from (

@@ -17,7 +17,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
@@ -71,11 +71,13 @@ def reply_of(rpc: str, partitions: int) -> JsonObject:
     snapshot = Snapshot(
         time.monotonic(),
         WorkerReply.starting("worker-0", "worker"),
-        member=MemberReply("worker-0-id", "worker-0", 3, "worker-0-id", True, "group", "range", names),
-        partitions=rows,
-        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
-        topics=TopicsReply(tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions))),
-        storage=StorageReply("file:/data/storage.sqlite", 10, 0, 0, 0, 4096, 1000, age_seconds=0.0),
+        replies=(
+            MemberReply("worker-0-id", "worker-0", 3, "worker-0-id", True, "group", "range", names),
+            PartitionsReply(rows),
+            BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+            TopicsReply(tuple(PartitionMetadata("orders", n, 1, (1, 2), (1,), (2,)) for n in range(partitions))),
+            StorageReply("file:/data/storage.sqlite", 10, 0, 0, 0, 4096, 1000, age_seconds=0.0),
+        ),
     )
     sent: JsonObject = json.loads(json.dumps(OF_AGENTS[rpc].answer(snapshot, {}, snapshot.published_at)))
     return sent

@@ -132,9 +132,9 @@ def _found(name: str) -> Command | CommandGroup:
 
 def _unknown(name: str) -> UsageError:
     """Where it is a command, or what it may have been meant for."""
-    from kctl.cli.fleet.tables import TABLES
+    from kctl_agent.replies.questions import QUESTIONS
 
-    places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in TABLES), "kctl --version"]
+    places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in QUESTIONS), "kctl --version"]
     found = " or ".join(f"`{place}`" for place in places if place.rpartition(" ")[2].removeprefix("--") == name)
     return UsageError(
         f"there is no command `kctl {clean(name)}`; {f'it is {found}' if found else nearest(name, COMMANDS)}"

@@ -53,12 +53,19 @@ from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_s
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.questions import QUESTIONS
 
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
 """Commands of each collection, without `kafka_lag`: it is another view of the rows of `offset_checker`, and asked once
 they cannot disagree."""
+_KEPT = tuple(
+    name
+    for name, each in QUESTIONS.items()
+    if each.path and name not in (MEMBER_LEADER.name, *(of.name for of in _ASKED))
+)
+"""Commands whose answers HTTP serves, beside those and the leader."""
 _CACHED_SECONDS = 5.0
 """How long results of commands that rarely change are used again, with their age, if all have replied and nothing
 shows that they have changed: metadata of topics are the largest of all replies; leader and members change with a
@@ -120,8 +127,7 @@ class Collector:
         self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
         """The leader. A member knows its generation a little sooner than its leader."""
-        self._brokers = CachedCommand(COMMANDS["metadata_brokers"])
-        self._topics = CachedCommand(COMMANDS["metadata_topics"])
+        self._kept = [CachedCommand(COMMANDS[name]) for name in _KEPT]
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
 
@@ -207,8 +213,7 @@ class Collector:
             taken_at_unix=time.time(),
             collect_seconds=0.0,
             member_leader=with_gaps(MEMBER_LEADER.name, self._leader.at(taken_at), freshness),
-            metadata_brokers=with_gaps("metadata_brokers", self._brokers.at(taken_at), freshness),
-            metadata_topics=with_gaps("metadata_topics", self._topics.at(taken_at), freshness),
+            kept={each.command.name: with_gaps(each.command.name, each.at(taken_at), freshness) for each in self._kept},
             supervised=self._supervisor.status(),
             resident_bytes={},
             last_success={
@@ -234,8 +239,7 @@ class Collector:
         assigned = await self._aside(_assigned, replies.offset_checker)
         shown: dict[CachedCommand[Any, Any], object] = {
             self._leader: (processes, assigned),
-            self._brokers: processes,
-            self._topics: processes,
+            **dict.fromkeys(self._kept, processes),
         }
         now = time.monotonic()
         due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _CACHED_SECONDS)]

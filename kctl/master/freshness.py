@@ -9,6 +9,7 @@ from kctl.reduce.partitions import Partitions
 from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.questions import QUESTIONS
 
 STALE_SECONDS = 5.0
 """The greatest age of an agent's snapshot, of a storage's count, and of a turn of a main thread."""
@@ -16,21 +17,19 @@ STALE_SECONDS = 5.0
 BROKERS = "brokers"
 """The sender's name in gaps that are no agent's, which are answered for by themselves."""
 
-_OF_PARTITIONS = frozenset({"kafka_lag", "offset_checker"})
-_OF_METADATA = frozenset({"member_leader", "metadata_brokers", "metadata_topics"})
-"""Results that agents report as a broker answered last, without an age: as old as the brokers' last answer."""
 _MOST_NAMES = 5
 _NONE = Partitions()
 
 
 def gaps(rpc: str, brokers: Freshness, partitions: Partitions = _NONE) -> tuple[Failed, ...]:
     """The gaps of an answer. `partitions` are what the answer to `kafka_lag` or `offset_checker` was made of."""
-    if rpc in _OF_PARTITIONS:
+    age = QUESTIONS[rpc].age
+    if age == "rows":
         rows = partitions.rows if rpc == "kafka_lag" else partitions.every
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
         unknown = (*_unknown(partitions.unknown(rows)), *(Failed(BROKERS, "unknown", text) for text in missing))
         return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *unknown)
-    return stale(brokers, brokers.age_seconds) if rpc in _OF_METADATA else ()
+    return stale(brokers, brokers.age_seconds) if age == "brokers" else ()
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:

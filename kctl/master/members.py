@@ -13,17 +13,11 @@ from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
+from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
 
 log = logging.getLogger(__name__)
-
-_SERVED = {
-    "sinker": frozenset({"ping", "describe", "workers", "block_size"}),
-    "engine": frozenset({"ping", "describe", "workers"}),
-}
-"""Commands by kind, where it is not all: neither belongs to a consumer group or talks to a broker, and their silence
-about the rest is no gap in an answer (`kctl_agent.sinker.main.SERVED`, `kctl_agent.engine.main`)."""
 
 
 class Members:
@@ -64,13 +58,9 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Returns those of `sockets` that answer a command."""
-        kinds = self._kinds()
-        return {
-            name: path
-            for name, path in sockets.items()
-            if rpc in _SERVED.get(kinds.get(name, "worker"), frozenset({rpc}))
-        }
+        """Returns those of `sockets` that answer a command. The silence of others about it is no gap in an answer."""
+        kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
+        return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
         """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""

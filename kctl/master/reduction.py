@@ -1,14 +1,13 @@
 """The reduction of agents' replies to one result that can be trusted to be whole or to name what it lacks.
 
-`COMMANDS` is the table: what a command's reply is, how it is reduced and shown. RPC and collector reduce by it alike.
+`COMMANDS` is the table, made of `kctl_agent.replies.questions`. RPC and collector reduce by it alike.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from math import inf
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -19,18 +18,19 @@ from msgspec.structs import astuple
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
-from kctl.reduce.partitions import Partitions, kafka_lag, offset_checker
-from kctl.reduce.reducers import block_size, member_leader, ping, union, workers
-from kctl.rows.workers import WorkerRow, Workers, WorkerStatus, with_statuses
+from kctl.reduce.partitions import Partitions
+from kctl.reduce.reducers import union
+from kctl.rows.members import GroupMembers
+from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.describe import MethodsReply
 from kctl_agent.replies.encode import encoded
-from kctl_agent.replies.lists import LISTS
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.questions import QUESTIONS, Question, named
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 
 R = TypeVar("R")
@@ -40,6 +40,10 @@ _ANY_AGE = Freshness(0.0, 0.0, inf, None)
 """Freshness of a cached result, which is judged for each snapshot."""
 
 
+def _whole(result: Any) -> Any:
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
     """A question to the fleet. `shown` is what of the reduced result is encoded."""
@@ -47,7 +51,7 @@ class ReducedCommand(Generic[R, T]):
     name: str
     reply: type[R]
     reduce: Reducer[R, T]
-    shown: Callable[[T], Any] = lambda result: result
+    shown: Callable[[T], Any] = _whole
     short_reply: type[R] | None = None
     """The reply as hosts send it to each other, with an array for each row, a third of the bytes. None: as it is."""
 
@@ -76,33 +80,28 @@ def _short(rows: Iterable[Any]) -> bytes:
     return json.dumps({"rows": [astuple(row) for row in rows]}, separators=(",", ":")).encode()
 
 
-def _of_list(name: str) -> ReducedCommand[Any, Any]:
-    module, _, kind = LISTS[name].reply.rpartition(".")
-    reply = getattr(import_module(module), kind)
-    return ReducedCommand(name, reply, union(reply, "rows", *LISTS[name].key))
-
-
-BLOCK_SIZE = ReducedCommand("block_size", StorageReply, block_size)
-DESCRIBE = ReducedCommand("describe", MethodsReply, union(MethodsReply, "methods", "method"))
 _ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply), ...])  # type: ignore[misc]
 _SHORT_ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply, array_like=True), ...])  # type: ignore[misc]
-KAFKA_LAG = ReducedCommand("kafka_lag", _ROWS, offset_checker, kafka_lag, _SHORT_ROWS)
-MEMBER_LEADER = ReducedCommand("member_leader", MemberReply, member_leader)
-OFFSET_CHECKER = ReducedCommand("offset_checker", _ROWS, offset_checker, short_reply=_SHORT_ROWS)
-PING = ReducedCommand("ping", PingReply, ping)
-WORKERS = ReducedCommand("workers", WorkerRow, workers)
+_DECODED: Mapping[type, tuple[type, type | None]] = {
+    PartitionsReply: (_ROWS, _SHORT_ROWS),
+    WorkerReply: (WorkerRow, None),
+}
+"""Reply to the types that replies of agents, and of hosts, are decoded to, where these are others."""
 
-_COMMANDS: tuple[ReducedCommand[Any, Any], ...] = (
-    BLOCK_SIZE,
-    DESCRIBE,
-    KAFKA_LAG,
-    MEMBER_LEADER,
-    *map(_of_list, LISTS),
-    OFFSET_CHECKER,
-    PING,
-    WORKERS,
-)
-COMMANDS = {command.name: command for command in _COMMANDS}
+
+def _command(name: str, question: Question) -> ReducedCommand[Any, Any]:
+    reply = named(question.reply)
+    kind, short = _DECODED.get(reply, (reply, None))
+    reduce = named(question.reducer) if question.reducer else union(reply, question.rows, *question.key)
+    return ReducedCommand(name, kind, reduce, named(question.view) if question.view else _whole, short)
+
+
+COMMANDS = {name: _command(name, question) for name, question in QUESTIONS.items()}
+BLOCK_SIZE: ReducedCommand[StorageReply, StorageReply] = COMMANDS["block_size"]
+MEMBER_LEADER: ReducedCommand[MemberReply, GroupMembers] = COMMANDS["member_leader"]
+OFFSET_CHECKER: ReducedCommand[PartitionsReply, Partitions] = COMMANDS["offset_checker"]
+PING: ReducedCommand[PingReply, Pings] = COMMANDS["ping"]
+WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 
 
 def reduced(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
@@ -23,7 +23,6 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.unhandled import UNJUDGED, Unhandled
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.rpc.wire import JsonObject
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -82,7 +81,7 @@ class RpcStats:
 class FleetSnapshot:
     """One collection: every command's replies reduced with the brokers' own view, and the supervisor's.
 
-    The fields named like a command hold its result; one that nobody was asked is empty.
+    The fields named like a command hold its result; one that nobody was asked is empty. `reduced` has them by name.
     """
 
     cluster: str
@@ -100,8 +99,8 @@ class FleetSnapshot:
     """Lag of the partitions of `offset_checker`, and as complete as they are."""
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
-    metadata_brokers: Reduced[BrokersReply] = Reduced(BrokersReply())
-    metadata_topics: Reduced[TopicsReply] = Reduced(TopicsReply())
+    kept: Mapping[str, Reduced[Any]] = field(default_factory=dict)
+    """Results of the other questions that have a `path`, by command."""
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     """The workers, with the supervisor's view in each row."""
@@ -142,6 +141,11 @@ class FleetSnapshot:
     """The last collection of all other groups, where `exporter.all_groups` is on."""
     hosts: HostsAnswer | None = None
     """The hosts of the fleet, as this one knows them; None: it runs on one."""
+
+    def reduced(self, command: str) -> Reduced[Any]:
+        """Returns the result of a command that is collected."""
+        found: Reduced[Any] = self.kept.get(command) or getattr(self, command)
+        return found
 
     @property
     def partitions(self) -> tuple[PartitionRow, ...]:

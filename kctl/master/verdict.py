@@ -316,7 +316,8 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
     """Yields findings of replicas, as the brokers' metadata have them."""
-    rows = snapshot.metadata_topics.result.rows
+    topics = snapshot.kept.get("metadata_topics")
+    rows = topics.result.rows if topics else ()
     lacking = [
         set(row.replica_nodes).difference(row.isr_nodes)
         for row in rows

@@ -1,5 +1,5 @@
-"""Reducers of the agents' answers to one, by command; those of partitions are in `partitions`, and
-`kctl.master.reduction` is the table."""
+"""Reducers of the agents' answers to one, as `kctl_agent.replies.questions` names them; those of partitions are in
+`partitions`."""
 
 from __future__ import annotations
 

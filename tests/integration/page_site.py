@@ -82,7 +82,7 @@ class Site:
 
     async def _ask(self, request: Request) -> Any:
         """What all hosts answer: this one alone has something."""
-        return getattr(self.latest, request.rpc)
+        return self.latest.reduced(request.rpc)
 
     async def _answer(self, _request: Request) -> dict[str, Any]:
         return {"result": {"verdict": encoded(self._verdicts.current()), "rows": []}}

@@ -33,7 +33,7 @@ from kctl_agent.kafka.security import Security
 from kctl_agent.process import parent_watch
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import Scope, WorkerReply
 from kctl_agent.rpc.commands import COMMANDS, operation_commands, ping_of, with_describe
 from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
@@ -122,9 +122,11 @@ class StandIn:
         return Snapshot(
             now,
             worker,
-            partitions=self.partitions,
+            replies=(
+                PartitionsReply(self.partitions),
+                StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0),
+            ),
             not_read=frozenset([(self.topic, self.partition)] if self.is_paused else ()),
-            storage=StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0),
         )
 
 

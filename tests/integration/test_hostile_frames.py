@@ -26,14 +26,15 @@ GROWTH_BYTES = 8 << 20
 SERVE = """
 import logging, sys, time
 from pathlib import Path
-from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 rows = tuple(PartitionReply("orders", number, 0, 10, 12, 20) for number in range(50))
 logging.basicConfig(level=logging.DEBUG, filename=sys.argv[2])
 with AgentServer(Path(sys.argv[1]), "worker-0", frame_timeout_seconds=1.0) as server:
-    server.publish(Snapshot(time.monotonic(), WorkerReply.starting("worker-0", "worker"), partitions=rows))
+    worker = WorkerReply.starting("worker-0", "worker")
+    server.publish(Snapshot(time.monotonic(), worker, replies=(PartitionsReply(rows),)))
     print("ready", flush=True)
     sys.stdin.read()
 """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.partitions import PartitionReply, lag_of
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.snapshot import Snapshot
@@ -162,12 +162,9 @@ class Queries:
             )
             age = None if self._ends_at is None else max(now - self._ends_at, 0.0)
             names = sorted(positions)
-            return Snapshot(
-                now,
-                worker,
-                member=None if self._group is None else self._member(self._group, names),
-                partitions=tuple(self._partition(each, positions[each], age) for each in names),
-            )
+            member = None if self._group is None else self._member(self._group, names)
+            partitions = tuple(self._partition(each, positions[each], age) for each in names)
+            return Snapshot(now, worker, replies=(member, PartitionsReply(partitions)))
 
     def _member(self, group: str, names: Iterable[Partition]) -> MemberReply:
         assigned = tuple(TopicPartition(*each) for each in names)

@@ -16,6 +16,7 @@ from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import begin, log_trace
 from kctl_agent.process.tracebacks import first_line
+from kctl_agent.replies.questions import asked_of
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, ping_of
 from kctl_agent.rpc.commands.log_level import LOG_LEVEL
 from kctl_agent.rpc.commands.operations import accepting, outcome_command
@@ -38,11 +39,7 @@ def main() -> int:
 
 def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
     own = (accepting(inbox, OpenGateway), outcome_command(inbox), LOG_LEVEL, STACK_DUMP, ping_of(inbox))
-    return {
-        "describe": COMMANDS["describe"],
-        "workers": COMMANDS["workers"],
-        **{command.name: command for command in own},
-    }
+    return {name: COMMANDS[name] for name in asked_of("engine")} | {command.name: command for command in own}
 
 
 def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:

@@ -232,7 +232,7 @@ class StoringStats(ProcessStats):
             common = replace(common, worker=replace(common.worker, commits=commits))
         if stored is not None and self._counted_at is not None:
             stored = aged(replace(stored, age_seconds=0.0), common.published_at - self._counted_at)
-        return replace(common, storage=stored)
+        return replace(common, replies=(*common.replies, stored))
 
     def _count_on(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest
+from kctl_agent.replies.questions import asked_of
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands
 from kctl_agent.rpc.commands.operations import PauseScopes
 from kctl_agent.rpc.operations import Inbox
@@ -32,9 +33,6 @@ from kctl_agent.storage.kinds import open_storage
 
 log = logging.getLogger("kctl_agent.sinker")
 
-SERVED = ("ping", "describe", "workers", "block_size")
-"""The questions that a sinker answers; `kctl.master.members` asks it no other."""
-
 
 def main() -> int:
     """The process: settings from stdin, agent socket first, exit code as above."""
@@ -42,7 +40,7 @@ def main() -> int:
 
 
 def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
-    return {name: COMMANDS[name] for name in SERVED} | operation_commands(inbox, PauseScopes)
+    return {name: COMMANDS[name] for name in asked_of("sinker")} | operation_commands(inbox, PauseScopes)
 
 
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:

@@ -14,7 +14,7 @@ from kafka import TopicPartition
 from kctl_agent.errors import StorageError
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply, lag_of
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply, lag_of
 from kctl_agent.replies.topic_partition import TopicPartition as Assigned
 from kctl_agent.replies.workers import Event, UnreadPartition
 from kctl_agent.rpc.operations import Inbox, is_paused
@@ -141,15 +141,18 @@ class WorkerStats(StoringStats):
             paused = self._inbox.paused
             return replace(
                 common,
-                member=replace(member, worker=self._name, partitions=names),
-                partitions=partitions,
+                replies=(
+                    *common.replies,
+                    replace(member, worker=self._name, partitions=names),
+                    PartitionsReply(partitions),
+                    None if view.brokers is None else BrokersReply(view.brokers),
+                    None if view.topics is None else TopicsReply(view.topics),
+                ),
                 not_read=frozenset(
                     tp
                     for tp in ((each.topic, each.partition) for each in partitions)
                     if tp in self._left_out or tp in self._isolated or is_paused(paused, *tp)
                 ),
-                brokers=None if view.brokers is None else BrokersReply(view.brokers),
-                topics=None if view.topics is None else TopicsReply(view.topics),
                 worker=replace(
                     common.worker,
                     query_id=sources.pipeline.query_id,

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
-from kctl.cli.fleet.tables import OLD_SECONDS, TABLES
+from kctl.cli.fleet.tables import OLD_SECONDS, check, lines_of, read
 from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.parsing import nearest
 from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
+from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from kctl.rpc.reply import Reply
 
-_COMPARED = {name: table.compared[0] for name, table in TABLES.items() if table.compared is not None}
+_COMPARED = {name: each.compared[0] for name, each in QUESTIONS.items() if each.compared is not None}
 _HIGHER = ", ".join(f"{what} ({name})" for name, what in _COMPARED.items())
-_COMMANDS = tuple((name, table.question) for name, table in TABLES.items())
+_COMMANDS = tuple((name, each.title) for name, each in QUESTIONS.items())
 
 
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -49,9 +50,9 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _check(options: argparse.Namespace) -> None:
     command = options.command
     if command is None:
-        raise UsageError(f"give a command: {', '.join(TABLES)}")
-    if command not in TABLES:
-        raise UsageError(f"there is no rpc command `{clean(command)}`; {nearest(command, TABLES)}")
+        raise UsageError(f"give a command: {', '.join(QUESTIONS)}")
+    if command not in QUESTIONS:
+        raise UsageError(f"there is no rpc command `{clean(command)}`; {nearest(command, QUESTIONS)}")
     if options.fail_above is not None and command not in _COMPARED:
         raise UsageError(f"--fail-above is for {', '.join(_COMPARED)}, not for {command}")
 
@@ -63,10 +64,10 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str 
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
     is_read = options.output in ("table", "wide") or options.fail_above is not None
-    result = TABLES[options.command].read(options.command, reply.raw) if is_read else None
+    result = read(options.command, reply.raw) if is_read else None
     if options.fail_above is not None:
         try:
-            TABLES[options.command].check(result, options.fail_above)
+            check(options.command, result, options.fail_above)
         except IncompleteAnswer as error:
             problem = problem or error
         except KctlError as error:
@@ -79,8 +80,7 @@ def _text(reply: Reply, result: Any, options: argparse.Namespace) -> str:
         return as_json(whole(reply), in_one_line=bool(options.watch))
     if options.output == "yaml":
         return as_yaml(whole(reply))
-    table = TABLES[options.command]
-    lines = ((options.output == "wide" and table.wide) or table.lines)(result)
+    lines = lines_of(options.command, result, is_wide=options.output == "wide")
     if reply.age_seconds is not None and reply.age_seconds > OLD_SECONDS:
         lines.append(f"age: {duration(reply.age_seconds)}")
     if reply.stopped:

@@ -1,22 +1,21 @@
-"""A command's result as an operator reads it, and as `--fail-above` compares it. `TABLES` is the table of the commands
-that `kctl rpc` knows."""
+"""A command's result as an operator reads it, and as `--fail-above` compares it: functions that
+`kctl_agent.replies.questions` names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from functools import partial
-from importlib import import_module
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import host_and_name, moment
 from kctl.rpc.decode import answered
-from kctl_agent.replies.lists import LISTS
+from kctl_agent.replies.questions import QUESTIONS, named
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagTotals
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
     from kctl_agent.replies.workers import Scope
 
 _LINE_COLUMNS = 120
-_NUMBERS = frozenset(
-    {
-        *("partition", "current_offset", "kafka_max_offset", "remaining_count", "leader_id", "node_id", "port", "pid"),
-        *("pending", "delayed", "processing", "dead", "bytes", "limit", "deadline_ms"),
-    }
-)
-"""Fields that are set to the right."""
-
 OLD_SECONDS = 2.0
 """Answers older than this are shown with their age: the collector takes new ones every second."""
 
@@ -59,7 +50,7 @@ def compact_partitions(partitions: Iterable[TopicPartition], longest: float = in
     )
 
 
-def _kafka_lag(lag: LagTotals) -> list[str]:
+def kafka_lag(lag: LagTotals) -> list[str]:
     rows = [("total", lag.total), *sorted(lag.topics.items())]
     lines = render(columns("topic >lag"), rows)
     if lag.behind_transaction:
@@ -69,7 +60,7 @@ def _kafka_lag(lag: LagTotals) -> list[str]:
     return lines
 
 
-def _offset_checker(offsets: Offsets) -> list[str]:
+def offset_checker(offsets: Offsets) -> list[str]:
     rows = offsets.rows
     names = ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
     shown, values = _columns(rows, *names)
@@ -85,7 +76,8 @@ def _offset_checker(offsets: Offsets) -> list[str]:
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
     """Fields as columns, headed by their names, processes with their `host` where a fleet has several; column by
     column, for there may be a hundred thousand rows."""
-    shown = [Column(name.replace("_", "-"), name in _NUMBERS) for name in names]
+    types = type(rows[0]).__annotations__ if rows else {}
+    shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
     number = next((number for number, name in enumerate(names) if name in ("worker", "name")), None)
     if number is not None and any("/" in each for each in values[number] if each):
@@ -95,16 +87,25 @@ def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[
     return shown, values
 
 
+def _is_number(kind: object) -> bool:
+    """Whether values of a type are set to the right."""
+    return re.search(r"\b(int|float)\b", str(kind)) is not None and "tuple" not in str(kind)
+
+
 def _rows(rows: Sequence[Any], *names: str) -> list[str]:
     return render_columns(*_columns(rows, *names))
 
 
-def _block_size(storage: StorageReply) -> list[str]:
+def block_size(storage: StorageReply) -> list[str]:
     lines = _rows([storage], "pending", "delayed", "processing", "dead", "bytes", "limit")
     return [*lines, f"full: {cell(storage.full)}"] if storage.full else lines
 
 
-def _member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
+def member_leader_wide(group: GroupMembers) -> list[str]:
+    return member_leader(group, inf)
+
+
+def member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
     lines = [f"leader: {cell(group.leader)}"]
     if not group.agreed:
         generations = sorted({each.generation for each in group.members if each.generation is not None})
@@ -116,88 +117,62 @@ def _member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
     return [*lines, *render(columns("worker member-id leader >generation partitions"), rows)]
 
 
-def _list(reply: Any) -> list[str]:
-    """The rows of a `ListQuestion`, with every field as a column."""
+def listed(reply: Any) -> list[str]:
+    """The rows of an answer, with every field as a column."""
     row_type, _ = get_args(get_type_hints(type(reply))["rows"])
     columns, values = _columns(reply.rows, *(each.name for each in fields(row_type)))
     return render_columns(columns, [[None if value == () else value for value in each] for each in values])
 
 
-def _workers(workers: Workers) -> list[str]:
+def workers(workers: Workers) -> list[str]:
     """The error is cut at 120 columns."""
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
-def _workers_wide(workers: Workers) -> list[str]:
+def workers_wide(workers: Workers) -> list[str]:
     return worker_table(workers.rows, RPC_WIDE)
 
 
-def _ping(pings: Pings) -> list[str]:
+def ping(pings: Pings) -> list[str]:
     return _rows(pings.rows, "name", "pid", "version")
 
 
-def _describe(described: MethodsReply) -> list[str]:
+def describe(described: MethodsReply) -> list[str]:
     return _rows(described.methods, "method", "rpc", "changes", "deadline_ms", "summary")
 
 
-class CommandTable(NamedTuple):
-    """What a command asks, for its help, the type of its answer, and how that is shown."""
-
-    question: str
-    kind: str
-    """By its name, so that only that of the command which is run is imported."""
-    lines: Callable[[Any], list[str]]
-    wide: Callable[[Any], list[str]] | None = None
-    """With every column, nothing cut; None: `lines` has them all."""
-    compared: tuple[str, Callable[[Any], Sequence[int | None]]] | None = None
-    """What `--fail-above` compares, in words, and its values; None is a value that is not known."""
-
-    def read(self, command: str, result: Any) -> Any:
-        """An answer to `command` as the type that this table is of. Raises BadAnswer."""
-        module, _, name = self.kind.rpartition(".")
-        return answered(command, getattr(import_module(module), name), result)
-
-    def check(self, result: Any, limit: int) -> None:
-        """Compares the values of a result with the limit. Raises ThresholdExceeded: one is above it; IncompleteAnswer:
-        none of those known is, but not all are known: that must not pass for "all is well"."""
-        assert self.compared is not None
-        what, values_of = self.compared
-        values = values_of(result)
-        highest = max((value for value in values if value is not None), default=None)
-        if highest is not None and highest > limit:
-            raise ThresholdExceeded(f"{what} is {highest}, above {limit}")
-        if highest is None or None in values:
-            raise IncompleteAnswer(f"it is not known whether {what} is above {limit}: not all values are known")
+def total_lag(lag: LagTotals) -> list[int | None]:
+    return [lag.total, *([None] if lag.unknown else [])]
 
 
-_REPLIES = "kctl_agent.replies"
-TABLES: dict[str, CommandTable] = {
-    "kafka_lag": CommandTable(
-        "How many messages wait in Kafka, in all and per topic",
-        "kctl.rows.lag.LagTotals",
-        _kafka_lag,
-        compared=("the total lag", lambda lag: [lag.total, *([None] if lag.unknown else [])]),
-    ),
-    "offset_checker": CommandTable(
-        "How far each partition has been read, and by which worker",
-        "kctl.rows.offsets.Offsets",
-        _offset_checker,
-        compared=("a remaining-count", lambda offsets: [row.remaining_count for row in offsets.rows]),
-    ),
-    "block_size": CommandTable(
-        "How many messages wait in the storage",
-        f"{_REPLIES}.block_size.StorageReply",
-        _block_size,
-        compared=("the number of pending messages", lambda storage: [storage.pending]),
-    ),
-    "member_leader": CommandTable(
-        "The leader of the consumer group, and its members",
-        "kctl.rows.members.GroupMembers",
-        _member_leader,
-        partial(_member_leader, longest=inf),
-    ),
-    **{name: CommandTable(each.title, each.reply, _list) for name, each in LISTS.items()},
-    "workers": CommandTable("What each worker is doing", "kctl.rows.workers.Workers", _workers, _workers_wide),
-    "ping": CommandTable("The processes that answer", "kctl.rows.workers.Pings", _ping),
-    "describe": CommandTable("Which methods are served", f"{_REPLIES}.describe.MethodsReply", _describe),
-}
+def remaining_counts(offsets: Offsets) -> list[int | None]:
+    return [row.remaining_count for row in offsets.rows]
+
+
+def pending(storage: StorageReply) -> list[int | None]:
+    return [storage.pending]
+
+
+def read(command: str, result: Any) -> Any:
+    """An answer to `command` as its type. Raises BadAnswer."""
+    return answered(command, named(QUESTIONS[command].sent), result)
+
+
+def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
+    """What is printed of an answer that was read."""
+    question = QUESTIONS[command]
+    lines: list[str] = named((is_wide and question.wide) or question.lines)(result)
+    return lines
+
+
+def check(command: str, result: Any, limit: int) -> None:
+    """Compares the values of a result with the limit. Raises ThresholdExceeded: one is above it; IncompleteAnswer:
+    none of those known is, but not all are known: that must not pass for "all is well"."""
+    compared = QUESTIONS[command].compared
+    assert compared is not None
+    what, values = compared[0], named(compared[1])(result)
+    highest = max((value for value in values if value is not None), default=None)
+    if highest is not None and highest > limit:
+        raise ThresholdExceeded(f"{what} is {highest}, above {limit}")
+    if highest is None or None in values:
+        raise IncompleteAnswer(f"it is not known whether {what} is above {limit}: not all values are known")

@@ -17,24 +17,6 @@ from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
-COMMANDS: Mapping[str, str] = {
-    "storage": "block_size",
-    "members": "member_leader",
-    "brokers": "metadata_brokers",
-    "topics": "metadata_topics",
-    "workers": "workers",
-}
-"""Resource to the command whose result it is."""
-
-FIELDS: Mapping[str, str] = {"members": "members", "brokers": "rows", "topics": "rows", "workers": "rows"}
-"""Resource to the field of its result that is a list."""
-
-
-def result_of(resource: str, snapshot: FleetSnapshot) -> JsonObject:
-    """The result of the resource's command, and how complete it is."""
-    reduced: Reduced[Any] = getattr(snapshot, COMMANDS[resource])
-    return {**encoded(reduced.result), **reduced.completeness()}
-
 
 def offset_rows(partitions: Partitions) -> list[JsonObject]:
     """The rows of `offset_checker`, those of attached applications beside the group's marked."""

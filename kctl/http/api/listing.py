@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -58,6 +58,7 @@ Numbers = Annotated[list[int] | None, Query(max_length=1000)]
 async def listed(
     request: Request,
     resource: str,
+    key: Sequence[str],
     read: Read,
     lists: ListParams,
     after: str | None,
@@ -79,7 +80,7 @@ async def listed(
     else:
         (head, rows), seconds = await api.shared((resource, lists.host), partial(read, api, snapshot, question))
     wanted = chosen(rows, **filters)
-    some, following = page(resource, wanted, after, lists.limit)
+    some, following = page(key, wanted, after, lists.limit)
     head, some = _older(head, seconds), [_older(row, seconds) for row in completed(api, head, some)]
     body = {**head, field: api.with_hosts(some), "matching": len(wanted), "next": following}
     return api.answer(snapshot, body, is_live=question is not None)

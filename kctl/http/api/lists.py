@@ -1,12 +1,18 @@
-"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`: the result of one command each."""
+"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: the answer to one question each.
+
+Which there are, with their rows and filters, is declared in `kctl_agent.replies.questions`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from kctl.http.api.answers import COMMANDS, FIELDS, live_head, result_of
+from kctl.http.api.answers import live_head
 from kctl.http.api.api import Api, api_of
 from kctl.http.api.listing import (
     AfterName,
@@ -22,88 +28,74 @@ from kctl.http.api.listing import (
     listed,
     router,
 )
-from kctl.http.api.paging import KEYS
+from kctl.http.api.paging import key_of
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.questions import QUESTIONS, Question
 from kctl_agent.rpc.wire import JsonObject
 
-
-@router.get("/storage", summary="Messages and bytes in the storage, and its limit")
-async def storage(
-    request: Request,
-    live: Annotated[bool, Query(description="Ask the agents now.")] = False,
-    local: Local = False,
-    host: OfHost = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    api = api_of(request)
-    snapshot, question = api.latest(), api.asked(is_live=live, is_local=local, host=host)
-    if question is None and (same := api.unchanged(snapshot, if_none_match)):
-        return same
-    body = await _result(api, "storage", snapshot, question)
-    return api.answer(snapshot, body, is_live=question is not None)
+_AFTER = {"partition": AfterPartition, "node_id": AfterNode}
+"""The form of `after` by the last field of the key; else it is a name."""
 
 
-@router.get("/members", summary="The members of the group, as they see themselves, and their leader")
-async def members(
-    request: Request,
-    lists: Lists,
-    after: AfterName = None,
-    worker: Strings = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    return await _listed(request, "members", lists, after, if_none_match, worker=worker)
+def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """The answer to a question without rows."""
+
+    async def answer(
+        request: Request,
+        live: Annotated[bool, Query(description="Ask the agents now.")] = False,
+        local: Local = False,
+        host: OfHost = None,
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        api = api_of(request)
+        snapshot, question = api.latest(), api.asked(is_live=live, is_local=local, host=host)
+        if question is None and (same := api.unchanged(snapshot, if_none_match)):
+            return same
+        body = await _result(api, command, snapshot, question)
+        return api.answer(snapshot, body, is_live=question is not None)
+
+    return answer
 
 
-@router.get("/brokers", summary="The brokers of the cluster")
-async def brokers(
-    request: Request, lists: Lists, after: AfterNode = None, if_none_match: IfNoneMatch = None
-) -> Response:
-    return await _listed(request, "brokers", lists, after, if_none_match)
+def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """The answer to a question with rows. FastAPI takes the parameters from the signature."""
 
-
-@router.get("/topics", summary="Leader and replicas of each partition")
-async def topics(
-    request: Request,
-    lists: Lists,
-    after: AfterPartition = None,
-    topic: Strings = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    return await _listed(request, "topics", lists, after, if_none_match, topic=topic)
-
-
-@router.get("/workers", summary="Workers and sinkers, as they and as their supervisor see them")
-async def workers(
-    request: Request,
-    lists: Lists,
-    after: AfterName = None,
-    worker: Strings = None,
-    kind: Strings = None,
-    state: Strings = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    return await _listed(request, "workers", lists, after, if_none_match, name=worker, kind=kind, state=state)
-
-
-async def _listed(
-    request: Request,
-    resource: str,
-    lists: ListParams,
-    after: str | None,
-    if_none_match: str | None,
-    **filters: Any,
-) -> Response:
     async def read(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-        result = await _result(api, resource, snapshot, question)
-        return result, sorted(result[FIELDS[resource]], key=KEYS[resource][0])
+        result = await _result(api, command, snapshot, question)
+        return result, sorted(result[declared.rows], key=partial(key_of, key=declared.key))
 
-    return await listed(request, resource, read, lists, after, if_none_match, filters, field=FIELDS[resource])
+    async def answer(
+        request: Request, lists: ListParams, after: str | None, if_none_match: str | None, **given: Any
+    ) -> Response:
+        filters = {field: given[name] for name, field in declared.filters.items()}
+        path, key = declared.path, declared.key
+        return await listed(request, path, key, read, lists, after, if_none_match, filters, field=declared.rows)
+
+    answer.__signature__ = Signature(list(_parameters(declared)))  # type: ignore[attr-defined]
+    return answer
 
 
-async def _result(api: Api, resource: str, snapshot: FleetSnapshot, question: JsonObject | None) -> JsonObject:
-    """The result of the resource's command, how complete and how old it is."""
+def _parameters(declared: Question) -> Iterator[Parameter]:
+    by_name = Parameter.POSITIONAL_OR_KEYWORD
+    yield Parameter("request", by_name, annotation=Request)
+    yield Parameter("lists", by_name, annotation=Lists)
+    yield Parameter("after", by_name, default=None, annotation=_AFTER.get(declared.key[-1], AfterName))
+    for name in declared.filters:
+        yield Parameter(name, by_name, default=None, annotation=Strings)
+    yield Parameter("if_none_match", by_name, default=None, annotation=IfNoneMatch)
+
+
+async def _result(api: Api, command: str, snapshot: FleetSnapshot, question: JsonObject | None) -> JsonObject:
+    """The result of a command, how complete and how old it is."""
     if question is not None:
-        reduced = await api.ask(COMMANDS[resource], question)
+        reduced = await api.ask(command, question)
         return {**encoded(reduced.result), **live_head(reduced)}
-    return {**result_of(resource, snapshot), "age_seconds": api.age_seconds(snapshot)}
+    reduced = snapshot.reduced(command)
+    return {**encoded(reduced.result), **reduced.completeness(), "age_seconds": api.age_seconds(snapshot)}
+
+
+for _name, _declared in QUESTIONS.items():
+    if _declared.path:
+        _answer = _list(_name, _declared) if _declared.key else _single(_name)
+        router.add_api_route(f"/{_declared.path}", _answer, name=_declared.path, summary=_declared.path_summary)

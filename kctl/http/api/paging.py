@@ -6,28 +6,22 @@ Pages go on behind the last row's key, so rows that come or go meanwhile move no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
 
 MAX_ROWS = 10_000
-Key: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
-def _partition(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["topic"], row["partition"]
+def key_of(row: Mapping[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
+    """The values by which the rows of a list are sorted."""
+    return tuple([row[each] for each in key])
 
 
-KEYS: Mapping[str, tuple[Key, tuple[type, ...]]] = {
-    "lag": (_partition, (str, int)),
-    "offsets": (_partition, (str, int)),
-    "topics": (_partition, (str, int)),
-    "members": (lambda row: (row["worker"],), (str,)),
-    "brokers": (lambda row: (row["node_id"],), (int,)),
-    "workers": (lambda row: (row["name"],), (str,)),
-}
-"""Resource to the key by which its rows are sorted, and the types of the key's parts."""
+PARTITION = ("topic", "partition")
+NUMBERS = frozenset({"partition", "node_id"})
+"""Fields of keys that are whole numbers; the others are texts."""
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
@@ -41,22 +35,21 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
 
 
 def page(
-    resource: str, rows: Sequence[JsonObject], after: str | None, limit: int
+    key: Sequence[str], rows: Sequence[JsonObject], after: str | None, limit: int
 ) -> tuple[list[JsonObject], str | None]:
     """At most `limit` rows behind the key `after`, and what to give as `after` for the next page, None at the end.
-    Raises BadParams: `after` is no key of this resource."""
-    key, types = KEYS[resource]
+    Raises BadParams: `after` is no such key."""
     rest = list(rows)
     if after is not None:
-        behind = _parsed(after, types)
-        rest = [row for row in rest if key(row) > behind]
+        behind = _parsed(after, [int if each in NUMBERS else str for each in key])
+        rest = [row for row in rest if key_of(row, key) > behind]
     some = rest[:limit]
-    while some and len(rest) > len(some) and key(rest[len(some)]) == key(some[-1]):
+    while some and len(rest) > len(some) and key_of(rest[len(some)], key) == key_of(some[-1], key):
         some.append(rest[len(some)])  # a partition that an attached application reads too has two rows
-    return some, "/".join(map(str, key(some[-1]))) if some and len(rest) > len(some) else None
+    return some, "/".join(map(str, key_of(some[-1], key))) if some and len(rest) > len(some) else None
 
 
-def _parsed(after: str, types: tuple[type, ...]) -> tuple[Any, ...]:
+def _parsed(after: str, types: Sequence[type]) -> tuple[Any, ...]:
     texts = after.rsplit("/", len(types) - 1)
     try:
         if len(texts) != len(types):

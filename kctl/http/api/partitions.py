@@ -11,6 +11,7 @@ from fastapi import Query, Request, Response
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
 from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Rows, Strings, listed, router
+from kctl.http.api.paging import PARTITION
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.partitions import kafka_lag
 from kctl.status import Status
@@ -33,7 +34,7 @@ async def lag(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
     completed = partial(_completed, has_history=history)
-    return await listed(request, "lag", lag_of, lists, after, if_none_match, filters, completed=completed)
+    return await listed(request, "lag", PARTITION, lag_of, lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
@@ -49,7 +50,9 @@ async def offsets(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
     completed = partial(_completed, has_history=False)
-    return await listed(request, "offsets", _offsets, lists, after, if_none_match, filters, completed=completed)
+    return await listed(
+        request, "offsets", PARTITION, _offsets, lists, after, if_none_match, filters, completed=completed
+    )
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:

@@ -11,9 +11,9 @@ import pytest
 
 from kctl.cli.app import tree
 from kctl.cli.completion import complete, script
-from kctl.cli.fleet.tables import TABLES
 from kctl.cli.output import OUTPUTS
 from kctl.errors import UsageError
+from kctl_agent.replies.questions import QUESTIONS
 from tests.command_lines import Kctl
 
 
@@ -32,7 +32,7 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.shows("the shell completes commands, their options and the rpc commands")
 def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> None:
     assert completed("st") == ["start", "stop", "status", "stack", "storage"]
-    assert completed("rpc", "") == list(TABLES)
+    assert completed("rpc", "") == list(QUESTIONS)
     assert completed("rpc", "kafka_lag", "--f") == ["--fail-above"]
     assert completed("rpc", "kafka_lag", "-o", "") == ["table", "wide", "json", "yaml"]
     assert completed("status", "-o", "") == list(OUTPUTS)

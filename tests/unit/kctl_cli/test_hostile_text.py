@@ -9,12 +9,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from kctl.cli.fleet.tables import TABLES
+from kctl_agent.replies.questions import QUESTIONS, named
 from tests.command_lines import Master
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
@@ -47,7 +46,7 @@ def filled(kind: Any) -> Any:
 
 
 RESULTS: dict[str, dict[str, Any]] = {
-    **{name: filled(resolve_name(table.kind)) for name, table in TABLES.items()},
+    **{name: filled(named(each.sent)) for name, each in QUESTIONS.items()},
     "status": {
         "rows": [SUPERVISED],
         "verdict": {"level": "failing", "about": BAD, "reason": BAD, "since": 1.0},
@@ -80,7 +79,7 @@ def on_a_terminal(*words: str, until: str | None = None, columns: int = 300) -> 
 
 
 @pytest.mark.shows("message bytes, names, errors and log lines cannot steer the terminal; JSON stays the same document")
-@pytest.mark.parametrize("words", [*(("rpc", name) for name in TABLES), ("status",), ("orders",)], ids=" ".join)
+@pytest.mark.parametrize("words", [*(("rpc", name) for name in QUESTIONS), ("status",), ("orders",)], ids=" ".join)
 def test_a_table_cannot_steer_the_terminal(master: Master, words: tuple[str, ...]) -> None:
     master({name: Answers(result) for name, result in RESULTS.items()})
 

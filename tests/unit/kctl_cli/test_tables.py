@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kctl.cli.fleet.tables import TABLES, compact_partitions, pause_text
+from kctl.cli.fleet.tables import compact_partitions, lines_of, pause_text, read
 from kctl.cli.table import duration
 from kctl.fields import moment
 from kctl.master.reduction import COMMANDS
@@ -15,16 +15,10 @@ from tests.replies import raw, reduced_json, status_json
 
 
 def shown(command: str, result: dict[str, Any], *, is_wide: bool = False) -> list[str]:
-    table = TABLES[command]
-    lines = table.wide if is_wide and table.wide is not None else table.lines
-    return lines(table.read(command, raw(result)))
+    return lines_of(command, read(command, raw(result)), is_wide=is_wide)
 
 
-def test_every_command_of_the_master_has_its_table() -> None:
-    assert TABLES.keys() == COMMANDS.keys()
-
-
-@pytest.mark.parametrize("command", sorted(TABLES))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_the_result_of_a_fleet_without_workers_can_be_shown(command: str) -> None:
     assert shown(command, reduced_json(command, []))
 

@@ -30,7 +30,7 @@ from tests.scratch_storage import ScratchStorage
 
 async def fleet(request: Request) -> Reduced[Any]:
     await asyncio.sleep(0)
-    return replace(getattr(healthy(), request.rpc), failed=(), age_seconds=0.1)
+    return replace(healthy().reduced(request.rpc), failed=(), age_seconds=0.1)
 
 
 @dataclass(frozen=True, slots=True)

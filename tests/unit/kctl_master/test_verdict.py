@@ -274,7 +274,7 @@ RUNS = "everything is running; 3 ok"
         (hung(7.0), "degraded", f"1 of 2 workers has not worked {AT}: the main thread of worker-1 hangs"),
         (hung(7.0, AgentState.REBALANCING), "ok", RUNS),
         (
-            replace(fleet(), metadata_topics=Reduced(REPLICAS)),
+            replace(fleet(), kept={"metadata_topics": Reduced(REPLICAS)}),
             "degraded",
             f"1 of 2 partitions has lacked in-sync replicas {AT}: those of broker 3",
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kctl.cli.fleet.tables import TABLES
+from kctl.cli.fleet.tables import read
 from kctl.errors import BadAnswer
 from kctl.master.reduction import COMMANDS, reduced, with_supervisor
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
@@ -36,17 +36,17 @@ def reduced_result(rpc: str) -> Any:
     return (with_supervisor(whole, [STATUS]) if rpc == "workers" else whole).result
 
 
-@pytest.mark.parametrize("rpc", sorted(TABLES))
+@pytest.mark.parametrize("rpc", sorted(COMMANDS))
 def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> None:
     result = reduced_result(rpc)
-    read = TABLES[rpc].read(rpc, raw(COMMANDS[rpc].encoded(result)))
+    found = read(rpc, raw(COMMANDS[rpc].encoded(result)))
 
     if rpc == "kafka_lag":
-        assert read == COMMANDS[rpc].shown(result)
+        assert found == COMMANDS[rpc].shown(result)
     elif rpc == "offset_checker":
-        assert read.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows)
+        assert found.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows)
     else:
-        assert read == result
+        assert found == result
 
 
 def test_a_status_is_read_as_the_supervisor_has_it() -> None:
@@ -71,7 +71,7 @@ def test_a_status_is_read_as_the_supervisor_has_it() -> None:
 )
 def test_an_answer_of_another_shape_is_refused_and_names_the_field(rpc: str, result: JsonObject, why: str) -> None:
     with pytest.raises(BadAnswer, match=f"^the master's answer to {rpc} does not have its shape: .*{re.escape(why)}"):
-        TABLES[rpc].read(rpc, raw(result))
+        read(rpc, raw(result))
 
 
 def test_workers_stand_in_the_supervisors_order_and_those_only_attached_behind() -> None:

@@ -14,7 +14,7 @@ import pytest
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import Event, WorkerReply
 from kctl_agent.rpc.server import AgentServer
@@ -76,23 +76,27 @@ def snapshot() -> Snapshot:
             batches_total=3,
             events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
         ),
-        member=MemberReply(
-            "m-1",
-            "worker-0",
-            7,
-            "m-1",
-            True,
-            group="orders-group",
-            assignor="range",
-            partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+        replies=(
+            MemberReply(
+                "m-1",
+                "worker-0",
+                7,
+                "m-1",
+                True,
+                group="orders-group",
+                assignor="range",
+                partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+            ),
+            PartitionsReply(
+                (
+                    PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0, 5, 7.0),
+                    PartitionReply("orders", 1, generation=7),
+                )
+            ),
+            BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
+            TopicsReply((PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),)),
+            StorageReply("file:/data/storage.sqlite", 10, 3, None, 0, 4096, 1000, dead_limit=50, full="no room"),
         ),
-        partitions=(
-            PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0, 5, 7.0),
-            PartitionReply("orders", 1, generation=7),
-        ),
-        brokers=BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
-        topics=TopicsReply((PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),)),
-        storage=StorageReply("file:/data/storage.sqlite", 10, 3, None, 0, 4096, 1000, dead_limit=50, full="no room"),
     )
 
 

@@ -27,7 +27,7 @@ def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
 
 def bare(snapshot: Snapshot) -> Snapshot:
     """A worker that has only just begun: nothing is known."""
-    return replace(snapshot, member=None, partitions=(), brokers=None, topics=None, storage=None)
+    return replace(snapshot, replies=())
 
 
 def test_the_table_holds_commands_by_their_names_and_none_changes_anything() -> None:
@@ -81,14 +81,14 @@ def test_the_storage_is_named_by_its_identity_and_unknown_counts_are_null(snapsh
         "error": None,
         "age_seconds": None,
     }
-    unknown = answer("block_size", replace(snapshot, storage=StorageReply("file:/x")))
+    unknown = answer("block_size", replace(snapshot, replies=(StorageReply("file:/x"),)))
     assert {name: value for name, value in unknown.items() if value is not None} == {"storage": "file:/x"}
 
 
 def test_of_a_table_its_counts_and_the_commits_of_the_worker_are_known_and_messages_are_not(snapshot: Snapshot) -> None:
     table = TableReply(7, 1000, 12, 10, 3.0)
     worker = replace(snapshot.worker, commits=CommitStats(2, 5))
-    of_table = replace(snapshot, worker=worker, storage=StorageReply("lake:/x", bytes=4096, table=table))
+    of_table = replace(snapshot, worker=worker, replies=(StorageReply("lake:/x", bytes=4096, table=table),))
 
     stored = answer("block_size", of_table, later=1.0)
 
@@ -97,7 +97,7 @@ def test_of_a_table_its_counts_and_the_commits_of_the_worker_are_known_and_messa
     assert age == pytest.approx(4.0)
     assert stored["table"] == {"version": 7, "rows": 1000, "files": 12, "small_files": 10}
     assert answer("workers", of_table)["commits"] == {"failed": 2, "retried": 5}
-    uncounted = answer("block_size", replace(snapshot, storage=StorageReply("lake:/x", table=TableReply())))
+    uncounted = answer("block_size", replace(snapshot, replies=(StorageReply("lake:/x", table=TableReply()),)))
     assert uncounted["table"] == dict.fromkeys(("version", "rows", "files", "small_files", "last_commit_seconds"))
 
 

@@ -9,8 +9,8 @@ from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.commands.describe import with_describe
 from kctl_agent.rpc.commands.operations import operation_commands
 from kctl_agent.rpc.commands.ping import PING, ping_of
-from kctl_agent.rpc.commands.questions import QUESTIONS
+from kctl_agent.rpc.commands.questions import ANSWERED
 
 __all__ = ["COMMANDS", "AgentCommand", "Param", "operation_commands", "ping_of", "with_describe"]
 
-COMMANDS: Final[dict[str, AgentCommand]] = with_describe({command.name: command for command in (PING, *QUESTIONS)})
+COMMANDS: Final[dict[str, AgentCommand]] = with_describe({PING.name: PING, **ANSWERED})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kctl_agent.replies.describe import Method, MethodsReply
 from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
@@ -19,13 +20,8 @@ def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentComman
         document: JsonObject = encoded(MethodsReply(tuple(_described(each) for _, each in sorted(table.items()))))
         return document
 
-    table["describe"] = AgentCommand(
-        "describe",
-        answer,
-        "every method with its parameters, deadline and effect",
-        deadline_ms=1000,
-        needs_snapshot=False,
-    )
+    summary = QUESTIONS["describe"].summary
+    table["describe"] = AgentCommand("describe", answer, summary, deadline_ms=1000, needs_snapshot=False)
     return table
 
 

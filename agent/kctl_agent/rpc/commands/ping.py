@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.snapshot import Snapshot
@@ -38,18 +39,17 @@ def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float 
 
 def _lag(snapshot: Snapshot, now: float) -> int | None:
     total, oldest = 0, _OLD_SECONDS - (now - snapshot.published_at)
-    for row in snapshot.partitions:
+    partitions = snapshot.partitions
+    for row in partitions:
         if (row.topic, row.partition) in snapshot.not_read:
             continue
         if row.age_seconds is None or row.age_seconds > oldest or row.lag is None:
             return None
         total += row.lag
-    return total if snapshot.partitions else None
+    return total if partitions else None
 
 
-PING = AgentCommand(
-    "ping", answer, "who answers: name, pid, version, state, progress", deadline_ms=1000, needs_snapshot=False
-)
+PING = AgentCommand("ping", answer, QUESTIONS["ping"].summary, deadline_ms=1000, needs_snapshot=False)
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:

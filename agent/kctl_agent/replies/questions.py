@@ -1,0 +1,178 @@
+"""The questions to the processes of a fleet, `getXxx` and `onXxx`: each is declared here and nowhere else.
+
+Agents serve them, the master asks and reduces them, HTTP serves them, `kctl rpc` prints them, and docs/rpc.md is made
+of them. Types and functions stand by their names, so that only those of the command which is run are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+_REPLIES = "kctl_agent.replies"
+_TABLES = "kctl.cli.fleet.tables"
+_REDUCERS = "kctl.reduce.reducers"
+
+
+class Question(NamedTuple):
+    """A question. Where it has a `key` and no `reducer`, rows of all replies are joined, and of two rows with the same
+    key the newest counts."""
+
+    title: str
+    """What it asks, for `kctl rpc --help`."""
+    summary: str
+    """What an agent answers, for `getDescribe`."""
+    reply: str
+    """The type of an agent's reply."""
+    reducer: str = ""
+    """The function that makes one answer of all replies (`kctl.reduce.base.Reducer`)."""
+    answer: str = ""
+    """The type of the master's answer as it is sent; empty: that of the reply."""
+    view: str = ""
+    """The function to what is sent of a reduced answer; empty: all of it."""
+    rows: str = "rows"
+    """The field of the answer that has the rows."""
+    key: tuple[str, ...] = ()
+    """The fields that identify a row, by which rows are sorted."""
+    kinds: tuple[str, ...] = ("worker",)
+    """The kinds of processes that are asked; attached applications are asked what workers are."""
+    not_yet: str = ""
+    """Why a process does not know its reply yet, behind its name; empty: an empty reply is true."""
+    age: str = ""
+    """Where else a part of the answer may be stale: `rows` (by their own ages), `brokers` (it is as old as their last
+    answer)."""
+    path: str = ""
+    """The resource of HTTP, below /api/v1; the collector keeps the answer for it."""
+    path_summary: str = ""
+    filters: Mapping[str, str] = {}
+    """The parameters of the resource that choose rows, and the field that each is about."""
+    lines: str = f"{_TABLES}.listed"
+    """The function to the lines of `kctl rpc`; without one of its own every field of a row is a column."""
+    wide: str = ""
+    """The same with `-o wide`, if it is another."""
+    compared: tuple[str, str] | None = None
+    """What `--fail-above` compares, in words, and the function to the values."""
+
+    @property
+    def sent(self) -> str:
+        """The type of the master's answer."""
+        return self.answer or self.reply
+
+
+def named(path: str) -> Any:
+    """Returns what has this full name. Names come from the table, never from a request."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "kafka_lag": Question(
+        "How many messages wait in Kafka, in all and per topic",
+        "lag of each assigned partition, and the offsets it is counted from",
+        f"{_REPLIES}.partitions.PartitionsReply",
+        "kctl.reduce.partitions.offset_checker",
+        "kctl.rows.lag.LagTotals",
+        "kctl.reduce.partitions.kafka_lag",
+        age="rows",
+        lines=f"{_TABLES}.kafka_lag",
+        compared=("the total lag", f"{_TABLES}.total_lag"),
+    ),
+    "offset_checker": Question(
+        "How far each partition has been read, and by which worker",
+        "start, committed, position and end offset of each assigned partition",
+        f"{_REPLIES}.partitions.PartitionsReply",
+        "kctl.reduce.partitions.offset_checker",
+        "kctl.rows.offsets.Offsets",
+        age="rows",
+        lines=f"{_TABLES}.offset_checker",
+        compared=("a remaining-count", f"{_TABLES}.remaining_counts"),
+    ),
+    "block_size": Question(
+        "How many messages wait in the storage",
+        "messages and bytes in the storage: pending, delayed, processing, dead; the limits",
+        f"{_REPLIES}.block_size.StorageReply",
+        f"{_REDUCERS}.block_size",
+        kinds=("worker", "sinker"),
+        not_yet="has not opened its storage",
+        path="storage",
+        path_summary="Messages and bytes in the storage, and its limit",
+        lines=f"{_TABLES}.block_size",
+        compared=("the number of pending messages", f"{_TABLES}.pending"),
+    ),
+    "member_leader": Question(
+        "The leader of the consumer group, and its members",
+        "member id, generation, leader, assigned partitions",
+        f"{_REPLIES}.member_leader.MemberReply",
+        f"{_REDUCERS}.member_leader",
+        "kctl.rows.members.GroupMembers",
+        rows="members",
+        key=("worker",),
+        not_yet="has not joined its consumer group",
+        age="brokers",
+        path="members",
+        path_summary="The members of the group, as they see themselves, and their leader",
+        filters={"worker": "worker"},
+        lines=f"{_TABLES}.member_leader",
+        wide=f"{_TABLES}.member_leader_wide",
+    ),
+    "metadata_brokers": Question(
+        "The Kafka brokers",
+        "node id, host, port, rack of each broker; which is the controller",
+        f"{_REPLIES}.metadata.BrokersReply",
+        key=("node_id",),
+        not_yet="has no metadata from a broker",
+        age="brokers",
+        path="brokers",
+        path_summary="The brokers of the cluster",
+    ),
+    "metadata_topics": Question(
+        "Leader and replicas of each partition",
+        "leader, replicas, in-sync and offline replicas of each partition",
+        f"{_REPLIES}.metadata.TopicsReply",
+        key=("topic", "partition"),
+        not_yet="has no metadata from a broker",
+        age="brokers",
+        path="topics",
+        path_summary="Leader and replicas of each partition",
+        filters={"topic": "topic"},
+    ),
+    "workers": Question(
+        "What each worker is doing",
+        "state, uptime, memory, query, last batch, rows per second, last error, events",
+        f"{_REPLIES}.workers.WorkerReply",
+        f"{_REDUCERS}.workers",
+        "kctl.rows.workers.Workers",
+        key=("name",),
+        kinds=("worker", "sinker", "engine"),
+        path="workers",
+        path_summary="Workers and sinkers, as they and as their supervisor see them",
+        filters={"worker": "name", "kind": "kind", "state": "state"},
+        lines=f"{_TABLES}.workers",
+        wide=f"{_TABLES}.workers_wide",
+    ),
+    "ping": Question(
+        "The processes that answer",
+        "who answers: name, pid, version, state, progress",
+        f"{_REPLIES}.ping.PingReply",
+        f"{_REDUCERS}.ping",
+        "kctl.rows.workers.Pings",
+        kinds=("worker", "sinker", "engine"),
+        lines=f"{_TABLES}.ping",
+    ),
+    "describe": Question(
+        "Which methods are served",
+        "every method with its parameters, deadline and effect",
+        f"{_REPLIES}.describe.MethodsReply",
+        rows="methods",
+        key=("method",),
+        kinds=("worker", "sinker", "engine"),
+        lines=f"{_TABLES}.describe",
+    ),
+}
+"""In the order of the help page. A name from the wire is a key of it and never selects a module, class or function."""
+
+
+def asked_of(kind: str) -> frozenset[str]:
+    """Returns the questions that a process of this kind is asked."""
+    return frozenset(name for name, each in QUESTIONS.items() if kind in each.kinds)

@@ -1,0 +1,124 @@
+"""docs/rpc.md, made of the tables of questions and operations: `python -m tests.rpc_page > docs/rpc.md`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass
+from itertools import pairwise
+from textwrap import dedent, fill
+from typing import Any, cast, get_args, get_origin, get_type_hints
+
+from kctl.cli.command import CONFIG, OUTPUT, Option
+from kctl.cli.fleet.operate import command as command_of
+from kctl.operations import COMMANDS
+from kctl_agent.replies.questions import QUESTIONS, Question, named
+from tests.configuration_page import entry
+
+_INTRODUCTION = """\
+# Questions and operations
+
+<!-- Written by `python -m tests.rpc_page > docs/rpc.md` from kctl_agent/replies/questions.py, the types that are named
+there, and kctl/operations. Change it there. -->
+
+What `kctl rpc` asks, what is answered, and what can be done to a fleet. [commands.md](commands.md#kctl-rpc-command) has
+what all answers have in common, [protocol.md](protocol.md) the wire.
+
+## Questions
+
+Each is a method of every process that is asked (`getKafkaLag`), and of the master (`onKafkaLag`, also `getKafkaLag`),
+which asks all processes and makes one answer of theirs. What is not known is `null`. A sentence stands behind a field
+whose name does not explain it.
+"""
+
+
+_OPERATIONS = """
+## Operations
+
+Each is a method of the master (`onPause`), and `POST /api/v1/operations` takes it. `kctl start NAME` and `kctl stop
+NAME` are operations too. [commands.md](commands.md#operations) has what all of them have in common.
+
+"""
+
+
+def reference() -> str:
+    """Returns the whole page, ending with a newline."""
+    questions = [_question(name, each) for name, each in QUESTIONS.items()]
+    done = [_operation(name, shown) for shown, name in COMMANDS.items()]
+    return "".join([_INTRODUCTION, *questions, _OPERATIONS, *done])
+
+
+def _question(name: str, question: Question) -> str:
+    kind = named(question.sent)
+    asked = ", ".join(f"{each}s" for each in question.kinds)
+    facts = [f"Asked of {asked}, and of attached applications."]
+    if question.path:
+        facts.append(f"Over HTTP: `/api/v1/{question.path}`.")
+    if question.compared:
+        facts.append(f"`--fail-above` compares {question.compared[0]}.")
+    doc = "" if kind.__doc__ is None else " ".join(inspect.cleandoc(kind.__doc__).split()).replace("None", "null")
+    about = " ".join([f"{question.title}.", *([doc] if doc else []), *facts])
+    described = entry(about)[2:].replace("\n  ", "\n")
+    return "\n".join([f"\n### `{name}`\n", f"{described}\n", *_fields(kind), ""])
+
+
+def _fields(kind: Any, path: str = "", above: tuple[Any, ...] = ()) -> Iterator[str]:
+    texts, hints = _texts(kind), get_type_hints(kind)
+    found = {name: _inner(hints[name]) for name in _names(kind)}
+    if plain := [name for name, (inner, _) in found.items() if inner is None and name not in texts]:
+        yield entry(", ".join(f"`{path}{name}`" if name == plain[0] else f"`{name}`" for name in plain))
+    for name, (inner, is_list) in found.items():
+        whole = f"{path}{name}{'[]' if is_list else ''}"
+        if name in texts:
+            yield entry(f"`{whole}`: {texts[name].replace('None', 'null')}")
+        if inner is not None and inner not in above:
+            yield from _fields(inner, f"{whole}.", (*above, kind))
+
+
+def _names(kind: Any) -> list[str]:
+    return [each.name for each in fields(kind)] if is_dataclass(kind) else list(kind.__struct_fields__)
+
+
+def _inner(hint: Any) -> tuple[Any, bool]:
+    """The type of ours that a field holds, if it does, and whether it holds several."""
+    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "__struct_fields__")):
+        return hint, False
+    is_list = get_origin(hint) in (tuple, list)
+    found = [_inner(each) for each in get_args(hint) if get_origin(hint) is not Mapping]
+    inner = next((each for each, _ in found if each is not None), None)
+    return inner, is_list or any(each for _, each in found)
+
+
+def _texts(kind: Any) -> dict[str, str]:
+    """What stands below a field, or the sentence of its metric."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not base.__module__.startswith("kctl"):
+            continue
+        (declared,) = ast.parse(dedent(inspect.getsource(base))).body
+        for field, below in pairwise(cast(ast.ClassDef, declared).body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    declared_fields: tuple[Field[Any], ...] = fields(kind) if is_dataclass(kind) else ()
+    metrics = {each.name: each.metadata["metric"].sentence for each in declared_fields if "metric" in each.metadata}
+    return {name: text for name, text in metrics.items() if text} | found
+
+
+def _operation(name: str, shown: str) -> str:
+    command = command_of(name)
+    about = entry(" ".join(f"**`kctl {shown}`**: {command.summary} {command.details}".split()))
+    options = "; ".join(_option(each) for each in command.options if each not in (CONFIG, OUTPUT))
+    wrapped = fill(f"{options}.", 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return f"{about}\n  {wrapped}\n"
+
+
+def _option(option: Option) -> str:
+    name = max(option.names, key=len)
+    return f"`{f'{name} {option.metavar}' if option.metavar else name}`: {option.help}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
