@@ -9,7 +9,7 @@ from dataclasses import Field, fields
 from textwrap import fill
 from typing import Any, Literal
 
-from kctl.config.clusters import NAMED
+from kctl.config.clusters import NAMED, SecuritySection
 from kctl.config.declared import allowed, default_of, kind_words, mark, plain
 from kctl.config.effects import effect
 from kctl.config.forms import Effect, Section, Unit
@@ -68,8 +68,10 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _named(section: tuple[str, type[Section]]) -> str:
-    """Describes a section of which a file may have several; its keys stand in the table of `[kafka]`."""
+    """Describes a section of which a file may have several; the keys of a cluster stand in the table of `[kafka]`."""
     title, kind = section
+    if not issubclass(kind, SecuritySection):
+        return _section(f"{title}.NAME", kind)
     keys = fill(f"Its keys, as in `[kafka]`: {', '.join(f'`{each.name}`' for each in fields(kind))}.", 120)
     return f"\n## `[{title}.NAME]`\n\n{inspect.getdoc(kind)}\n\n{keys}\n"
 

@@ -72,14 +72,15 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def read(folder: Folder, *, with_state: bool = True) -> Checkpoint:
+def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, also while its query runs. Without `state/`, whose listing may be long, it takes two listings
-    and four files. Raises CheckpointUnreadable: there is none, or no permission, or the place does not answer."""
+    and four files; two listings alone if no batch was planned or committed since `last`. Raises CheckpointUnreadable:
+    there is none, or no permission, or the place does not answer."""
     with reading(folder):
         try:
-            return _Reader(folder).read(with_state=with_state)
+            return _Reader(folder).read(last, with_state=with_state)
         except FileNotFoundError:  # its query has purged an entry meanwhile
-            return _Reader(folder).read(with_state=with_state)
+            return _Reader(folder).read(last, with_state=with_state)
 
 
 class _Reader:
@@ -90,9 +91,11 @@ class _Reader:
         self._offsets = self._numbers("offsets")
         self._findings: list[Finding] = []
 
-    def read(self, *, with_state: bool) -> Checkpoint:
-        query_id = self._query_id()
+    def read(self, last: Checkpoint | None, *, with_state: bool) -> Checkpoint:
         planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
+        if last is not None and planned is not None and (planned, committed) == (last.planned, last.committed):
+            return last
+        query_id = self._query_id()
         newest = self._planned(planned)
         done = self._done(planned, committed, newest)
         if planned is not None and newest is not None:

@@ -1,9 +1,10 @@
-"""The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL."""
+"""The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL; and
+`[checkpoints.NAME]`, one for each Spark query that reads one."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from kctl.config.forms import Section, Servers
+from kctl.config.forms import NOW, Form, Section, Servers, Topic, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,4 +53,34 @@ class ClusterSection(SecuritySection, _Servers):
     `cluster` of its metrics. Fleets do not read them. A file may hold nothing else."""
 
 
-NAMED: dict[str, type[Section]] = {"contexts": ContextSection, "clusters": ClusterSection}
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSection(Section):
+    """The checkpoint of a Spark query that is shown as a consumer group (spark-jobs.md); any number of them, each under
+    its own name."""
+
+    effect: ClassVar = NOW
+
+    uri: Annotated[str, Form(r"/.+|(file|s3|s3a)://.+", "a path that begins with `/`, or `s3://BUCKET/PREFIX`")]
+    """Where the checkpoint is. It is read, and never written to."""
+    cluster: str = ""
+    """The `[clusters.NAME]` that the query reads; empty: the only one. A fleet has its own."""
+    group: str = ""
+    """The group that it is shown as; empty: NAME. A group of Kafka with this name is not shown."""
+    topics: tuple[Topic, ...] = ()
+    """The topics that are in this cluster, for a query that reads several clusters; empty: all."""
+    every: Annotated[str, Form(r"|[1-9]\d{0,5}[smhd]", "a number and a unit, such as `90s`, `15m` or `24h`")] = ""
+    """How often the job is started that does not run all the time; in between it is healthy."""
+    interval_seconds: Annotated[float, number(1, 3600)] = 60.0
+    """How often the checkpoint is read: two listings, and a few small files after each batch."""
+
+
+def seconds_of(text: str) -> float | None:
+    """Parses a time: `15m` -> 900.0; None for the empty text."""
+    return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]] if text else None
+
+
+NAMED: dict[str, type[Section]] = {
+    "contexts": ContextSection,
+    "clusters": ClusterSection,
+    "checkpoints": CheckpointSection,
+}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kctl.config.clusters import ClusterSection
+from kctl.config.clusters import CheckpointSection, ClusterSection
 from kctl.config.document import read_document
 from kctl.config.load import read
 from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSection, StatusSection
@@ -24,6 +24,8 @@ class ExporterConfig:
     path: Path
     """The configuration file; without one, where it would be."""
     clusters: Mapping[str, ClusterSection]
+    checkpoints: Mapping[str, CheckpointSection]
+    """Each with the name of one of the `clusters`."""
     exporter: ExporterSection
     status: StatusSection
     http: HttpSection
@@ -33,10 +35,10 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads, as `kctl.config.load`, the sections `[exporter]`, `[status]`, `[http]`, `[log]` and `[clusters.NAME]`;
-    without a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at these, unencrypted,
-    and `path` may be None. Raises ConfigError: as `kctl.config.load`; or there is no cluster, or `servers` beside those
-    of the file."""
+    """Loads, as `kctl.config.load`, the sections `[exporter]`, `[status]`, `[http]`, `[log]`, `[checkpoints.NAME]` and
+    `[clusters.NAME]`; without a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at
+    these, unencrypted, and `path` may be None. Raises ConfigError: as `kctl.config.load`; or there is no cluster, or
+    `servers` beside those of the file, or a checkpoint of no cluster."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()
@@ -55,4 +57,17 @@ def load_exporter(
     parts: dict[str, Any] = {
         each: findings.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")
     }
-    return ExporterConfig(path=where, clusters=clusters, **parts)
+    checkpoints = {
+        name: _of_a_cluster(f"{where}: checkpoints.{name}.cluster", each, tuple(clusters))
+        for name, each in findings.named("checkpoints", CheckpointSection).items()
+    }
+    return ExporterConfig(path=where, clusters=clusters, checkpoints=checkpoints, **parts)
+
+
+def _of_a_cluster(setting: str, checkpoint: CheckpointSection, clusters: tuple[str, ...]) -> CheckpointSection:
+    if not checkpoint.cluster and len(clusters) == 1:
+        return replace(checkpoint, cluster=clusters[0])
+    if checkpoint.cluster not in clusters:
+        given = f"is `{checkpoint.cluster}`" if checkpoint.cluster else "is missing"
+        raise ConfigError(f"{setting} {given}: it takes the name of a cluster: {', '.join(clusters)}")
+    return checkpoint

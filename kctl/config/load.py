@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kctl.config.clusters import CheckpointSection
 from kctl.config.document import read_document
 from kctl.config.findings import SETTINGS, Findings, variable
 from kctl.config.rules import mistakes
@@ -37,7 +38,8 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
         findings.values.setdefault("workers.trigger_seconds", LAKE_TRIGGER_SECONDS)
     sections: dict[str, Any] = {section: findings.built(section, kind) for section, kind in SECTIONS.items()}
     sources = {name: findings.sources.get(name, "default") for name in SETTINGS}
-    config = Config(path=path, sources=sources, **sections)
+    checkpoints = findings.named("checkpoints", CheckpointSection)
+    config = Config(path=path, sources=sources, checkpoints=checkpoints, **sections)
     findings.mistakes += [each for each in mistakes(config) if not any(name in each for name in findings.wrong)]
     findings.refuse()
     fleet = config.fleet

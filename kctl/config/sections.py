@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from kctl.config.clusters import SecuritySection
+from kctl.config.clusters import CheckpointSection, SecuritySection
 from kctl.config.forms import (
     FLEET,
     MESSAGES,
@@ -463,6 +463,7 @@ class Config:
     http: HttpSection
     hosts: HostsSection
     log: LogSection
+    checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -10,10 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 
+from kctl.checkpoints.watcher import CheckpointWatcher, Watched
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
 from kctl.groups.assessor import GroupAssessor
@@ -29,7 +30,7 @@ from kctl.kafka.polls.cluster_reading import PARTS
 from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.reduce.base import GroupStats
-from kctl.status import Owner, StatusRules, allowed_lag
+from kctl.status import Assessment, Owner, Status, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class CollectedCluster:
     status: StatusSection
     excluded: Collection[str] = ()
     """Groups that are not collected."""
+    checkpoints: tuple[Watched, ...] = ()
 
     def is_same_place(self, other: CollectedCluster) -> bool:
         """Whether what is known of the other's groups is true of the groups of this cluster."""
@@ -69,7 +71,10 @@ class ClusterCollector:
         except ValueError as error:
             raise ConfigError(f"exporter: {error}") from None
         self.cluster = collected.cluster
-        self.describe: Callable[[str], Group] = partial(_described, collected.access, exporter.timeout_seconds)
+        self._watcher = CheckpointWatcher(collected.checkpoints)
+        self.describe: Callable[[str], Group] = partial(
+            _described, self._watcher, collected.access, exporter.timeout_seconds
+        )
         """Asks the brokers for a group and its members, by a connection of its own; blocks, raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
         """Functions that are given every snapshot, on the collector's thread, after it has become the last one."""
@@ -79,6 +84,7 @@ class ClusterCollector:
             AllGroups(lambda name: name not in excluded and wants(name)),
             WantedLogs(reads_committed=self._reads_committed),
             wants_topic=wants_topic,
+            add_more=self._watcher.add_to,
         )
         self._settings = exporter
         rules = StatusRules(status.window_seconds, status.hold_seconds, status.batch_limit_seconds)
@@ -118,12 +124,14 @@ class ClusterCollector:
 
     async def close(self) -> None:
         """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
+        self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
     def collect(self) -> ClusterSnapshot:
         """Takes one snapshot, which becomes the last one; blocks."""
         started, unix = time.monotonic(), time.time()
+        self._watcher.start()
         self._poll(started, unix)
         now = time.monotonic()
         self._known.forget(now)
@@ -155,7 +163,9 @@ class ClusterCollector:
         self._known.stale_after_seconds = other._settings.stale_after_seconds
         self._settings, self.describe = other._settings, other.describe
         self._reads_committed, self._detail_of = other._reads_committed, other._detail_of
+        other._watcher.take_over(self._watcher)
         self._reader, other._reader = other._reader, self._reader
+        self._watcher, other._watcher = other._watcher, self._watcher
 
     def _poll(self, at: float, unix: float) -> None:
         try:
@@ -183,7 +193,11 @@ class ClusterCollector:
         columns = known.partitions(now, self._reads_committed)
         groups = [known.groups[name] for name in columns.names.groups]
         stats = [GroupStats.of(group.listed.state, known.members(group, now)) for group in groups]
-        owners = [_owner(each.listed.protocol, of_each) for each, of_each in zip(groups, stats, strict=True)]
+        watcher = self._watcher
+        owners = [
+            watcher.owner(each.listed.group, unix) or _owner(each.listed.protocol, of_each)
+            for each, of_each in zip(groups, stats, strict=True)
+        ]
         assessments, of_groups = self._assessor.assess(columns, owners, unix)
         snapshots = tuple(
             GroupSnapshot(
@@ -191,11 +205,11 @@ class ClusterCollector:
                 group=group.listed.group,
                 partitions=rows,
                 assessments=of_rows,
-                assessment=of_group,
+                assessment=_because(of_group, watcher.error(group.listed.group)),
                 lag=lag,
                 stats=of_each,
                 type=group.listed.type,
-                coordinator=group.listed.coordinator,
+                coordinator=group.listed.coordinator if group.listed.coordinator >= 0 else None,
                 detail=self._detail_of(group.listed.group),
                 protocol_type=group.listed.protocol,
             )
@@ -210,7 +224,13 @@ def _of_each(assessments: Assessments, columns: PartitionColumns) -> list[Assess
     return [assessments[begin:end] for begin, end in pairwise(columns.names.begins)]
 
 
-def _described(access: ClusterAccess, timeout_seconds: float, name: str) -> Group:
+def _because(assessment: Assessment, error: str | None) -> Assessment:
+    return assessment if error is None or assessment.status is not Status.UNKNOWN else replace(assessment, reason=error)
+
+
+def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_seconds: float, name: str) -> Group:
+    if watcher.has(name):
+        raise KctlError(f"{name} is a checkpoint, which has no members")
     with ClusterConnection(access, timeout_seconds) as connection:
         connection.open()
         return describe_groups(connection, [name])[0]

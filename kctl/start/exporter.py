@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 
+from kctl.checkpoints.watcher import Watched
 from kctl.children import PRIVATE
 from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
@@ -136,7 +137,13 @@ class _Exporter:
 
 def _wanted(config: ExporterConfig) -> list[CollectedCluster]:
     return [
-        CollectedCluster(name, of_cluster(name, cluster, config.path), config.exporter, config.status)
+        CollectedCluster(
+            name,
+            of_cluster(name, cluster, config.path),
+            config.exporter,
+            config.status,
+            checkpoints=Watched.of({key: each for key, each in config.checkpoints.items() if each.cluster == name}),
+        )
         for name, cluster in config.clusters.items()
     ]
 

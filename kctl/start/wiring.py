@@ -6,11 +6,12 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from kctl.audit import fleet_log
+from kctl.checkpoints.watcher import Watched
 from kctl.config.effects import shown_settings
 from kctl.config.sections import Config, HttpSection
 from kctl.dead_letters.sending import sending
@@ -156,10 +157,12 @@ def wired(
 
 
 def _all_groups(config: Config) -> list[CollectedCluster]:
-    kafka = config.kafka
-    if not config.exporter.all_groups:
-        return []
-    return [CollectedCluster(kafka.cluster, of_fleet(config), config.exporter, config.status, excluded=(kafka.group,))]
+    kafka, exporter, checkpoints = config.kafka, config.exporter, Watched.of(config.checkpoints)
+    if not exporter.all_groups:
+        if not checkpoints:
+            return []
+        exporter = replace(exporter, groups=())
+    return [CollectedCluster(kafka.cluster, of_fleet(config), exporter, config.status, (kafka.group,), checkpoints)]
 
 
 def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitable[None]]:

@@ -11,6 +11,9 @@ from kctl.status.observations import Bools, Ints, Reals, Rows
 
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
+UNSEEN = "stopped or slow"
+"""The state of a query of which its checkpoint is all that is known: both look alike from outside."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -19,7 +22,7 @@ class Owner:
     name: str | None
     """The worker's name; None when no worker answers for the partition."""
     state: str | None = None
-    """As it reports itself; without an owner, the state of the fleet: `starting`, `rebalancing`, or None."""
+    """As it reports itself, or `UNSEEN`; without an owner, that of the fleet: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0
     """Seconds between batches; None: not known, as of other clients."""
     last_batch_seconds: float | None = None

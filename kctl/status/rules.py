@@ -21,7 +21,7 @@ import numpy as np
 from kctl.status.history import ABSENT, History
 from kctl.status.judgements import NUMBERS, JudgementReason, Judgements
 from kctl.status.observations import Bools, Ints, Reals, Rows
-from kctl.status.owners import Owners
+from kctl.status.owners import UNSEEN, Owners
 from kctl.status.words import Status
 
 _CYCLES_OF_SILENCE = 3.0
@@ -236,7 +236,8 @@ def _silent(case: _Case, rows: Rows, found: Judgements) -> Bools:
     these, quiet, limit = rows[fits], quiet[fits], limit[fits]
     running, last = owners.batch_running_seconds[these], owners.last_batch_seconds[these]
     is_named, has_members = owners.is_named[these], owners.has_members[these]
-    status = np.where(is_named | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
+    is_seen = is_named & ~owners.is_in(UNSEEN)[these]
+    status = np.where(is_seen | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
     found.put(these, status, JudgementReason.SILENT, quiet, case.seen.uncommitted[these])
     # A batch explains the silence since it began; batches that fail and begin anew do not.
     is_excused = is_named & (running <= case.rules.batch_limit_seconds) & (quiet - running <= limit)

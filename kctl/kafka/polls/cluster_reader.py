@@ -41,14 +41,16 @@ class ClusterReader:
         logs: WantedLogs | None = None,
         *,
         wants_topic: Callable[[str], bool] = lambda _: True,
+        add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
         """`groups`: all, unless others are named. `wants_topic` is asked for the name of each topic that a group has
-        committed."""
+        committed. `add_more` adds groups that Kafka does not know, before their logs are read."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
         self._logs = LogReader(WantedLogs() if logs is None else logs)
         self._wants_topic = wants_topic
+        self._add_more = add_more
         self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
@@ -115,6 +117,7 @@ class ClusterReader:
         if silent >= connection.brokers.keys():
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
         self._read_committed(connection, reading)
+        self._add_more(reading)
         self._logs.read(connection, reading, silent)
         return reading
 
