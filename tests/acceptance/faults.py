@@ -40,11 +40,7 @@ class Faults:
     """One worker, two sinkers, a producer. Each `kill_...` returns when messages go all the way again."""
 
     def __init__(
-        self,
-        make_fleet: MakeFleet,
-        redis: RedisServer | None,
-        lease_seconds: float = 20.0,
-        rate: float = RATE,
+        self, make_fleet: MakeFleet, redis: RedisServer | None, lease_seconds: float = 20.0, rate: float = RATE
     ) -> None:
         self._redis = redis
         storage = 'mode = "file"' if redis is None else f'mode = "redis"\nurl = "{redis.url}"'

@@ -83,9 +83,7 @@ def value(prometheus: Prometheus, expression: str) -> float:
     return float(found[0]["value"][1]) if len(found) == 1 else float("nan")
 
 
-def test_what_goes_wrong_in_a_fleet_arrives_at_a_webhook_and_is_resolved_when_it_is_over(
-    make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("prometheus", "prometheus-alertmanager")
     monkeypatch.setenv("KCTL_WORKERS_BACKOFF_MIN_SECONDS", "5")  # long enough to be seen by a scrape
     fleet = make_fleet(

@@ -94,9 +94,7 @@ def test_a_topic_that_is_recreated_and_then_truncated_is_read_on_and_both_are_re
 
 @pytest.mark.long
 @pytest.mark.parametrize("meanwhile", ["between two batches", "paused", "killed"])
-def test_a_log_that_was_truncated_and_has_grown_past_the_position_again_is_read_from_where_it_differs(
-    meanwhile: str, cluster: KafkaCluster, make_fleet: MakeFleet
-) -> None:
+def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
     """While nobody polls the end of the log: between two batches, with nothing but the memory of a worker that is
     paused, and with nothing but what the group has committed."""
     seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)

@@ -245,9 +245,7 @@ def test_after_a_reset_to_the_beginning_all_rows_come_again(make_fleet: MakeFlee
 
 
 @pytest.mark.long
-def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_worker_is_killed(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_messages_die_once(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed also between the commit of the dead letters and that of the rows."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
@@ -278,9 +276,7 @@ def test_messages_that_cannot_be_read_are_dead_letters_once_however_often_the_wo
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_dead_letters_that_are_put_back_are_rows_once_however_often_workers_are_killed(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requeued_ones_are_rows_once(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed also as soon as their rows are committed, while the table of dead letters still has them; and the
     transform is repaired beside all that."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -150,9 +150,7 @@ def left(fleet: Fleet) -> Counter[tuple[str, int, int]]:
         consumer.close()
 
 
-def test_what_comes_after_a_truncation_is_a_row_once_and_what_was_cut_off_stays_one(
-    cluster: KafkaCluster, make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_what_follows_a_truncation_is_a_row_once(cluster: KafkaCluster, make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(workers=2, partitions=2, on=cluster, storage=lake(table))
     topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
@@ -206,9 +204,7 @@ def test_a_table_restored_from_an_older_copy_has_every_message_again(make_fleet:
 
 
 @pytest.mark.parametrize("engine", ["shared", "own"])
-def test_a_worker_that_was_frozen_for_longer_than_its_session_stores_nothing_of_what_has_moved(
-    engine: str, make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_a_worker_frozen_past_its_session_stores_nothing(engine: str, make_fleet: MakeFleet, short_dir: Path) -> None:
     """In the middle of batches: the other one has stored and committed its partitions before it wakes up."""
     table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(

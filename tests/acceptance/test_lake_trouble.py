@@ -61,9 +61,7 @@ def stored(fleet: Fleet) -> int:
 @pytest.mark.parametrize(
     ("place", "free_bytes"), [("", 0), ("", 32 << 10), ("_delta_log", 0)], ids=["plan", "files", "commit"]
 )
-def test_a_disk_that_is_full_is_reported_and_nothing_is_stored_until_there_is_room(
-    place: str, free_bytes: int, disk: Path, make_fleet: MakeFleet
-) -> None:
+def test_a_full_disk_is_reported_and_waited_out(place: str, free_bytes: int, disk: Path, make_fleet: MakeFleet) -> None:
     table = disk / "orders"
     fleet = make_fleet(partitions=2, storage=lake(table, 'min_free = ""\nmaintenance = false'))
     fleet.send(1000)

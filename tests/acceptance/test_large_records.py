@@ -19,8 +19,7 @@ DRAIN_SECONDS = 600
 @pytest.mark.long
 @pytest.mark.shows("records of 0.9 MB in 400 partitions are stored by the default heap, after one exit at most")
 @pytest.mark.parametrize(
-    ("engine", "driver", "setting"),
-    [("shared", "engine", "engine.heap"), ("own", "worker-0", "spark.driver_memory")],
+    ("engine", "driver", "setting"), [("shared", "engine", "engine.heap"), ("own", "worker-0", "spark.driver_memory")]
 )
 def test_large_records_cost_one_exit_at_most(make_fleet: MakeFleet, engine: str, driver: str, setting: str) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS, engine=engine, java="", spark_master="local[2]")

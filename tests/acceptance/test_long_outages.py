@@ -142,9 +142,7 @@ def engine_is_away(given: Given) -> Iterator[None]:
         (engine_is_away, "engine", {"worker-0", "worker-1"}),
     ],
 )
-def test_an_outage_is_waited_for_however_long_it_lasts_by_what_runs_and_by_what_starts_meanwhile(
-    outage: Any, what: str, who: set[str], given: Given
-) -> None:
+def test_an_outage_is_waited_for_however_long_it_lasts(outage: Any, what: str, who: set[str], given: Given) -> None:
     fleet = given.fleet
     fleet.send(1000)
     eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is well before")

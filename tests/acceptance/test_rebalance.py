@@ -35,7 +35,7 @@ def queries_of_first(fleet: Fleet) -> int:
 
 @pytest.mark.shows("our numbers are those of Kafka's own tool, over CLI, HTTP and Prometheus")
 @pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])
-def test_nothing_is_lost_while_workers_join_die_and_come_back(assignor: str, make_fleet: MakeFleet) -> None:
+def test_none_lost_as_workers_come_and_go(assignor: str, make_fleet: MakeFleet) -> None:
     # A killed worker stays away for longer than its session lasts: its successor would else be there for the rebalance.
     fleet = make_fleet(workers=1, partitions=4, backoff="25", kafka=f'assignor = "{assignor}"')
     fleet.start("worker-0")

@@ -93,10 +93,7 @@ def test_a_storage_emptied_exchanged_or_of_another_group_is_refused_until_decide
     assert "storage.on_lost_offsets is stop, and" in why
     configure(fleet, f'path = "{other}"\non_lost_offsets = "continue"')
     fleet.send(20)
-    assert run_until_caught_up(fleet) == [
-        ("storage_lost_offsets", 0, 150, 150),
-        ("storage_lost_offsets", 1, 150, 150),
-    ]
+    assert run_until_caught_up(fleet) == [("storage_lost_offsets", 0, 150, 150), ("storage_lost_offsets", 1, 150, 150)]
 
     stranger = make_fleet(workers=1, partitions=2, storage=f'path = "{other}"')
     why = refusal(stranger)

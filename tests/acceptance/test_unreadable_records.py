@@ -102,11 +102,7 @@ STORAGES = ["file", *(pytest.param(each, marks=pytest.mark.long) for each in ("r
 @pytest.mark.shows("with on_unreadable = dead_letter an unreadable record is kept with its bytes and stepped over")
 @pytest.mark.parametrize("mode", STORAGES)
 def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_own_source_fails_at_it(
-    make_fleet: MakeFleet,
-    short_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-    mode: str,
+    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mode: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(short_dir / "never"))

@@ -56,9 +56,7 @@ def call_times(fleet: Fleet) -> list[float]:
     return times
 
 
-def test_the_agent_answers_at_once_and_the_lag_grows_while_a_batch_is_held(
-    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_agent_answers_in_a_batch(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", ".")
     monkeypatch.setenv("KCTL_SLOW_UNTIL", str(tmp_path / "go on"))
     fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "tests.acceptance.transforms:slow"')

@@ -145,9 +145,7 @@ class DeadLetters(Dead[Storage]):
         assert total(storage) == (4, 0, 0, 5)
         assert [(m.offset, m.tries) for m in everything(storage)] == [(offset, 0) for offset in (2, 3, 4, 5)]
 
-    def test_what_dies_while_dead_letters_are_put_back_is_left_for_the_next_time(
-        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_dies_during_a_requeue_waits_longer(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
         self.kill(storage, 5)
 
@@ -159,9 +157,7 @@ class DeadLetters(Dead[Storage]):
 
         assert [(each.offset, each.error) for each in storage.dead()] == [(offset, "again") for offset in range(5)]
 
-    def test_what_is_stopped_half_way_has_done_whole_pages(
-        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_requeue_that_stops_did_whole_pages(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
         self.kill(storage, 5)
 

@@ -34,9 +34,7 @@ class Times:
         assert total(storage) == (0, 3, 0, 0)
         assert storage.settle(claim, [True] * 3) == Settled(gone=3)
 
-    def test_a_lease_that_ran_out_is_good_as_long_as_nobody_else_has_it(
-        self, storage: Storage, pass_time: PassTime
-    ) -> None:
+    def test_an_expired_lease_is_good_until_somebody_takes_it(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
 
@@ -86,9 +84,7 @@ class Times:
         assert stats.oldest_seconds == pytest.approx(100, abs=30)
         assert [p.oldest_seconds for p in stats.partitions] == [pytest.approx(100, abs=30), pytest.approx(0, abs=30)]
 
-    def test_leases_that_ran_out_and_delays_are_put_back_on_request_and_living_leases_are_not(
-        self, storage: Storage, pass_time: PassTime
-    ) -> None:
+    def test_expired_leases_and_delays_are_put_back_on_request(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 9)
         (delayed,) = storage.claim("a", 3, 1000.0)
         storage.settle(delayed, [False] * 3, retry_seconds=500.0)

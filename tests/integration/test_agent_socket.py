@@ -136,9 +136,7 @@ def test_a_host_that_ends_without_closing_its_agent_is_not_held_up(short_dir: Pa
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_peer_that_leaves_does_not_kill_a_host_that_has_its_own_idea_of_sigpipe(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
+def test_a_peer_that_leaves_kills_no_host(socket_file: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
     host = process("signal.signal(signal.SIGPIPE, signal.SIG_DFL)" + STAY)
 
     for _ in range(20):
@@ -218,9 +216,7 @@ def answer_of(host: subprocess.Popen[str], command: str) -> str:
     return host.stdout.readline().strip()
 
 
-def test_a_forked_child_holds_nothing_of_the_agent_and_does_not_end_it(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
+def test_a_forked_child_holds_no_agent(socket_file: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
     host = process(FORK_AND_HOLD)
     with Caller(socket_file) as before:
         assert before.ask("ping").ok

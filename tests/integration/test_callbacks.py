@@ -271,9 +271,7 @@ def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:
 
 
 @pytest.mark.shows("an exit for lack of memory names the heap and its setting, and is noted for the next JVM")
-def test_a_jvm_that_runs_out_of_memory_is_named_with_its_heap_and_noted_for_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jvm_out_of_memory_is_named_and_noted_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark import SparkContext
 
     settings = driver(tmp_path, driver_memory="512m")

@@ -64,9 +64,7 @@ def test_a_lock_line_that_is_not_one_is_refused_with_its_number(line: str) -> No
 
 
 @pytest.mark.parametrize("form", ["directory", "file:", "file://"])
-def test_a_repository_can_be_a_directory_or_a_file_url(
-    repository: Repository, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_is_a_folder_or_an_url(repository: Repository, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     urls = {"directory": str(repository.root), "file://": repository.root.as_uri()}
     monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", urls.get(form, repository.root.as_uri().replace("file://", "file:")))
 

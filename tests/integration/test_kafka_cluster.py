@@ -285,9 +285,7 @@ def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the
     assert err.count("\n") == 1
 
 
-def test_of_a_partition_without_leader_the_reason_is_reported_and_of_the_others_everything_until_it_has_one(
-    wounded: Wounded, cluster: KafkaCluster
-) -> None:
+def test_a_partition_without_leader_has_its_reason_and_others_are_read(wounded: Wounded, cluster: KafkaCluster) -> None:
     bad = {TopicPartition("single", number) for number in wounded.lost}
     brokers = wounded.brokers
     watcher = BrokerWatcher(brokers, lambda: SINGLE, every_seconds=0.2)

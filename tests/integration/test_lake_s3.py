@@ -295,9 +295,7 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client", ["obstore", "delta-rs"])
-def test_a_store_that_does_not_answer_is_waited_for_by_both_clients_for_as_long(
-    client: str, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_clients_wait_as_long(client: str, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both give up after ten tries by themselves, which mostly are less than six seconds."""
     seconds = 8
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", seconds)

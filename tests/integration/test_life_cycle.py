@@ -55,9 +55,7 @@ def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
         assert fleet.process.wait(60) == 0
 
 
-def test_a_daemon_is_there_when_the_command_returns_and_reports_why_it_could_not_start(
-    broker: KafkaBroker, config_file: Callable[..., Path]
-) -> None:
+def test_a_daemon_is_there_at_the_end_of_its_command(broker: KafkaBroker, config_file: Callable[..., Path]) -> None:
     config = config_file(workers={"count": 0})
 
     begun = kctl("-c", str(config), "start", "--daemon", "--set", "log.level=DEBUG")

@@ -14,9 +14,7 @@ import pytest
 
 from kctl import fleets
 from kctl.config.load import load
-from kctl.errors import (
-    AlreadyRunning,
-)
+from kctl.errors import AlreadyRunning
 from kctl.master.process import session_members
 from kctl.start.main import run
 from tests.conftest import eventually

@@ -115,10 +115,7 @@ def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
 
 @pytest.mark.shows("a Redis at `maxmemory` is drained by its sinkers until it is empty; then puts go on")
 def test_sinkers_drain_a_full_redis_and_puts_go_on(
-    storage: RedisStorage,
-    server: RedisServer,
-    sinker: Callable[..., SinkerProcess],
-    place: Any,
+    storage: RedisStorage, server: RedisServer, sinker: Callable[..., SinkerProcess], place: Any
 ) -> None:
     count = filled(storage)
     settings = storage_settings(place, mode="redis", url=server.url, namespace="readers")

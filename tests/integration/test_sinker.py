@@ -134,9 +134,7 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
 
 @pytest.mark.shows("SIGKILL inside the handler, 20 times: nothing lost; handled twice only what was in flight")
 @pytest.mark.long
-def test_sinkers_killed_twenty_times_inside_the_handler_lose_nothing_and_repeat_only_what_they_held(
-    own_storage: dict[str, Any], sinker: Start
-) -> None:
+def test_sinkers_killed_in_a_handler_repeat_only_what_they_held(own_storage: dict[str, Any], sinker: Start) -> None:
     with closing(open_storage(own_storage)) as storage:
         storage.prepare()
         for partition in range(4):

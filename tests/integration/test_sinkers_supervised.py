@@ -57,9 +57,7 @@ def test_sinkers_are_in_every_list(place: Path, master: Callable[..., Master], s
     assert one.stop() == 0
 
 
-def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_fleets_are_read_and_requeued(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 30)
     storage.dead_letter([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
     one = master(sinkers=sinkers("counts"), workers={"count": 0})
@@ -77,9 +75,7 @@ def test_the_storage_is_read_and_requeued_while_the_fleet_runs(
     assert one.stop() == 0
 
 
-def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_the_lease(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_dead_sinkers_are_started_again(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 500)
     one = master(
         sinkers=sinkers("dies_now_and_then", batch_size=10, max_tries=9),
@@ -93,9 +89,7 @@ def test_a_sinker_that_dies_is_started_again_and_its_messages_do_not_wait_for_th
     eventually(lambda: not list((place / "run").glob("sinker-*.sock")))
 
 
-def test_a_master_that_is_killed_and_started_again_costs_no_message_and_none_twice(
-    place: Path, master: Callable[..., Master], storage: FileStorage
-) -> None:
+def test_a_killed_master_costs_no_message(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 3000)
     settings: dict[str, Any] = {"sinkers": sinkers("counts", batch_size=10), "workers": {"count": 0}}
     one = master(**settings)

@@ -61,9 +61,7 @@ def kctl(fleet: Master, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "behaviour", ["writes", *(pytest.param(each, marks=pytest.mark.long) for each in ("writes_beside", "child_writes"))]
 )
-def test_a_worker_on_a_hung_disk_is_reported_as_unkillable_and_comes_back_with_the_disk(
-    on_disk: Callable[[str], Master], disk: FrozenDisk, behaviour: str
-) -> None:
+def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: FrozenDisk, behaviour: str) -> None:
     fleet = on_disk(behaviour)
     before = fleet.status()
     session, other = (before[name]["pid"] for name in ("worker-0", "worker-1"))
@@ -92,9 +90,7 @@ def test_a_worker_on_a_hung_disk_is_reported_as_unkillable_and_comes_back_with_t
 
 
 @pytest.mark.shows("`kctl stop` ends in time beside a process that survives SIGKILL, and names its pid")
-def test_a_fleet_with_a_worker_on_a_hung_disk_is_stopped_in_time_and_the_next_master_waits_for_that_one_alone(
-    on_disk: Callable[[str], Master], disk: FrozenDisk
-) -> None:
+def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:
     fleet = on_disk("writes")
     session = fleet.status()["worker-0"]["pid"]
     hung = freeze(disk, session)

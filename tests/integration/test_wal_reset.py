@@ -74,9 +74,7 @@ def checkpoint(db: sqlite3.Connection) -> None:
 
 @pytest.mark.shows("SQLite's WAL-reset bug damages an unprotected file, and none that is copied as ours")
 @pytest.mark.parametrize("how", ["unprotected", "reading", "writing"])
-def test_a_commit_in_the_moment_of_the_wal_reset_bug_damages_no_file_that_is_copied_as_ours(
-    how: str, tmp_path: Path, shim: Path
-) -> None:
+def test_a_commit_at_the_moment_of_the_wal_reset_bug_damages_no_file(how: str, tmp_path: Path, shim: Path) -> None:
     if how == "unprotected" and not HAS_THE_BUG:
         pytest.skip(f"SQLite {sqlite3.sqlite_version} does not have the bug")
     with closing(sqlite3.connect(tmp_path / "db", isolation_level=None, timeout=0.1)) as db:

@@ -43,8 +43,7 @@ class KafkaCluster:
         cluster_id = new_cluster_id()
         self.brokers = {
             number: KafkaBroker(
-                directory / f"broker-{number}",
-                shared | {"node.id": str(number)} | dict(properties or {}),
+                directory / f"broker-{number}", shared | {"node.id": str(number)} | dict(properties or {})
             )
             for number in self.ports
         }

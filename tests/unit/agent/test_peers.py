@@ -9,13 +9,7 @@ import pytest
 
 from kctl_agent.peers import is_own, owner_of_listener, owner_of_peer
 
-LISTENING = [
-    ("127.0.0.1", "127.0.0.1"),
-    ("0.0.0.0", "127.0.0.1"),
-    ("::1", "::1"),
-    ("::", "::1"),
-    ("::", "127.0.0.1"),
-]
+LISTENING = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "::1"), ("::", "::1"), ("::", "127.0.0.1")]
 
 
 @pytest.mark.parametrize(("address", "reached_at"), LISTENING)

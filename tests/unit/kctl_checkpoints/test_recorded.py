@@ -91,8 +91,7 @@ def test_a_damaged_state_is_named(name: str, version: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["offsets of an unknown version", "a commit of an unknown version", "the newest offsets are empty"],
+    "name", ["offsets of an unknown version", "a commit of an unknown version", "the newest offsets are empty"]
 )
 def test_what_cannot_be_read_leaves_the_offsets_unknown(name: str, tmp_path: Path) -> None:
     found = check(FAULTS[name], copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint"))

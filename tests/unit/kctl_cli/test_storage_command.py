@@ -254,13 +254,6 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
     assert row["damaged"] is True
 
 
-def test_dead_letters_are_put_back(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "dead", "requeue", "--topic", "t", "--partition", "1", "--offset-from", "5")
-
-    assert (ran.code, ran.out) == (0, "1 dead letter put back\n")
-    assert (storage.stats().dead, storage.stats().pending) == (1, 2)
-
-
 def test_what_is_stuck_is_put_back_and_living_leases_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
     assert kctl("storage", "requeue").out == "1 message put back\n"
     assert kctl("storage", "requeue", "--older-than", "3600").out == "0 messages put back\n"
@@ -284,22 +277,6 @@ def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStora
 
     stats = storage.stats()
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
-
-
-def test_changes_are_in_the_log_of_the_masters_operations(kctl: Kctl, storage: FileStorage, config: Path) -> None:
-    kctl("storage", "clear")
-    kctl("storage", "dead", "delete", "--partition", "1", "-y")
-    kctl("storage", "dead", "requeue")
-    kctl("storage", "status")
-
-    lines = [json.loads(line) for line in (config.parent / "logs" / "operations.jsonl").read_text().splitlines()]
-    assert [(line["operation"], line["state"], line["text"]) for line in lines] == [
-        ("dead letters delete", "running", ""),
-        ("dead letters delete", "done", "1 dead letter removed"),
-        ("dead letters requeue", "running", ""),
-        ("dead letters requeue", "done", "1 dead letter put back"),
-    ]
-    assert lines[0]["params"] == {"partition": 1}
 
 
 def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kctl, config: Path) -> None:

@@ -281,9 +281,7 @@ async def test_another_count_than_seen_is_refused(client: httpx.AsyncClient, sto
     assert storage.count_dead() == 7
 
 
-async def test_what_matches_is_put_back_and_nothing_else(
-    client: httpx.AsyncClient, storage: FileStorage, audit_log: Path
-) -> None:
+async def test_what_matches_is_put_back(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4}
 
     steps = steps_of(await client.post("dead-letters/requeue", json=chosen))
@@ -338,9 +336,7 @@ async def test_a_change_that_is_not_understood_is_refused(
 
 
 @pytest.mark.shows("dead letters are sent to a topic over HTTP")
-async def test_what_matches_is_sent_to_a_topic_and_gone(
-    client: httpx.AsyncClient, storage: FileStorage, audit_log: Path
-) -> None:
+async def test_what_matches_is_sent_away(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4, "to": "parked"}
     without = await client.post("dead-letters/send", json={"filter": {}, "count": 7})
     other = await client.post("dead-letters/send", json=chosen | {"count": 5})

@@ -108,9 +108,7 @@ async def test_a_silent_attached_agent_is_missed(members: Members, agent: Callab
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_an_attached_application_that_a_signal_has_ended_is_forgotten_and_its_files_removed(
-    members: Members, short_dir: Path, number: signal.Signals
-) -> None:
+async def test_a_killed_attached_one_is_forgotten(members: Members, short_dir: Path, number: signal.Signals) -> None:
     with guest(short_dir, "report") as process:
         assert [answer.sender for answer in (await ask(members)).answers] == ["report"]
         process.send_signal(number)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,8 @@ import pytest
 from kctl.master.memory import Memory
 from kctl.master.process import Child, kill_session, remove_socket, session_members
 
-STUBBORN = (
-    "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
-)
+pytestmark = pytest.mark.anyio
+
 FAMILY = """
 import os, subprocess, sys
 code = "import os, sys, time; os.setpgid(0, 0); print('child', flush=True); time.sleep(600)"
@@ -31,66 +30,43 @@ async def until(predicate: Callable[[], bool], deadline_seconds: float = 10.0) -
             await asyncio.sleep(0.01)
 
 
-def drive(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(scenario())  # type: ignore[arg-type]
-
-
 async def spawn(code: str, log: Path) -> Child:
     return await Child.spawn([sys.executable, "-c", code], {"name": "worker-0"}, log)
 
 
-def test_a_child_that_ignores_sigterm_is_still_there_at_the_deadline_and_can_be_killed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(STUBBORN, tmp_path / "log")
-        await until(lambda: (tmp_path / "log").stat().st_size > 0)
-
-        assert not await child.stop(0.2)
-        assert await kill_session(child.pid) == (1, {})
-        assert await child.wait() == -signal.SIGKILL
-        child.close()
-
-    drive(scenario)
-
-
 @pytest.mark.shows("what a process has started ends with it, in other process groups too")
-def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        child = await spawn(FAMILY, tmp_path / "log")
-        await until(lambda: (tmp_path / "log").read_text().count("child") == 2)
-        family = session_members(child.pid)
-        assert len(family) == 3
-        assert Memory().measured([child.pid])[child.pid] > 3 * 1024 * 1024
+async def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_path: Path) -> None:
+    child = await spawn(FAMILY, tmp_path / "log")
+    await until(lambda: (tmp_path / "log").read_text().count("child") == 2)
+    family = session_members(child.pid)
+    assert len(family) == 3
+    assert Memory().measured([child.pid])[child.pid] > 3 * 1024 * 1024
 
-        os.kill(child.pid, signal.SIGKILL)
-        await child.wait()
-        killed, survivors = await kill_session(child.pid)
+    os.kill(child.pid, signal.SIGKILL)
+    await child.wait()
+    killed, survivors = await kill_session(child.pid)
 
-        assert (killed, survivors) == (2, {})
-        assert session_members(child.pid) == []
-        child.close()
-
-    drive(scenario)
+    assert (killed, survivors) == (2, {})
+    assert session_members(child.pid) == []
+    child.close()
 
 
-def test_the_last_lines_are_those_of_this_incarnation_without_control_characters(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        log = tmp_path / "log"
-        log.write_text("a line of the incarnation before\n")
-        silent = await spawn("pass", log)
-        await silent.wait()
-        assert silent.log.last_lines(3) == []
+async def test_the_last_lines_are_those_of_this_incarnation_without_control_characters(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("a line of the incarnation before\n")
+    silent = await spawn("pass", log)
+    await silent.wait()
+    assert silent.log.last_lines(3) == []
 
-        loud = await spawn("print('one'); print(); print('\\x1b[31mtwo\\x07' + 'x' * 1000)", log)
-        await loud.wait()
+    loud = await spawn("print('one'); print(); print('\\x1b[31mtwo\\x07' + 'x' * 1000)", log)
+    await loud.wait()
 
-        one, two = loud.log.last_lines(3)
-        assert one == "one"
-        assert two == "[31mtwo" + "x" * 393
-        assert len(loud.log.last_lines(1)[0]) == 400
-        silent.close()
-        loud.close()
-
-    drive(scenario)
+    one, two = loud.log.last_lines(3)
+    assert one == "one"
+    assert two == "[31mtwo" + "x" * 393
+    assert len(loud.log.last_lines(1)[0]) == 400
+    silent.close()
+    loud.close()
 
 
 def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ def can_collapse(tmp_path: Path) -> bool:
 
 
 @pytest.mark.shows("logs are rotated while processes write them; no line is lost or there twice")
-def test_no_line_of_several_writers_is_lost_or_repeated_by_rotations_under_load(
-    tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rotations_lose_and_repeat_no_line(tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_log, "_FLOOD_LIMITS", 1000)  # on a loaded machine this is a flood
     if not can_collapse:
         pytest.skip("the file system of the temporary folder cannot remove a file's beginning (ext4 and XFS can)")

@@ -227,9 +227,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
 @pytest.mark.parametrize(
     ("batches", "others_read", "is_at_fault"), [(0, False, True), (7, False, False), (0, True, False)]
 )
-async def test_an_engine_in_which_a_new_worker_gets_nowhere_is_replaced_unless_another_finishes_batches_in_it(
-    tmp_path: Path, batches: int, others_read: bool, is_at_fault: bool
-) -> None:
+async def test_a_stuck_engine_is_replaced(tmp_path: Path, batches: int, others_read: bool, is_at_fault: bool) -> None:
     fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(60, stalled_seconds=0.2))
     fleet.supervisor._policies = {**fleet.supervisor._policies, "engine": SupervisionPolicy(QUICK, SLOW_PINGS)}
     engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "log-engine")

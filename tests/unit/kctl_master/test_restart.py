@@ -49,11 +49,7 @@ def run(
         ([Start(), Ready(), Stop()], SupervisionState.STOPPING, SupervisionState.STOPPED),
         ([Start(), Stop(), Exited(0)], SupervisionState.STOPPED, SupervisionState.STOPPED),
         ([Start(), Exited(1), Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
-        (
-            [Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)],
-            SupervisionState.STARTING,
-            SupervisionState.RUNNING,
-        ),
+        ([Start(), Ready(), Replace(Cause.REQUESTED), Exited(0)], SupervisionState.STARTING, SupervisionState.RUNNING),
         ([Start(), Replace(Cause.UNRESPONSIVE), Exited(-9)], SupervisionState.BACKOFF, SupervisionState.RUNNING),
         (
             [Start(), Ready(), Replace(Cause.REQUESTED), Stop(), Exited(0)],
@@ -95,12 +91,7 @@ def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
 
 @pytest.mark.parametrize(
     ("last", "is_requested"),
-    [
-        (Ready(), True),
-        (Replace(Cause.REQUESTED), True),
-        (Replace(Cause.MEMORY), False),
-        (Exited(1), False),
-    ],
+    [(Ready(), True), (Replace(Cause.REQUESTED), True), (Replace(Cause.MEMORY), False), (Exited(1), False)],
 )
 def test_a_start_counts_as_requested_until_the_process_fails(last: Event, is_requested: bool) -> None:
     assert run([(0, Start()), (1, Ready()), (2, last)]).is_requested is is_requested
@@ -156,12 +147,7 @@ events = st.one_of(
     st.builds(Replace, st.sampled_from(Cause)),
     st.builds(Exited, st.sampled_from([0, 1, 78, -9, -15])),
 )
-LIVING = {
-    SupervisionState.STARTING,
-    SupervisionState.RUNNING,
-    SupervisionState.STOPPING,
-    SupervisionState.UNKILLABLE,
-}
+LIVING = {SupervisionState.STARTING, SupervisionState.RUNNING, SupervisionState.STOPPING, SupervisionState.UNKILLABLE}
 histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_size=60)
 
 

@@ -109,10 +109,7 @@ def late(**unhandled: Any) -> FleetSnapshot:
     storage = StorageReply(pending=840, delayed=12, processing=10, oldest_seconds=75.0)
     oldest = replace(fleet().group_assessment, oldest_unhandled_seconds=75.0)
     return replace(
-        fleet(),
-        block_size=Reduced(storage),
-        group_assessment=oldest,
-        unhandled=Unhandled(75.0, 60.0, **unhandled),
+        fleet(), block_size=Reduced(storage), group_assessment=oldest, unhandled=Unhandled(75.0, 60.0, **unhandled)
     )
 
 
@@ -146,11 +143,7 @@ RUNS = "everything is running; 3 ok"
             f"messages have waited too long {AT}: the oldest unhandled message is 75 s old, "
             f"the limit (status.oldest_limit) is 60 s; {PARKED}",
         ),
-        (
-            late(is_catching_up=True),
-            "ok",
-            f"{RUNS}; catching up: the oldest unhandled message is 75 s old; {PARKED}",
-        ),
+        (late(is_catching_up=True), "ok", f"{RUNS}; catching up: the oldest unhandled message is 75 s old; {PARKED}"),
         (late(), "ok", f"{RUNS}; {PARKED}"),
         (of_group(Status.PAUSED), "ok", "everything is running; 1 of 3 partitions worse: t-0; a reason"),
         (of_group(Status.REBALANCING), "degraded", f"1 of 3 partitions worse {AT}: t-0; a reason"),
@@ -236,11 +229,7 @@ RUNS = "everything is running; 3 ok"
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is starting its query",
         ),
-        (
-            fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}),
-            "ok",
-            RUNS,
-        ),
+        (fleet(rows={"worker-1": row("worker-1", state=AgentState.ASSIGNED, batches_total=7)}), "ok", RUNS),
         (
             fleet({"worker-1": status("worker-1", since_seconds=1.0)}, {"worker-1": row("worker-1", state=None)}),
             "degraded",

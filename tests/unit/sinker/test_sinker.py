@@ -89,15 +89,6 @@ def well(messages: list[Message]) -> list[bool]:
     return [True] * len(messages)
 
 
-def test_what_is_refused_comes_again_alone_and_is_dead_after_the_last_try(bench: Callable[..., Bench]) -> None:
-    own = bench(lambda messages: [message.offset != 1 for message in messages], stop_after=2)
-    fill(own.storage, 3)
-    own.run()
-
-    assert own.calls == [[0, 1, 2], [1]]
-    assert [dead_letter.offset for dead_letter in own.storage.dead()] == [1]
-
-
 def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     own = bench(lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
     fill(own.storage, 3)
@@ -110,16 +101,6 @@ def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], m
         own.run()
 
     assert own.storage.stats().dead == 0
-
-
-def test_a_stop_finishes_the_call_and_gives_the_rest_back_without_a_try(bench: Callable[..., Bench]) -> None:
-    own = bench(well, stop_after=1, batch_size=6)
-    fill(own.storage, 9)
-    own.run()
-
-    assert own.calls == [[0, 1, 2, 3, 4, 5]]
-    [claim] = own.storage.claim("another", 100, 60.0)
-    assert (claim.messages[0].offset, claim.tries) == (6, 0)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])

@@ -30,9 +30,7 @@ def test_dead_letters_stay_for_ever_unless_they_may_not(storage: Storage) -> Non
 
 
 def test_dead_letters_that_are_too_old_are_removed(
-    storage: Storage,
-    pass_time: Callable[[float], None],
-    monkeypatch: pytest.MonkeyPatch,
+    storage: Storage, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis, "PAGE", 2)
     kill(storage, 5)

@@ -119,9 +119,7 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
     assert (row.committed, row.position, row.end) == (131, 137, end)
 
 
-def test_each_partition_has_its_messages_in_the_storage_and_the_age_of_the_oldest_since_it_was_stored(
-    server: AgentServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_have_counts_and_ages(server: AgentServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FileStorage(short_dir / "s.sqlite", block_messages=10)
     storage.prepare()
     stats = WorkerStats("worker-0", server, storage, Inbox())

@@ -120,9 +120,7 @@ def test_denied_by_the_coordinator_that_had_it_a_group_is_gone(reader: ClusterRe
     assert committed(gone) == {"readers": {}}, "nothing, which is knowledge"
 
 
-def test_a_group_that_was_never_there_is_dead_and_its_first_commit_is_seen_at_once(
-    reader: ClusterReader, broker: ScriptedBroker, coordinator: Coordinator
-) -> None:
+def test_a_group_never_seen_is_dead(reader: ClusterReader, broker: ScriptedBroker, coordinator: Coordinator) -> None:
     coordinator.state = "denies"
     absent = [reader.read() for _ in range(3)]
     described_before = broker.asked.count("DescribeGroups")

@@ -100,9 +100,7 @@ def test_sqlite_copies_nothing_by_itself_at_a_commit(path: Path, storage: FileSt
         assert [db.execute("pragma wal_autocheckpoint").fetchone() for db in asked if db is not None] == [(0,)] * 3
 
 
-def test_the_process_that_notices_a_long_log_copies_it_and_it_is_cut(
-    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_sees_a_long_log_copies_it(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (schema, log):
         monkeypatch.setattr(module, "LOG_BYTES", 200_000)
     monkeypatch.setattr(storage_module, "LONG_SECONDS", 0.0)

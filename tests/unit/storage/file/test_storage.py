@@ -191,9 +191,7 @@ def test_unsynced_data_does_not_count_as_stored(storage: FileStorage, monkeypatc
         storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not returned
 
 
-def test_what_the_disk_could_not_write_while_a_task_went_on_is_an_error_at_its_end(
-    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux reports it once: to the sync that came first."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -233,9 +231,7 @@ def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, mon
     assert opened == []
 
 
-def test_after_a_failed_sync_the_whole_log_is_written_anew_before_anything_counts(
-    path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_has_the_log_rewritten(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", failing)

@@ -73,17 +73,6 @@ def test_a_batch_with_other_rows_than_written_is_refused(storage: LakeStorage, p
     assert len(begun(storage, 100, 110).commit(10)) == 1
 
 
-def test_stored_offsets_survive_a_checkpoint_of_the_log_and_its_clean_up(storage: LakeStorage, path: Path) -> None:
-    begun(storage, 100, 110).commit()
-    DeltaTable(path).create_checkpoint()
-    for entry in sorted((path / "_delta_log").glob("*.json"))[:-1]:
-        entry.unlink()
-
-    assert at(storage) == at(opened(path)) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
-    begun(storage, 110, 115).commit()
-    assert offsets(path) == list(range(100, 115))
-
-
 def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(storage: LakeStorage, path: Path) -> None:
     """By another writer, whose checkpoint was of a version before the newest one that was read already."""
     DeltaTable(path).create_checkpoint()

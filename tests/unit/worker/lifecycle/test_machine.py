@@ -220,11 +220,7 @@ def test_the_storages_failure_isolates_nobody() -> None:
     lifecycle, now = run([Polled(AB)])[0], 0.0
     for _ in range(5 * SUSPECT_AFTER):
         now += 31.0
-        run(
-            [Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", "storage"), Tick()],
-            lifecycle,
-            now,
-        )
+        run([Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", "storage"), Tick()], lifecycle, now)
 
     assert lifecycle.isolated() == {}
     assert run([Tick(), StartDue()], lifecycle, now + 31.0)[1] == [StartQuery(AB)]

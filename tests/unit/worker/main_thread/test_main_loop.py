@@ -195,9 +195,7 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning
     assert worker.broker.asked[-1] == "LeaveGroup"
 
 
-def test_an_outage_of_the_storage_is_named_until_something_is_stored_and_is_no_records_fault(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storage_outage_is_no_records_fault(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
     worker = turning()
     worker.until_it_reads()

@@ -154,9 +154,7 @@ def test_a_storage_that_cannot_be_used_is_a_failed_start(
     assert begun.queries == []
 
 
-def test_what_keeps_spark_from_starting_a_query_is_a_failed_start_and_a_bug_is_none(
-    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_failures_differ_from_bugs(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
     begun = starting()
     errors: list[Exception] = [OSError(28, "No space left on device"), Py4JError("cluster\n\tat Java"), KeyError("bug")]
 

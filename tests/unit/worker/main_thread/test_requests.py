@@ -150,9 +150,7 @@ def expire(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("drop", "why"), [(lambda worker: worker.inbox.cancel("1"), "was cancelled"), (expire, "was not begun in time")]
 )
-def test_a_seek_that_is_dropped_while_it_waits_moves_nothing_later_and_its_queries_read_again(
-    worker: Worker, drop: Callable[[Worker], object], why: str
-) -> None:
+def test_a_seek_dropped_while_waiting_moves_nothing(worker: Worker, drop: Callable[[Worker], object], why: str) -> None:
     worker.inbox.accept(SEEK)
     worker.turn()
     drop(worker)

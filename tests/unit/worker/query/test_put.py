@@ -13,7 +13,7 @@ from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions
-from tests.conformance.given import next_offset, stored
+from tests.conformance.given import stored
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import arrow
 
@@ -46,16 +46,6 @@ def in_portions(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch, size: 
     monkeypatch.setattr(type(storage.writer()), "portions", portions)
 
 
-def test_what_is_put_in_portions_is_stored_as_a_whole(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_portions(storage, monkeypatch, 4)
-
-    (row,) = put(storage, arrow([0, 1, 2, 3, 5, 6]), arrow([7, 9]))
-
-    assert stored(storage) == [0, 1, 2, 3, 5, 6, 7, 9]
-    assert next_offset(storage) == 10
-    assert (row["last"], row["stored"], row["skipped"], row["last_timestamp_ms"]) == (9, 8, 0, 90)
-
-
 def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
     storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,9 +58,7 @@ def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
     assert (row["stored"], row["skipped"]) == (2, 4)
 
 
-def test_a_task_reads_partitions_one_after_another_and_stores_what_an_arrow_batch_holds_of_them_at_once(
-    storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_reads_partition_after_partition(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.init_offsets([StoredOffset("t", 1, None, 5)])
     sizes: list[int] = []
     writes = FileWriter.put_all
@@ -116,9 +104,7 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
         ([arrow([0, 1]), arrow([1])], "out of offset order"),
     ],
 )
-def test_records_that_were_moved_are_refused(
-    storage: ScratchStorage, batches: list[pa.RecordBatch], complaint: str
-) -> None:
+def test_moved_records_are_refused(storage: ScratchStorage, batches: list[pa.RecordBatch], complaint: str) -> None:
     storage.init_offsets([StoredOffset("t", 1, None, 0)])
 
     with pytest.raises(BadOrder, match=complaint):

@@ -27,9 +27,7 @@ from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
-from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from tests.lake_dead_letters import HEADERS, NOW, dead, written
 from tests.lake_tables import GROUP, TP, begun, offsets, opened, schema
@@ -156,28 +154,6 @@ def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadL
     assert offsets(path) == [101, 102]
     assert (dead(table), table.count_requeued()) == ([100, 103, 104], 0)
     assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == 3
-
-
-def test_what_cannot_be_read_again_stays_dead_and_is_counted(table: DeadLetterTable, path: Path) -> None:
-    table.requeue_dead()
-    assert put_back(table, odd) == PutBack(5, 3, 2)
-    table.requeue_dead(Selection(offset_to=101))
-    assert put_back(table, odd) == PutBack(1, 0, 1)
-
-    assert offsets(path) == [100, 102, 104]
-    assert tries(table) == {101: 3, 103: 2}
-
-
-def test_requeued_messages_are_taken_by_nobody_else(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    assert table.requeue_dead(Selection(offset_to=102)) == 3
-
-    assert table.requeue_dead() == 2
-    assert table.requeue_dead() == table.remove_dead() == 0
-    assert expire(LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=0.001)), GROUP.group) == 0
-    assert table.find_dead("t:0:101") is None
-
-    assert put_back(table) == PutBack(5, 5, 0)
-    assert offsets(path) == DEAD
 
 
 def test_after_a_move_only_the_clusters_own_dead_letters_are_put_back(table: DeadLetterTable, path: Path) -> None:
@@ -540,9 +516,7 @@ def test_in_a_restored_table_what_was_put_back_since_is_dead_again(table: DeadLe
     assert put_back(restored) is None
 
 
-def test_a_request_of_a_topic_that_was_recreated_does_not_wait_for_messages_that_have_its_offsets_now(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_a_recreated_topic_keeps_no_request_waiting(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115]).commit()
     Path(batch.folder.uri).mkdir()  # without rows

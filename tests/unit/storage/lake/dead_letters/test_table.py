@@ -74,9 +74,7 @@ def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStora
         table.begin(batch, schema(*FIELDS), nothing)
 
 
-def test_who_begins_a_query_with_partitions_that_it_lost_and_another_transform_has_no_message_in_both_tables(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
     """Its transform marks what the owner's does not, and the owner has fenced who was there before it."""
     written(table, begun(storage, 100, 110), []).commit()
     batch = begun(storage, 100, 110)
@@ -120,23 +118,7 @@ def test_a_message_of_a_time_that_python_does_not_have_is_listed(storage: LakeSt
     assert dead_letter.messages()[0].timestamp == microseconds // 1000
 
 
-def test_a_worker_that_lost_its_partitions_stores_no_dead_letter(storage: LakeStorage, table: DeadLetterTable) -> None:
-    zombie = begun(storage, 100, 110)
-    frozen = written(table, zombie, [101])
-    batch = begun(storage, 100, 110)
-    written(table, batch, [101]).commit()
-    batch.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-    with pytest.raises(StoredOffsetMoved):
-        table.begin(zombie, schema(*FIELDS), table.earlier_try(zombie))
-    assert dead(table) == [101]
-
-
-def test_who_was_frozen_before_its_dead_letters_were_stored_stores_none_beside_a_batch_that_has_none(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_who_was_frozen_stores_none_beside_a_batch_without_any(storage: LakeStorage, table: DeadLetterTable) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
     storage.advance_offsets([Advance(*TP, 1, 100, 110)])
     zombie = begun(storage, 110, 120)

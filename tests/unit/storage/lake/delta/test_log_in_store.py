@@ -92,9 +92,7 @@ def test_a_damaged_or_wrong_pointer_is_passed_over(folder: S3Folder, path: Path,
     assert LogState.read(folder).log.checkpoint == 0
 
 
-def test_a_log_that_moves_on_whenever_it_is_read_is_given_up(
-    storage: LakeStorage, folder: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_moving_on_is_given_up(storage: LakeStorage, folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     read, times = LogState.read.__func__, []  # type: ignore[attr-defined]
 
     def overtaken(cls: type[LogState], table: Folder) -> LogState:

@@ -98,9 +98,7 @@ def test_rows_of_a_deletion_vector_are_not_counted(storage: LakeStorage, path: P
     assert (table_counts.version, table_counts.files, table_counts.rows) == (5, 2, 17)
 
 
-def test_before_the_first_batch_and_of_a_table_that_cannot_be_read_nothing_is_known(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_tables_have_no_counts(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert LakeStorage(LocalFolder(path.parent / "none")).stats().counts is None
     assert storage.stats().counts is not None
     shutil.rmtree(path / "_delta_log")

@@ -40,9 +40,7 @@ def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_file_system_without_hard_links_is_refused_before_anything_is_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_there: bool
-) -> None:
+def test_hard_links_are_demanded(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_there: bool) -> None:
     if is_there:
         path.mkdir()
     monkeypatch.setattr(os, "link", refusing(number))

@@ -7,8 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -182,30 +180,6 @@ def killed(*_: object) -> None:
     raise ZeroDivisionError
 
 
-def test_a_table_of_times_without_a_zone_is_compacted(path: Path) -> None:
-    lake = LakeStorage(LocalFolder(path))
-    lake.prepare()
-    lake.fit(schema(*FIELDS, ("local", "timestamp_ntz"), ("price", "decimal(9,2)")))
-    lake.bind(GROUP)
-    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    for start in (0, 1):
-        batch = lake.begin([Advance(*TP, 1, start, start + 1)])
-        Path(batch.folder.uri).mkdir()
-        row = {
-            "offset": pa.array([start], pa.int64()),
-            "local": pa.array([datetime(2026, 1, 2)], pa.timestamp("us")),
-            "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
-        }
-        pq.write_table(pa.table(row), Path(batch.folder.uri) / "part-0.parquet")
-        batch.commit()
-
-    compact(lake.table, 128 * MIB)
-
-    assert len(files(path)) == 1
-    assert DeltaTable(path).to_pyarrow_table()["local"].to_pylist() == [datetime(2026, 1, 2)] * 2
-    assert DeltaTable(path).to_pyarrow_table()["price"].to_pylist() == [Decimal("1.50")] * 2
-
-
 def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,9 +191,7 @@ def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
     assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 50, 1)
 
 
-def test_a_compaction_between_the_check_and_the_write_of_a_batch_is_no_conflict(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_compactions_are_no_conflict(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = begun(storage, 40, 50)
     before_the_write(monkeypatch, lambda: compact(opened(path).table, 128 * MIB))
 
