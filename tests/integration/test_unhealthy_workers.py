@@ -172,20 +172,21 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(f
 
 
 @pytest.mark.shows("a worker without progress is restarted as stalled; a paused one is not")
-def test_a_worker_that_makes_no_progress_is_restarted_as_stalled(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("stalls", stalled_seconds=1.0)
+@pytest.mark.parametrize(
+    ("behaviour", "why"),
+    [
+        ("stalls", "it has messages to read and has made no progress"),
+        ("loads", "its agent answers, but it has not begun its work"),
+    ],
+)
+def test_a_worker_without_progress_is_restarted_as_stalled(
+    faulty: Callable[..., Any], behaviour: str, why: str
+) -> None:
+    fleet, fault = faulty(behaviour, stalled_seconds=1.0)
 
     after = recovered(fleet, fault, "stalled")
 
-    assert re.match(r"it has messages to read and has made no progress for [1-4]\.\d s", after["last_error"])
-
-
-def test_a_worker_that_never_begins_its_work_is_restarted_as_stalled(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("loads", stalled_seconds=1.0)
-
-    after = recovered(fleet, fault, "stalled")
-
-    assert re.match(r"its agent answers, but it has not begun its work for [1-4]\.\d s", after["last_error"])
+    assert re.match(rf"{why} for [1-4]\.\d s", after["last_error"])
 
 
 def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any]) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from kctl_agent.replies.ping import PingReply
 pytestmark = pytest.mark.anyio
 
 UP = "import sys; sys.stdin.read()"
+STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read()"
 WITH_CHILD = f"""import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL)
 with open(sys.argv[1], "w") as file:
@@ -166,6 +168,24 @@ async def test_other_users_processes_are_named(tmp_path: Path, hung: set[int], m
         assert (fleet[0].state, fleet[0].desired) == ("unkillable", "stopped")
         hung.clear()
         await until(lambda: fleet[0].state == "stopped")
+
+
+async def test_a_supervisor_ends_in_time(tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture) -> None:
+    fleet = Fleet(tmp_path, STUBBORN)
+    began = float("inf")
+    async with fleet.running():
+        pid = fleet[0].pid
+        assert pid is not None
+        hung.add(pid)
+        session_members(pid)
+
+        began = time.monotonic()
+        await fleet.supervisor.stop()
+        assert [each.state for each in fleet.supervisor.status()] == ["unkillable", "stopped"]
+
+    assert time.monotonic() - began < 10
+    assert fleet.supervisor.has_survivors
+    assert f"action=left worker=worker-0: pid {pid} survives SIGKILL" in caplog.text
 
 
 async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, hung: set[int]) -> None:

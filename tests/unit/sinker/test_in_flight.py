@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,25 +47,24 @@ def test_calls_hold_at_most_batch_size_messages_and_all_of_them_in_order() -> No
     assert given == list(range(12))
 
 
-def test_what_was_acknowledged_is_gone_and_what_was_refused_comes_again() -> None:
-    decision = decide(claimed([True, False, True]), max_tries=3, ordered=False)
+@pytest.mark.parametrize(
+    ("acks", "tries", "max_tries", "ordered", "settled", "dead", "counts"),
+    [
+        ([True, False, True], 0, 3, False, [True, False, True], {}, (2, 1, True)),
+        ([True, False, True], 2, 3, False, [True, False, True], {1: RETURNED_FALSE}, (2, 0, True)),
+        *(([None, None, None], tries, 1, False, [False] * 3, {}, (0, 3, True)) for tries in (0, 2, 7)),
+        ([True, False, False, True], 0, 1, True, [True, False, False, True], {1: RETURNED_FALSE}, (2, 1, True)),
+        ([True, None, None], 1, 3, False, [True, False, False], {}, (1, 2, False)),
+    ],
+    ids=["refused", "too often", *["failed together"] * 3, "in order the first alone", "stopped in between"],
+)
+def test_what_is_not_acknowledged_comes_again_or_is_dead(
+    acks: Any, tries: int, max_tries: int, ordered: bool, settled: Any, dead: Any, counts: Any
+) -> None:
+    decision = decide(claimed(acks, tries, "" if True in acks else "it raised"), max_tries=max_tries, ordered=ordered)
 
-    assert decision.acks == [True, False, True]
-    assert (decision.handled, decision.again, decision.dead_lettered, decision.is_failure) == (2, 1, {}, True)
-
-
-def test_what_was_refused_too_often_becomes_a_dead_letter() -> None:
-    decision = decide(claimed([True, False, True], tries=2), max_tries=3, ordered=False)
-
-    assert (decision.acks, decision.dead_lettered) == ([True, False, True], {1: RETURNED_FALSE})
-    assert (decision.handled, decision.again) == (2, 0)
-
-
-@pytest.mark.parametrize("tries", [0, 2, 7])
-def test_what_failed_together_comes_again_however_often_it_was_tried(tries: int) -> None:
-    decision = decide(claimed([None, None, None], tries, "it raised"), max_tries=1, ordered=False)
-
-    assert (decision.acks, decision.dead_lettered) == ([False] * 3, {})
+    assert (decision.acks, decision.dead_lettered) == (settled, dead)
+    assert (decision.handled, decision.again, decision.is_failure) == counts
 
 
 def test_messages_that_die_of_different_errors_next_to_untried_ones_are_dead_lettered_with_their_own() -> None:
@@ -75,19 +75,6 @@ def test_messages_that_die_of_different_errors_next_to_untried_ones_are_dead_let
 
     assert decision.dead_lettered == {1: "no amount", 2: "no date"}
     assert (decision.acks, decision.handled, decision.again) == ([True, False, False, False], 1, 1)
-
-
-def test_in_order_only_the_first_refused_message_of_a_call_is_blamed() -> None:
-    decision = decide(claimed([True, False, False, True]), max_tries=1, ordered=True)
-
-    assert decision.dead_lettered == {1: RETURNED_FALSE}
-    assert decision.acks == [True, False, False, True]
-
-
-def test_a_stop_between_messages_makes_the_rest_wait_for_nothing() -> None:
-    decision = decide(claimed([True, None, None], tries=1), max_tries=3, ordered=False)
-
-    assert (decision.acks, decision.is_failure) == ([True, False, False], False)
 
 
 def test_a_message_that_failed_alone_is_blamed_with_its_error() -> None:

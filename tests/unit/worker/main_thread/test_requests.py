@@ -94,18 +94,9 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
     worker.turn()
 
     assert worker.outcome() == ("done", "t-0: from 55 back to 0; 55 offsets are handled again")
+    assert worker.actions == [Drain(AB), Commit(AB), StopQuery()], "all queries, before the offset is moved"
     assert worker.moved == [SeekPlan("t", 0, 55, 0)]
-    assert not worker.lifecycle.is_seeking
-
-
-def test_all_queries_are_stopped_and_committed_before_the_offset_is_moved(worker: Worker) -> None:
-    worker.inbox.accept(SEEK)
-    worker.turn()
-    worker.lifecycle.drained(AB)
-    worker.turn()
-
-    assert worker.actions == [Drain(AB), Commit(AB), StopQuery()]
-    assert worker.lifecycle.queries == {}
+    assert (worker.lifecycle.queries, worker.lifecycle.is_seeking) == ({}, False)
 
 
 def test_a_dry_run_leaves_the_queries_alone(worker: Worker) -> None:
