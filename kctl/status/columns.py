@@ -133,6 +133,7 @@ class ColumnAssessor:
         is_known = (read != ABSENT) & (reported.end != ABSENT)
         offsets = SeenOffsets(reported.at, read, reported.end, reported.start)
         seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), allowed_lag)
+        seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: Reported) -> None:
         """Begins anew where lag begins to be counted from something else: to go from a position to the first commit, or

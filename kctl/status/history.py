@@ -150,6 +150,11 @@ class History:
         self.lagged_at[every] = np.where(lag > 0, new.at, self.lagged_at[every])
         self._look_for_the_end(rows, every, new, is_waiting)
 
+    def excuse(self, is_excused: Bools) -> None:
+        """Begins the silence of these partitions again: nobody was to read them by now."""
+        is_waiting = is_excused & ~np.isnan(self.waiting_since)
+        self.waiting_since[is_waiting] = self.newest.at[is_waiting]
+
     def _forget_others(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_shorter: Bools) -> Bools:
         """Forgets the logs that are other logs, and returns them, of the logs that are shorter than they were."""
         is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
