@@ -344,7 +344,7 @@ class Hosts:
 
 
 def _left(gone: Gone) -> str:
-    return f"host {gone.host.name} has left the group of masters without a word at {moment(gone.since)}"
+    return f"host {gone.host.name} has left the group of masters without notice at {moment(gone.since)}"
 
 
 def _not_counted(refused: Refused) -> Failed:
@@ -352,8 +352,9 @@ def _not_counted(refused: Refused) -> Failed:
 
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
-    """Names a host that has left the group of masters without a word, and whether it answers all the same."""
-    what = _left(gone)
+    """Names a host that has left the group of masters without notice, and whether it answers all the same."""
+    what, name = _left(gone), gone.host.name
     if isinstance(answer, HostReplies):
-        return Failed(gone.host.name, "gone", f"{what}, but answers: it may be cut off from Kafka")
-    return Failed(gone.host.name, "gone", f"{what}, and {answer.message.partition(' ')[2].partition(' ')[2]}")
+        return Failed(name, "gone", f"{what}, but answers: it may be cut off from Kafka")
+    silent = answer.message.partition(" ")[2].partition(" ")[2]
+    return Failed(name, "gone", f"{what}, and {silent}; start it again, or `kctl forget-host {name}`")

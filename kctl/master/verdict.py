@@ -208,13 +208,14 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
     if not troubled:
         return
     level, what = Level.DEGRADED, f"{_share(len(troubled), len(wanted), kind)} not worked"
+    ended = next((each.name for (each, _), _ in troubled if each.state in ("backoff", "fatal")), None)
     if len(troubled) == len(wanted):
         level, what = Level.FAILING, f"no {kind} has worked"
         if all(_is_first_start(*each) for each, _ in troubled):
             level = Level.UNKNOWN
         elif all(_is_changing(snapshot, *each) for each, _ in troubled):
             level = Level.DEGRADED
-    yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]))
+    yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + _more_in_logs(ended))
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
@@ -311,7 +312,13 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
     for about, group in (("partitions", None if own == unowned else own), (UNOWNED, unowned)):
         if group is not None and group.status in _OF_STATUS:
             what, _, why = group.reason.partition(": ")
-            yield _Found(_OF_STATUS[group.status], about, what, why)
+            both = zip(snapshot.partitions, snapshot.assessments, strict=False)
+            stalled = (row.worker for row, each in both if each.status is Status.STALLED is group.status and row.worker)
+            yield _Found(_OF_STATUS[group.status], about, what, why + _more_in_logs(next(stalled, None)))
+
+
+def _more_in_logs(name: str | None) -> str:
+    return f"; `kctl logs {name}` shows more" if name else ""
 
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:

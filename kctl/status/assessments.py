@@ -127,10 +127,10 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
     elsewhere = np.add.reduceat(statuses == NUMBERS[Status.ELSEWHERE], starts, dtype=np.intp)
     columns = (
         np.maximum.reduceat(statuses, starts),
-        np.fmax.reduceat(assessments.column("lag_seconds"), starts),
+        _greatest(assessments.column("lag_seconds"), starts),
         np.where(is_growth_known, np.add.reduceat(np.nan_to_num(growth), starts), np.nan),
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
-        np.fmax.reduceat(assessments.column("oldest_unhandled_seconds"), starts),
+        _greatest(assessments.column("oldest_unhandled_seconds"), starts),
     )
     worsts, *seconds = map(_listed, columns)
     counts = zip(idle.tolist(), elsewhere.tolist(), strict=True)
@@ -142,6 +142,12 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
             reason = _reason(assessments[begin:end], STATUSES[worst], begin, name_of)
         found[group] = Assessment(STATUSES[worst], reason, *[None if value != value else value for value in values])
     return found
+
+
+def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
+    """Returns the greatest known value of each group; 0 only if all of its values are known."""
+    known: Reals = np.fmax.reduceat(column, starts)
+    return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
 def _listed(column: NDArray[Any]) -> list[Any]:

@@ -50,11 +50,11 @@ def of_group(
 
 def longest_lag_seconds(assessments: Assessments, besides: Status = Status.ELSEWHERE) -> float | None:
     """Returns the greatest time lag of partitions that this host judges, besides those of a status; None if none is
-    known."""
+    known, or only that of partitions where nothing waits."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own & (assessments.status != NUMBERS[besides])]
     known = seconds[~np.isnan(seconds)]
-    if len(known):
+    if len(known) == len(seconds) > 0 or known.max(initial=0.0) > 0.0:
         return float(known.max())
     return None if is_own.any() or not len(is_own) else 0.0
 

@@ -38,7 +38,7 @@ def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
         share = f"in {len(long)} of {number_of(len(sinkers), 'sinker')}"
         calls = [f"{row.name}'s call has been running for {seconds:.0f} s" for row, seconds in long[:_NAMED]]
         more = [f"{len(long) - _NAMED} more"] if len(long) > _NAMED else []
-        limit = f"usual are at most {_limit_seconds(long[0][0]):.0f} s"
+        limit = f"the limit is {_limit_seconds(long[0][0]):.0f} s; `kctl stack {long[0][0].name}` shows where it is"
         what, why = f"{_handler(sinkers)} has not returned {share}", "; ".join((*calls, *more, limit))
         yield HandlingFinding("handler calls", what, why, max(seconds for _, seconds in long))
 
@@ -49,7 +49,9 @@ def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Handl
     known = [row.sinker for row in sinkers if row.sinker is not None]
     count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
     classes = sorted({each.error_class for each in known if each.error_class})
+    worst = max(sinkers, key=lambda row: (row.sinker and row.sinker.recent_failures) or 0, default=None)
     why = ", ".join((f"{failed} of {count} tries failed in the last minute", *classes))
+    why += f"; `kctl logs {worst.name}` shows more" if worst else ""
     if count >= _LEAST_TRIES and failed > _MOST_FAILURES * count:
         yield HandlingFinding("handler", f"{_handler(sinkers)} has failed too often", why)
         return

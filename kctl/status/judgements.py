@@ -128,7 +128,7 @@ class _Case:
     @property
     def reader(self) -> str:
         if self.owner.state == "paused":
-            return "the partition is paused"  # perhaps it alone of those that its owner has
+            return "paused on request, `kctl resume` goes on"  # perhaps it alone of those that its owner has
         if self.owner.waits_for is not None:
             return f"{self.owner.name} waits for the {self.owner.waits_for}"
         return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"

@@ -160,7 +160,7 @@ def check_loss_of_a_host(hosts: Hosts, frozen_seconds: float) -> None:
     eventually(partial(hosts.miss, "b"), SETTLE_SECONDS, "the others miss the host that was killed")
     assert time.monotonic() - killed_at < on_this_machine(MISSED_WITHIN + 2.0)  # two commands, one after another
     status = hosts.fleets["c"].kctl("status", exit_code=1).stdout
-    assert "host b has left the group of masters without a word" in status
+    assert "host b has left the group of masters without notice" in status
     eventually(lambda: hosts.readers() == {"a"}, SETTLE_SECONDS, "its partitions have moved")
     hosts.fleets["b"].start()
     eventually(hosts.shows_all, START_SECONDS, "it is there again")

@@ -87,7 +87,10 @@ def test_dead_messages_are_the_verdict(place: Path, master: Callable[..., Master
     eventually(lambda: storage.stats().dead == 200)
     eventually(lambda: ": 200 in 5 minutes, ValueError: " in findings(one).get("dead letters", ""), 12)
 
-    assert re.search(r"20. of 1\d+ tries failed in the last minute, ValueError$", findings(one)["handler"])
+    assert re.search(
+        r"20. of 1\d+ tries failed in the last minute, ValueError; `kctl logs sinker-\d` shows more$",
+        findings(one)["handler"],
+    )
     assert "card" not in json.dumps(verdict(one))
     rows = one.ask("workers").result["rows"]
     eventually(lambda: not [row for row in one.ask("workers").result["rows"] if row["last_error"]])

@@ -51,10 +51,8 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
         "failing",
         "1 of 3 partitions stalled since 2023-11-14T22:13:18Z",
     )
-    assert (
-        text(page, "also")
-        == "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is in backoff"
-    )
+    also = "degraded 1 of 2 workers has not worked since 2023-11-14T22:13:18Z: worker-1 is in backoff"
+    assert text(page, "also") == f"{also}; `kctl logs worker-1` shows more"
     assert [number(page, "kafka", name) for name in ("lag", "time lag", "members", "worst partition")] == [
         "18",
         "2.5 s",

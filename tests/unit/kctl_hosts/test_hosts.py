@@ -295,6 +295,6 @@ def test_operations_of_hosts_that_are_gone_or_refused_are_named_as_missing() -> 
 
     assert rows == []
     assert [(each.sender, each.code, each.message) for each in failed] == [
-        ("b", "gone", "host b has left the group of masters without a word at 1970-01-12T13:48:10Z"),
+        ("b", "gone", "host b has left the group of masters without notice at 1970-01-12T13:48:10Z"),
         ("c", "refused", "host c does not count: its name is taken"),
     ]

@@ -135,7 +135,8 @@ RUNS = "everything is running; 3 ok"
         (
             not_handled(40.0),
             "degraded",
-            "no message was handled since 2023-11-14T22:12:38Z: 6 of 6 tries failed in the last minute, KeyError",
+            "no message was handled since 2023-11-14T22:12:38Z: 6 of 6 tries failed in the last minute, KeyError; "
+            "`kctl logs sinker-0` shows more",
         ),
         (
             late(is_late=True),
@@ -203,14 +204,18 @@ RUNS = "everything is running; 3 ok"
         (
             fleet({"worker-1": status("worker-1", "backoff")}),
             "degraded",
-            f"1 of 2 workers has not worked {AT}: worker-1 is in backoff",
+            f"1 of 2 workers has not worked {AT}: worker-1 is in backoff; `kctl logs worker-1` shows more",
         ),
         (
             fleet({"worker-1": status("worker-1", "unkillable", desired="stopped")}),
             "degraded",
             f"1 of 2 workers has not worked {AT}: worker-1 is unkillable",
         ),
-        (ALL_FATAL, "failing", f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal"),
+        (
+            ALL_FATAL,
+            "failing",
+            f"no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal; `kctl logs worker-0` shows more",
+        ),
         (ALL_NEW, "unknown", f"no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
         (
             fleet(
@@ -236,7 +241,11 @@ RUNS = "everything is running; 3 ok"
             f"1 of 2 workers has not worked {AT}: worker-1 is starting",
         ),
         (fleet(rows={"worker-1": row("worker-1", state=None)}), "ok", RUNS),
-        (fleet({"sinker-0": status("sinker-0", "fatal")}), "failing", f"no sinker has worked {AT}: sinker-0 is fatal"),
+        (
+            fleet({"sinker-0": status("sinker-0", "fatal")}),
+            "failing",
+            f"no sinker has worked {AT}: sinker-0 is fatal; `kctl logs sinker-0` shows more",
+        ),
         (
             fleet(
                 rows={

@@ -32,7 +32,10 @@ def test_a_call_that_runs_for_long_is_found_with_its_handler_and_its_sinker() ->
 
     assert found.about == "handler calls"
     assert found.what == "the handler shop:handle has not returned in 1 of 2 sinkers"
-    assert found.why == "sinker-0's call has been running for 75 s; usual are at most 10 s"
+    assert (
+        found.why
+        == "sinker-0's call has been running for 75 s; the limit is 10 s; `kctl stack sinker-0` shows where it is"
+    )
     assert found.seconds == 75.2
 
 
@@ -55,7 +58,8 @@ def test_more_than_a_twentieth_of_twenty_tries_is_too_often(tries: int, failures
     assert bool(found) is is_found
     if found:
         assert found[0].what == "the handler shop:handle has failed too often"
-        assert found[0].why == f"{failures} of {tries} tries failed in the last minute, ValueError"
+        why = f"{failures} of {tries} tries failed in the last minute, ValueError; `kctl logs sinker-0` shows more"
+        assert found[0].why == why
 
 
 def test_few_tries_that_all_fail_are_found_while_messages_wait() -> None:
@@ -64,7 +68,7 @@ def test_few_tries_that_all_fail_are_found_while_messages_wait() -> None:
     found = only(handling.tries([failing], WAITING))
 
     assert found.what == "no message was handled"
-    assert found.why == "6 of 6 tries failed in the last minute, KeyError"
+    assert found.why == "6 of 6 tries failed in the last minute, KeyError; `kctl logs sinker-0` shows more"
     assert found.seconds == 40.0
     assert only(handling.tries([failing, sinker(1)], WAITING)).what == "1 of 2 sinkers has handled no message"
     assert not [*handling.tries([failing], StorageReply(pending=0, processing=0, dead=7))], "every message is settled"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessor, Owner, StatusRules, of_group
+from kctl.status.assessor import longest_lag_seconds
 from kctl.status.columns import Processed, lag_seconds
 from kctl.status.history import ABSENT, History, SeenOffsets
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
@@ -423,3 +424,15 @@ def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_bei
     assert (later[0].status, later[0].reason) == (Status.OK, "850 messages wait in the storage")
     assert (later[1].status, later[2].status) == (Status.IDLE, Status.IDLE)
     assert later[3].reason == "commits come, 4 messages wait in Kafka, and 1 message waits in the storage"
+
+
+@pytest.mark.shows("the age of the oldest message is not 0 while messages wait whose age is not known")
+def test_a_group_says_that_nothing_has_waited_only_if_that_is_known_of_each_partition() -> None:
+    rows = [row(0, 9, 9), row(1, None, 40)]
+
+    found = Assessor(StatusRules()).assess(rows, lambda _: READER, 0.0, 1000.0)
+
+    assert [each.lag_seconds for each in found] == [0.0, None]
+    assert (of_group(rows, found).lag_seconds, longest_lag_seconds(found)) == (None, None)
+    late = Assessor(StatusRules()).assess([row(0, 5, 9, timestamp=990.0), rows[1]], lambda _: READER, 0.0, 1000.0)
+    assert (of_group(rows, late).lag_seconds, longest_lag_seconds(late)) == (10.0, 10.0)
