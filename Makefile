@@ -65,7 +65,7 @@ pages: $(PACKAGES_DONE) ## write the pages and recorded outputs that are made of
 house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles of imports
 	@$(BIN)/python -m tests.house
 
-pictures: setup ## take the pictures of README anew, from a running demo in a headless Chromium
+pictures: setup ## the pictures of README, from a running demo, and of the page in ten states (ARGS=FOLDER), in a headless Chromium
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
 $(COLLECTED): $(PACKAGES_DONE) # compiles the tests, which each of the processes that run them would do again

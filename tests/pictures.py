@@ -3,8 +3,9 @@
     make pictures
     make pictures ARGS=FOLDER
 
-They are made anew when what they show has changed. Into FOLDER goes each view of the page in both themes at 390, 1440
-and 2560 pixels, to be read by somebody before it is changed for good.
+Take them again when what they show has changed. The page's first screen in ten states of real fleets, at 390 and 1440
+pixels, goes into FOLDER (default: `build/pictures`). If FOLDER is given, so does each view of the demo's page in both
+themes at 390, 1440 and 2560 pixels. They are for somebody to look at before the page is changed for good.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -29,8 +31,11 @@ from selenium import webdriver
 from kctl.demo.fleet import DemoFleet
 from tests.browser import browser
 from tests.conftest import eventually
+from tests.integration.page_states import HEIGHTS, on_page, seen, states
+from tests.servers.kafka_broker import KafkaBroker
 
-PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES, STATES = ROOT / "docs" / "pictures", ROOT / "build" / "pictures"
 COLUMNS, LINES = 118, 24
 WARM_UP_MESSAGES = 250_000
 """Stored, until there is something to see."""
@@ -52,6 +57,23 @@ def main() -> None:
         if len(sys.argv) > 1:
             views(chromium, str(fleet.url()), Path(sys.argv[1]))
         top(chromium, fleet.config, Path(folder))
+    first_screens(Path(sys.argv[1]) if len(sys.argv) > 1 else STATES)
+
+
+def first_screens(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as fleets,
+        tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as place,
+        KafkaBroker(Path(place)) as broker,
+        browser() as chromium,
+        states(Path(fleets), broker) as found,
+    ):
+        for (name, state), width in product(found.items(), HEIGHTS):
+            with on_page(chromium, state, width):
+                seen(chromium, state, "return 0")
+                eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 1)
+                chromium.save_screenshot(str(folder / f"{name}-{width}.png"))
 
 
 @contextmanager

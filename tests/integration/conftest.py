@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 4
 LONGEST = (
+    "test_page_states.py",
     *("test_exporter_kinds.py", "test_hosts.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
     *("test_kafka_cluster.py", "test_hosts_random_operations.py", "test_page_operations.py", "test_page_charts.py"),
     *("test_unhealthy_workers.py", "test_least_privilege.py", "test_kafka_commands.py", "test_membership.py"),
@@ -156,14 +157,7 @@ def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
         }
         for section, values in sections.items():
             settings.setdefault(section, {}).update(values)
-        path = short_dir / "kctl.toml"
-        path.write_text(
-            "".join(
-                f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
-                for section, values in settings.items()
-            )
-        )
-        return path
+        return write_config(short_dir / "kctl.toml", settings)
 
     return write
 
@@ -185,6 +179,17 @@ def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
         if one.process.poll() is None:
             os.killpg(one.process.pid, signal.SIGKILL)
             one.process.wait()
+
+
+def write_config(path: Path, settings: Mapping[str, Mapping[str, object]]) -> Path:
+    """Writes sections of settings as TOML."""
+    path.write_text(
+        "".join(
+            f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+            for section, values in settings.items()
+        )
+    )
+    return path
 
 
 def _toml(value: object) -> str:

@@ -17,7 +17,7 @@ import httpx
 
 from tests.certificates import make_certificate
 from tests.conftest import eventually
-from tests.integration.conftest import TOPIC, Master
+from tests.integration.conftest import TOPIC, Master, write_config
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -84,14 +84,7 @@ class Fleet:
         }
         for section, settings in (more or {}).items():
             sections[section] = {**sections.get(section, {}), **settings}
-        path = home / "kctl.toml"
-        path.write_text(
-            "".join(
-                f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-                for section, values in sections.items()
-            )
-        )
-        master = Master(path, prefix)
+        master = Master(write_config(home / "kctl.toml", sections), prefix)
         self.started.append(master)
         self.masters[name] = master
         eventually(master.is_announced, what=f"{name} is not announced")

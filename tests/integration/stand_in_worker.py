@@ -6,12 +6,13 @@ that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later
 
 `boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
 interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
-a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `slow` needs a
-second for the batch that an operation has to wait for · `throttled`, `long_batch` say that of themselves · `writes`,
-`writes_beside`, `child_writes`: its main thread, another thread or its grandchild writes all the time to the file that
-`KCTL_TEST_FAULT_FILE` names
+a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `begins` stays
+in the state `starting` · `slow` needs a second for the batch that an operation has to wait for · `throttled`,
+`long_batch` say that of themselves · `writes`, `writes_beside`, `child_writes`: its main thread, another thread or its
+grandchild writes all the time to the file that `KCTL_TEST_FAULT_FILE` names
 
-With `KCTL_TEST_JOINS` it is a member of the real group, has the partitions that it is assigned, and commits nothing.
+With `KCTL_TEST_JOINS` it is a member of the real group, has the partitions that it is assigned, and commits nothing;
+with `KCTL_TEST_READS` it reads so many messages of each in half a second, but for the partition `KCTL_TEST_SKIPPED`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
+from tests.integration.reading_worker import Reader
 
 END = 100
+STORED = StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0)
 
 
 class StandIn:
@@ -58,6 +61,7 @@ class StandIn:
         self.waiting: list[tuple[float, AcceptedOperation]] = []
 
         self.membership: Membership | None = None
+        self.reader: Reader | None = None
 
     @property
     def partition(self) -> int:
@@ -69,9 +73,10 @@ class StandIn:
 
     @property
     def state(self) -> str:
-        if self.behaviour == "loads":
+        if self.behaviour in ("loads", "begins"):
             return "starting"
-        if self.behaviour == "throttled":
+        is_full = self.reader is not None and self.reader.storage is not None and self.reader.storage.full is not None
+        if self.behaviour == "throttled" or is_full:
             return "throttled"
         return "paused" if self.is_paused else "running"
 
@@ -81,14 +86,18 @@ class StandIn:
             offsets = (0, 40, self.position, END, END - 40)
             return (PartitionReply(self.topic, self.partition, *offsets, generation=0, age_seconds=0.0),)
         generation = self.membership.info.generation or 0
+        if self.reader is not None:
+            return self.reader.partitions(generation)
         return tuple(
             PartitionReply(each.topic, each.partition, generation=generation) for each in self.membership.partitions
         )
 
     def turn(self, publish: Callable[[Snapshot], None]) -> None:
         now = time.monotonic()
-        if not self.is_paused and self.behaviour != "stalls":
+        if not self.is_paused and self.behaviour not in ("stalls", "begins"):
             self.batches += 1
+        if self.reader is not None and self.behaviour != "begins":
+            self.reader.turn(lambda tp: is_paused(self.inbox.paused, tp.topic, tp.partition))
         for operation in self.inbox.take():
             is_slow = self.behaviour == "slow" and not operation.params.get("dry_run")
             self.waiting.append((now + (1.0 if is_slow else 0.0), operation))
@@ -116,6 +125,7 @@ class StandIn:
             state_seconds=now - self.started_at,
             uptime_seconds=now - self.started_at,
             batches_total=self.batches,
+            rows_total=None if self.reader is None else self.reader.rows_total,
             batch_running_seconds=300.0 if self.behaviour == "long_batch" else None,
             paused=self.inbox.paused,
         )
@@ -124,7 +134,8 @@ class StandIn:
             worker,
             replies=(
                 PartitionsReply(self.partitions),
-                StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0),
+                None if self.membership is None else self.membership.info,
+                STORED if self.reader is None else self.reader.storage,
             ),
             not_read=frozenset([(self.topic, self.partition)] if self.is_paused else ()),
         )
@@ -185,6 +196,9 @@ def main() -> int:
     if conf.get("KCTL_TEST_JOINS"):
         kafka = KafkaSettings(**{**settings["kafka"], "security": Security(**settings["kafka"]["security"])})
         worker.membership = Membership(kafka, kafka.client_id, lambda _: {}, lambda: None, lambda _: None)
+        if at_once := int(conf.get("KCTL_TEST_READS", "0")):
+            skipped = conf.get("KCTL_TEST_SKIPPED", "")
+            worker.reader = Reader(worker.membership, kafka, settings["storage"], at_once, skipped)
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()
@@ -206,6 +220,8 @@ def main() -> int:
         if behaviour == "writes":
             write(fault_file)
     server.close()
+    if worker.reader is not None:
+        worker.reader.close()
     if worker.membership is not None:
         worker.membership.close()
     grandchild.kill()

@@ -116,14 +116,14 @@ def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_mo
     with on_a_screen(chromium, 390), Site(16) as site:
         site.latest = fleet(16)
         chromium.get(site.url)
-        eventually(lambda: text(chromium, "shown") == "0 of 16 partitions, without those that are healthy")
+        eventually(lambda: text(chromium, "shown") == "0 of 16 partitions; healthy ones are not shown")
         eventually(
             lambda: drawn(chromium, "rates", "--line-0") >= 0 and charts(chromium) == ["chart-lag", "chart-rates"]
         )
 
         assert chromium.execute_script("return document.documentElement.scrollHeight") < MOST_NARROW_HEIGHT
         assert (rows(chromium, "partitions"), rows(chromium, "workers")) == ([], [])
-        assert text(chromium, "workers-status") == "0 of 2 processes, without those that are healthy"
+        assert text(chromium, "workers-status") == "0 of 2 processes; healthy ones are not shown"
 
         site.collect(snapshot(16))
         eventually(lambda: [row[1:3] for row in rows(chromium, "partitions")] == [["15", "stalled"]])

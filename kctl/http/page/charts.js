@@ -36,7 +36,7 @@ function optionsOf(chart, width) {
   });
   const axis = {stroke: color("--quiet"), grid: {stroke: color("--line"), width: 1}, ticks: {show: false}, font: "12px system-ui"};
   return {
-    width, height: HEIGHT, series, bands, legend: {show: false}, padding: [12, 8, 0, 0],
+    width, height: HEIGHT, series, bands, legend: {show: false}, padding: [12, 32, 0, 0],
     cursor: {sync: {key: "kctl"}, y: false, drag: {x: true, y: false}, points: {size: 6}},
     scales: {x: {time: true, range: () => [state.from, state.to]}, y: {range: (self, least, most) => [0, most > 0 ? most * 1.08 : 1]}},
     axes: [

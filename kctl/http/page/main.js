@@ -16,7 +16,7 @@ const LOAD_MS = 2000, HIDDEN_MS = 10000, MOST_CREDIT = 3, RATE_MS = 10000;
 const TROUBLE = ["paused", "starting", "rebalancing", "unknown", "warn", "rewind", "stalled", "stopped", "losing"].map(each => "&status=" + each).join("");
 const SERVES = document.body.dataset.serves.split(" ");
 const histories = new Map(), drawn = new Map(), counted = [];
-const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, historyAt: -1e9, busy: false, again: false, linked: null, credit: MOST_CREDIT, creditAt: 0, later: null};
+const state = {rows: [], workers: [], matching: 0, sort: null, fetchedAt: 0, age: null, mostAge: 5, took: 0, historyAt: -1e9, busy: false, again: false, linked: null, credit: MOST_CREDIT, creditAt: 0, later: null};
 
 // Drawn once for each history that was loaded: 500 of them a second would keep a browser busy.
 function sparkline(key) {
@@ -69,12 +69,12 @@ function showPartitions() {
   if (state.sort) rows = rows.slice().sort(compared(state.sort.by, state.sort.down));
   const shown = rows.slice(0, MOST_ROWS), isWhole = inView.length === state.rows.length;
   body(el("partitions"), PARTITIONS, shown, keyOf);
-  set("shown", shown.length + " of " + (isWhole ? state.matching : inView.length) + " partitions" + (trouble ? ", without those that are healthy" : ""));
+  set("shown", shown.length + " of " + (isWhole ? state.matching : inView.length) + " partitions" + (trouble ? "; healthy ones are not shown" : ""));
 }
 function showWorkers() {
   const shown = isBrief() ? state.workers.filter(row => !isWell(stateOf(row))) : state.workers, left = state.workers.length - shown.length;
   body(el("workers"), WORKERS, shown, row => row.name);
-  set("workers-status", left ? shown.length + " of " + state.workers.length + " processes, without those that are healthy" : "");
+  set("workers-status", left ? shown.length + " of " + state.workers.length + " processes; healthy ones are not shown" : "");
 }
 function showBrief() {
   document.body.classList.toggle("brief", isBrief());
@@ -91,12 +91,14 @@ function handledPerSecond() {
   const before = counted[0], names = [...totals.keys()].filter(name => before !== counted.at(-1) && before.totals.has(name));
   return names.length ? names.reduce((sum, name) => sum + Math.max(totals.get(name) - before.totals.get(name), 0), 0) * 1000 / (at - before.at) : null;
 }
+// A time in a reason is not broken over two lines.
+const dated = reason => visible(reason).split(/(\d{4}-\d\d-\d\dT[\d:]+Z)/).map((part, number) => number % 2 ? make("time", {textContent: part}) : part);
 function headline(verdict) {
   document.title = document.title.replace(/^.*? · /, verdict.level + " · ");
   el("status").className = "badge " + verdict.level;
   set("status", verdict.level);
-  set("reason", visible(verdict.reason));
-  el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", visible(each.reason))));
+  if (el("reason").textContent !== visible(verdict.reason)) el("reason").replaceChildren(...dated(verdict.reason));
+  el("also").replaceChildren(...verdict.also.map(each => make("li", {}, badge(each.level), " ", ...dated(each.reason))));
 }
 function showStatus(status) {
   const stored = status.storage || {}, table = status.table_uri ? stored.table || {} : null;
@@ -151,7 +153,7 @@ async function load() {
     for (const row of lag.rows) histories.set(keyOf(row), row.history);
     state.historyAt = now;
   }
-  Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), age: lag.age_seconds});
+  Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), took: (performance.now() - now) / 1000, age: lag.age_seconds});
   showStatus(status);
   showPartitions();
   showWorkers();
@@ -196,8 +198,10 @@ function showAge() {
   if (state.age === null) return;
   const age = state.age + (performance.now() - state.fetchedAt) / 1000;
   set("age", "snapshot " + seconds(age) + " old");
-  document.querySelector("main").classList.toggle("old", age > state.mostAge);
-  if (age <= state.mostAge) return;
+  // The master's limit, and what an answer takes: with a host that is silent a second or more.
+  const isOld = age > state.mostAge + state.took;
+  document.querySelector("main").classList.toggle("old", isOld);
+  if (!isOld) return;
   // What is old is never shown as well, and a stream in which nothing comes is not live.
   const since = new Date(Date.now() - age * 1000).toISOString().replace(/[.].*/, "Z");
   headline({level: "unknown", reason: "no data since " + since + ": the master does not answer this page", also: []});

@@ -427,7 +427,7 @@ def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_bei
 
 
 @pytest.mark.shows("the age of the oldest message is not 0 while messages wait whose age is not known")
-def test_a_group_says_that_nothing_has_waited_only_if_that_is_known_of_each_partition() -> None:
+def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None:
     rows = [row(0, 9, 9), row(1, None, 40)]
 
     found = Assessor(StatusRules()).assess(rows, lambda _: READER, 0.0, 1000.0)

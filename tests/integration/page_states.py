@@ -1,0 +1,263 @@
+"""Fleets in the states in which their users meet them, each with a page of its own: for tests of the page's first
+screen and for pictures of it.
+
+Masters, sinkers, storages, tables, groups and topics are real. Workers are stand-ins that consume, without Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+from selenium import webdriver
+
+from kctl.demo.producer import Producer
+from kctl_agent.storage.chunk import StoredOffset
+from kctl_agent.storage.file import FileStorage
+from tests.conformance.given import fill
+from tests.conftest import eventually
+from tests.integration import sinker_handlers
+from tests.integration.conftest import Master, write_config
+from tests.integration.hosts import Fleet
+from tests.lake_tables import TOPIC_ID, TP, begun, opened
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+
+__all__ = ["HEIGHTS", "NAMES", "PARTITIONS", "State", "on_page", "seen", "states"]
+
+PARTITIONS = 16
+HANDLER = sinker_handlers.__name__
+BACKLOG, BACKLOG_SECONDS = 12_000, 7200.0
+"""Messages of the fleet that catches up, and how long ago the first of them was produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A fleet, and the verdict that its page shows once it is in its state."""
+
+    url: str
+    level: str
+    reason: str
+    """A regular expression for its beginning."""
+    remedy: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What the browser has to send."""
+
+
+EXPECTED: dict[str, tuple[str, str, str]] = {
+    "well": ("ok", "everything is running; ", ""),
+    "starting": ("unknown", "no worker has worked", ""),
+    "catching-up": ("ok", ".*catching up: the oldest", ""),
+    "handler-hangs": ("degraded", "the handler .* has not returned in 1 of 1 sinker", "kctl stack sinker-0"),
+    "dead-letters": ("degraded", ".*ValueError", "`kctl (logs sinker-0|storage dead groups)`"),
+    "stalled": ("failing", "1 of 16 partitions stalled", "kctl logs worker-"),
+    "worker-failing": ("degraded", "1 of 2 workers has not worked", "kctl logs worker-1"),
+    "storage-full": ("failing", "the storage has been full", "set sinkers.handler"),
+    "lake": ("ok", "everything is running", ""),
+    "host-missing": ("degraded", "host node-2 ", "kctl forget-host"),
+}
+"""Level, the beginning of the reason, and the remedy in it; regular expressions."""
+NAMES = tuple(EXPECTED)
+HEIGHTS = {390: 844, 1440: 900}
+"""Of a screen, by its width."""
+
+
+class _Stage:
+    """Starts fleets, each with a group and a topic named after its state."""
+
+    def __init__(self, folder: Path, broker: KafkaBroker) -> None:
+        self.folder, self.broker = folder, broker
+        self.masters: dict[str, Master] = {}
+
+    def close(self) -> None:
+        for one in self.masters.values():
+            if one.process.poll() is None:
+                os.killpg(one.process.pid, signal.SIGKILL)
+                one.process.wait()
+
+    def topic(self, name: str, partitions: int = 4, each: int = 0) -> str:
+        topics.create_topic(self.broker.bootstrap_servers, f"{name}.orders", partitions)
+        if each:
+            topics.produce(self.broker.bootstrap_servers, f"{name}.orders", dict.fromkeys(range(partitions), each))
+        return f"{name}.orders"
+
+    def home(self, name: str) -> Path:
+        home = self.folder / name
+        (home / "data").mkdir(parents=True, exist_ok=True)
+        return home
+
+    def storage(self, name: str, count: int) -> FileStorage:
+        """The storage of a fleet, with so many messages."""
+        storage = FileStorage(self.home(name) / "data" / "storage.sqlite", block_messages=10)
+        storage.prepare()
+        fill(storage, count, topic=f"{name}.orders")
+        return storage
+
+    def start(self, name: str, *, at_once: int = 500, **sections: Mapping[str, object]) -> Master:
+        """Starts the fleet; its workers read so many messages a turn."""
+        settings: dict[str, Mapping[str, object]] = {
+            "fleet": {"name": "shop"},
+            "kafka": {
+                "bootstrap_servers": self.broker.bootstrap_servers,
+                "group": name,
+                "topics": [f"{name}.orders"],
+                "session_timeout_seconds": 6.0,
+            },
+            "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 300.0, "backoff_max_seconds": 300.0},
+            "status": {"hold_seconds": 1.0},
+            "http": {"port": 0},
+            "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": str(at_once)},
+        }
+        for section, values in sections.items():
+            place = section.replace("_", ".")
+            settings[place] = {**settings.get(place, {}), **values}
+        self.masters[name] = Master(write_config(self.home(name) / "kctl.toml", settings))
+        return self.masters[name]
+
+
+def _backlog(stage: _Stage, name: str) -> None:
+    """Messages that were produced over the last minutes."""
+    topic, began = stage.topic(name), time.time() - BACKLOG_SECONDS
+    producer = KafkaProducer(bootstrap_servers=stage.broker.bootstrap_servers)
+    for number in range(BACKLOG):
+        at = int((began + number * BACKLOG_SECONDS / BACKLOG) * 1000)
+        producer.send(topic, b"x", partition=number % 4, timestamp_ms=at)
+    producer.close()
+
+
+def _table(path: Path) -> None:
+    """A table with some commits of a worker."""
+    lake = opened(path)
+    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    for start in range(0, 1200, 400):
+        begun(lake, start, start + 400).commit()
+
+
+def _begin(stage: _Stage) -> None:
+    """Starts all fleets on one host, side by side."""
+    sinkers = {"count": 1, "batch_size": 10, "lease_seconds": 3600.0}
+    stage.topic("well", PARTITIONS, 50)
+    stage.start("well")
+    stage.topic("starting", each=50)
+    stage.start("starting", status={"window_seconds": 3600.0}, spark_conf={"KCTL_TEST_WORKER": "begins"})
+    stage.topic("handler-hangs")
+    stage.storage("handler-hangs", 1700)
+    stage.start("handler-hangs", sinkers={**sinkers, "handler": f"{HANDLER}:waits_for_gate"})
+    stage.topic("dead-letters")
+    stage.storage("dead-letters", 1000)
+    stage.start("dead-letters", sinkers={**sinkers, "handler": f"{HANDLER}:fifths_die", "max_tries": 1})
+    stage.topic("stalled", PARTITIONS, 40)
+    stage.start("stalled", status={"window_seconds": 2.0}, spark_conf={"KCTL_TEST_SKIPPED": "11"})
+    stage.topic("worker-failing", each=40)
+    (stage.home("worker-failing") / "worker-1").touch()
+    fault_file = str(stage.home("worker-failing") / "NAME")
+    fails = {"KCTL_TEST_WORKER": "dies", "KCTL_TEST_FAULT_FILE": fault_file}
+    stage.start("worker-failing", workers={"count": 2}, spark_conf=fails)
+    stage.topic("storage-full", each=40)
+    stage.storage("storage-full", 500)
+    stage.start("storage-full", storage={"limit": 500})
+    table = stage.home("lake") / "orders"
+    _table(table)
+    stage.topic("lake")
+    stage.start("lake", storage={"mode": "lake", "uri": table.as_uri()})
+    _backlog(stage, "catching-up")
+    stage.start("catching-up", at_once=2)
+
+
+def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
+    """Two hosts, one of which is frozen."""
+    home = folder / "shop"
+    home.mkdir()
+    fleet = Fleet(home, broker)
+    stack.callback(fleet.end)
+    topics.create_topic(broker.bootstrap_servers, "hosts.orders", PARTITIONS)
+    reads = {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "500"}
+    kafka = {"session_timeout_seconds": 6.0, "topics": ["hosts.orders"], "group": "host-missing"}
+    more: dict[str, Mapping[str, object]] = {
+        "fleet": {"name": "shop"},
+        "spark.conf": reads,
+        "kafka": kafka,
+    }
+    hosts = ("node-1", "node-2")
+    for name in hosts:
+        fleet.start(name, more=more)
+    fleet.await_all(*hosts)
+    frozen = psutil.Process(fleet.masters["node-2"].process.pid)
+    for each in (frozen, *frozen.children(recursive=True)):
+        stack.callback(_go_on, each)
+        each.suspend()
+    headers = {"authorization": f"Bearer {fleet.token.read_text().strip()}"}
+    return State(str(fleet.masters["node-1"].about["http_url"]), *EXPECTED["host-missing"], headers)
+
+
+def _go_on(process: psutil.Process) -> None:
+    if process.is_running():
+        process.resume()
+
+
+@contextmanager
+def states(folder: Path, broker: KafkaBroker) -> Iterator[dict[str, State]]:
+    """Yields the fleets by the names of their states, all of them started; some take ten seconds to get there."""
+    with ExitStack() as stack:
+        patched = stack.enter_context(pytest.MonkeyPatch.context())
+        patched.setenv("KCTL_TEST_LEDGER", str(folder / "ledger"))
+        patched.setenv("KCTL_TEST_GATE", str(folder / "gate"))
+        patched.setenv("XDG_RUNTIME_DIR", str(folder))
+        patched.setenv("XDG_STATE_HOME", str(folder / "state"))
+        os.mkfifo(folder / "gate")
+        stage = _Stage(folder, broker)
+        stack.callback(stage.close)
+        _begin(stage)
+        load = Producer(broker.bootstrap_servers, "well.orders", PARTITIONS, 400.0)
+        load.start()
+        stack.callback(load.stop)
+        found = {"host-missing": _hosts(folder, broker, stack)}
+        for name, one in stage.masters.items():
+            eventually(one.is_announced, what=f"{name} is not announced")
+            found[name] = State(str(one.about["http_url"]), *EXPECTED[name])
+        yield {name: found[name] for name in NAMES}
+
+
+@contextmanager
+def on_page(page: webdriver.Chrome, state: State, width: int) -> Iterator[None]:
+    """The page of a fleet, on a screen of this width."""
+    size = {"width": width, "height": HEIGHTS[width], "deviceScaleFactor": 1, "mobile": width < 500}
+    page.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": True})
+    page.execute_cdp_cmd("Network.enable", {})
+    page.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": dict(state.headers)})
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        page.get(state.url)
+        yield
+    finally:
+        page.get("about:blank")
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": {}})
+        page.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": False})
+
+
+def seen(page: webdriver.Chrome, state: State, script: str) -> Any:
+    """What a script returns while the page shows the fleet in its state: both in one go, for it may change."""
+    last: list[Any] = []
+    shown = "['status', 'reason', 'link'].map(id => document.getElementById(id).textContent)"
+
+    def found() -> bool:
+        last[:] = page.execute_script(f"const shown = {shown}; return [...shown, (() => {{{script}}})()]")
+        return last[0] == state.level and re.match(state.reason, last[1]) is not None and last[2] == "live"
+
+    try:
+        eventually(found, 90, f"{state.level}: {state.reason}")
+    except AssertionError as error:
+        error.add_note(f"shown last: {last[:3]}")
+        raise
+    return last[3]

@@ -1,0 +1,112 @@
+"""What a stand-in worker does that reads its partitions: it consumes them, commits, and counts its storage."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from kctl_agent.errors import StorageError
+from kctl_agent.process.stats import counted
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.partitions import PartitionReply
+from kctl_agent.storage.kinds import open_lake, open_storage
+from kctl_agent.storage.recent_dead_letters import recent
+from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from kctl_agent.worker.settings import KafkaSettings
+
+_COUNT_SECONDS, _READ_SECONDS = 1.0, 0.5
+
+
+class Reader:
+    """Consumes what its membership is assigned, at most `at_once` messages of a partition each half second, and stores
+    none of them."""
+
+    def __init__(
+        self, membership: Membership, kafka: KafkaSettings, storage: Mapping[str, Any], at_once: int, skipped: str
+    ) -> None:
+        """`skipped` is the number of a partition that it never reads, as text; empty: there is none."""
+        self.rows_total = 0
+        self.storage: StorageReply | None = None
+        self._membership = membership
+        self._at_once = at_once
+        self._skipped = skipped
+        self._storage = open_lake(storage) if storage["mode"] == "lake" else open_storage(storage)
+        self._is_prepared = False
+        self._count_at = self._read_at = 0.0
+        self._fetched: dict[TopicPartition, deque[tuple[int, float]]] = {}
+        """Offsets and timestamps."""
+        self._read: dict[TopicPartition, tuple[int, float]] = {}
+        """What is committed, and the timestamp of the last message of it."""
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=kafka.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+
+    def turn(self, is_paused: Callable[[TopicPartition], bool]) -> None:
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._count_at = now + _COUNT_SECONDS
+            self._count()
+        if now >= self._read_at:
+            self._read_at = now + _READ_SECONDS
+            self._take(is_paused)
+
+    def _take(self, is_paused: Callable[[TopicPartition], bool]) -> None:
+        assigned = self._membership.partitions
+        if set(assigned) != self._consumer.assignment():
+            self._consumer.assign(list(assigned))
+            self._fetched = {each: self._fetched.get(each, deque()) for each in assigned}
+            self._read = {each: at for each, at in self._read.items() if each in assigned}
+        for each, records in (self._consumer.poll(timeout_ms=0) if assigned else {}).items():
+            self._fetched[each] += [(record.offset + 1, record.timestamp / 1000) for record in records]
+        is_full = self.storage is None or self.storage.full is not None
+        read = [each for each in assigned if not is_full and not is_paused(each)]
+        read = [each for each in read if str(each.partition) != self._skipped]
+        if done := {each: waiting[: self._at_once] for each in read if (waiting := [*self._fetched[each]])}:
+            self._commit(done)
+
+    def partitions(self, generation: int) -> tuple[PartitionReply, ...]:
+        nothing = None, None
+        return tuple(
+            PartitionReply(
+                each.topic,
+                each.partition,
+                committed=self._read.get(each, nothing)[0],
+                position=self._read.get(each, nothing)[0],
+                last_timestamp=self._read.get(each, nothing)[1],
+                generation=generation,
+            )
+            for each in self._membership.partitions
+        )
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+
+    def _commit(self, done: Mapping[TopicPartition, list[tuple[int, float]]]) -> None:
+        try:
+            self._membership.commit({each: messages[-1][0] for each, messages in done.items()})
+        except (KafkaError, MemberLost):  # a rebalance: the next owner reads them
+            return
+        for each, messages in done.items():
+            self._read[each] = messages[-1]
+            self.rows_total += len(messages)
+            for _ in messages:
+                self._fetched[each].popleft()
+
+    def _count(self) -> None:
+        try:
+            if not self._is_prepared:
+                self._storage.prepare()
+                self._is_prepared = True
+            stored, dead = counted(self._storage.identity, self._storage.stats()), self._storage.dead_letter_store()
+            self.storage = replace(stored, recent_dead=recent(dead)) if stored.dead and dead else stored
+        except StorageError as error:
+            self.storage = StorageReply(self._storage.identity, error=str(error))

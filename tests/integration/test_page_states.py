@@ -1,0 +1,102 @@
+"""The first screen of the page in the states in which users meet a fleet, on a telephone and on a desk: real masters,
+storages, sinkers, groups and topics behind a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from tests.conftest import eventually
+from tests.integration.page_states import HEIGHTS, NAMES, PARTITIONS, State, on_page, seen, states
+from tests.servers.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+MOST_NARROW_HEIGHT = 2500
+NUMBERS = ["oldest unhandled", "messages waiting", "handled", "dead letters"]
+_TILES = "return [...document.querySelectorAll('#summary dt')].map(each => each.textContent)"
+_ORDER = """
+const ids = ['reason', 'also', 'summary', 'kafka', 'charts-title'];
+return ids.map(id => document.getElementById(id).getBoundingClientRect().bottom + scrollY);
+"""
+_LISTED = "return [...document.querySelectorAll('#partitions tbody [data-name=status]')].map(each => each.innerText)"
+_WRONG = """
+const found = [], root = document.documentElement, texts = [];
+if (root.scrollWidth > root.clientWidth) found.push(`scrolls sideways: ${root.scrollWidth} px`);
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const node = walker.currentNode, of = node.parentElement, words = node.textContent.trim(), range = new Range();
+  if (!words || !of.checkVisibility() || of.closest('svg, .u-wrap, select, #marks')) continue;
+  range.selectNodeContents(node);
+  for (const box of range.getClientRects()) if (box.width > 1) texts.push({of, box, words});
+}
+for (const {of, box, words} of texts) {
+  const frame = of.closest('.scroll, pre');
+  if (!frame && (box.left < -1 || box.right > root.clientWidth + 1)) found.push(`outside: ${words}`);
+  for (let each = of; each && each !== frame; each = each.parentElement) {
+    const style = getComputedStyle(each), edge = each.getBoundingClientRect();
+    if (style.overflowX === 'visible' || style.textOverflow === 'ellipsis') continue;
+    if (box.right > edge.right + 1 || box.bottom > edge.bottom + 1) found.push(`cut off: ${words}`);
+  }
+}
+const near = texts.filter(({of, box}) => box.top < innerHeight && !of.closest('.scroll'));
+near.forEach((one, number) => {
+  for (const other of near.slice(number + 1)) {
+    const wide = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left);
+    const high = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
+    const apart = one.of !== other.of && !one.of.contains(other.of) && !other.of.contains(one.of);
+    if (wide > 1 && high > 6 && apart) found.push(`overlap: ${one.words} | ${other.words}`);
+  }
+});
+return found;
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(broker: KafkaBroker) -> Iterator[dict[str, State]]:
+    folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    try:
+        with states(folder, broker) as found:
+            yield found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("width", HEIGHTS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.shows("the page: in ten states of real fleets the first screen has verdict, reason, remedy and numbers")
+def test_the_first_screen_has_verdict_reason_and_numbers_and_nothing_is_cut_off(
+    chromium: webdriver.Chrome, shown: dict[str, State], name: str, width: int
+) -> None:
+    state = shown[name]
+    with on_page(chromium, state, width):
+        reason = seen(chromium, state, "return document.getElementById('reason').textContent")
+        assert re.search(state.remedy, reason)
+        order = seen(chromium, state, _ORDER)
+        assert order == sorted(order)
+        assert order[2] < HEIGHTS[width], "the four numbers are visible without scrolling"
+        assert seen(chromium, state, _TILES) == NUMBERS
+        assert seen(chromium, state, _WRONG) == []
+        if width < 500:
+            assert {"● ok", "● idle", "ok", "idle"}.isdisjoint(seen(chromium, state, _LISTED))
+
+
+@pytest.mark.shows("the page: a fleet of 16 healthy partitions takes less than 2,500 px of a telephone")
+def test_a_fleet_that_is_well_is_short_on_a_telephone_until_its_reader_asks_for_more(
+    chromium: webdriver.Chrome, shown: dict[str, State]
+) -> None:
+    with on_page(chromium, shown["well"], 390):
+        eventually(lambda: len(chromium.find_elements(By.CSS_SELECTOR, "#chart-rates canvas")) == 1)
+        assert seen(chromium, shown["well"], _LISTED) == []
+        assert seen(chromium, shown["well"], "return document.documentElement.scrollHeight") < MOST_NARROW_HEIGHT
+
+        chromium.find_element(By.ID, "all").click()
+        eventually(lambda: len(seen(chromium, shown["well"], _LISTED)) == PARTITIONS)
+        chromium.find_element(By.ID, "all").click()
