@@ -238,7 +238,8 @@ def test_a_doubtful_roster_makes_an_answer_incomplete(seen: Seen, doubt: str) ->
 
 def test_offsets_of_a_silent_host_are_as_old_as_they_are() -> None:
     reply = COMMANDS["offset_checker"].reply
-    raw = b'{"rows": [{"topic": "orders", "partition": 0, "committed": 5, "end": 9, "age_seconds": 0.2}]}'
+    raw = b'{"rows": [{"topic": "orders", "partition": 0, "committed": 5, "end": 9, "age_seconds": 0.2,'
+    raw += b' "generation": 1}]}'
     kept = Answer("b/worker-0", msgspec.json.decode(raw, type=reply), 30.5, 30.0)
 
     [row] = COMMANDS["offset_checker"].reduce([kept], BrokerSnapshot(())).rows
