@@ -30,7 +30,7 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opene
     with Site(3) as site:
         logged(chromium)
         chromium.get(site.url)
-        eventually(lambda: charts(chromium) != [])
+        eventually(lambda: charts(chromium) and rows(chromium, "workers"))
         yield site, chromium
         errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
         chromium.get("about:blank")
