@@ -59,7 +59,7 @@ class CountingProxy(UnconditionalProxy):
         self._latency_seconds = latency_seconds
         self.requests: Counter[str] = Counter()
 
-    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:  # noqa: FBT001
+    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:  # noqa: ARG002
         with suppress(OSError):
             while received := source.recv(1 << 16):
                 if (found := REQUEST.match(received)) is not None:
