@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["alive", "command_line", "stopped"]
+__all__ = ["alive", "command_line", "stopped", "until"]
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
@@ -24,6 +25,13 @@ def command_line(process: psutil.Process) -> list[str]:
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
     return words
+
+
+async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Waits on the loop that supervises processes, which must not stand still meanwhile."""
+    async with asyncio.timeout(seconds):
+        while not predicate():  # noqa: ASYNC110 - processes and their files have no event
+            await asyncio.sleep(0.01)
 
 
 @contextmanager

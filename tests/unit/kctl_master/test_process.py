@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kctl.master.memory import Memory
 from kctl.master.process import Child, kill_session, remove_socket, session_members
+from tests.processes import until
 
 pytestmark = pytest.mark.anyio
 
@@ -22,12 +21,6 @@ code = "import os, sys, time; os.setpgid(0, 0); print('child', flush=True); time
 children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
 sys.stdin.read()
 """
-
-
-async def until(predicate: Callable[[], bool], deadline_seconds: float = 10.0) -> None:
-    async with asyncio.timeout(deadline_seconds):
-        while not predicate():  # noqa: ASYNC110 - a file of another process has no event
-            await asyncio.sleep(0.01)
 
 
 async def spawn(code: str, log: Path) -> Child:

@@ -24,6 +24,7 @@ from kctl.master.process_supervisor import Launch, ProcessSupervisor, Supervisio
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
 from kctl.master.supervisor import Supervisor
 from kctl_agent.replies.ping import PingReply
+from tests.processes import until
 
 pytestmark = pytest.mark.anyio
 
@@ -31,12 +32,6 @@ UP = "import sys; print('ready to work', flush=True); sys.stdin.read()"
 QUICK = RestartPolicy(backoff_min_seconds=0.05, backoff_max_seconds=0.2, stable_seconds=60)
 SLOW_PINGS = HealthRules(ping_timeout_seconds=60)
 SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60)
-
-
-async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not predicate():  # noqa: ASYNC110 - processes and their files have no event
-            await asyncio.sleep(0.01)
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
@@ -251,7 +246,7 @@ async def test_a_stuck_engine_is_replaced(tmp_path: Path, batches: int, others_r
         await until(lambda: process.state is SupervisionState.RUNNING)
         if others_read:
             reading = fleet.supervisor.add(other)
-            await until(lambda: reading.state is SupervisionState.RUNNING)
+            await until(lambda: reading.health is not None and reading.health.batch_at > process.since)
         fleet.reported = {"state": "running", "batches_total": batches, "lag": 100}
         await until(lambda: restarts("engine" if is_at_fault else "worker-0") >= 1)
 

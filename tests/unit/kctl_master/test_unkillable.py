@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.rows.workers import WorkerStatus
 from kctl_agent.replies.ping import PingReply
+from tests.processes import until
 
 pytestmark = pytest.mark.anyio
 
@@ -33,12 +34,6 @@ child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]
 with open(sys.argv[1], "w") as file:
     file.write(str(child.pid))
 {UP}"""
-
-
-async def until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not predicate():  # noqa: ASYNC110 - processes have no event
-            await asyncio.sleep(0.01)
 
 
 class Fleet:
