@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from kctl.fields import moment, qualified
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
-from kctl.hosts.replies import AgentFailure, AgentReply, HostReplies, JudgedPartitions
+from kctl.hosts.replies import AgentReply, HostReplies, JudgedPartitions
 from kctl.hosts.roster import Gone, Host, Refused
 from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
@@ -215,7 +215,7 @@ class Hosts:
             self.me.name,
             self.me.incarnation,
             tuple(AgentReply(each.sender, each.age_seconds, each.result) for each in outcome.answers),
-            tuple(AgentFailure(each.sender, each.code, each.message) for each in outcome.failed),
+            tuple(outcome.failed),
             outcome.stopped,
             age_seconds,
             Raw(b"null" if status is None else json.encode(encoded(status))),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from msgspec import Raw, Struct, field
 
 from kctl.rows.verdict import Verdict
+from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment
 
 
@@ -17,14 +18,6 @@ class AgentReply(Struct, frozen=True):
     result: Raw
 
 
-class AgentFailure(Struct, frozen=True):
-    """An agent that did not answer."""
-
-    sender: str = field(name="from")
-    code: str
-    message: str
-
-
 class HostReplies(Struct, frozen=True):
     """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` show who has answered."""
 
@@ -33,7 +26,7 @@ class HostReplies(Struct, frozen=True):
     host: str
     incarnation: int
     answers: tuple[AgentReply, ...] = ()
-    failed: tuple[AgentFailure, ...] = ()
+    failed: tuple[Failed, ...] = ()
     stopped: tuple[str, ...] = ()
     age_seconds: float = 0.0
     """Age of `status`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out

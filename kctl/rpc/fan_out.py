@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from kctl.reduce.base import Answer
 from kctl.rpc.connection import AgentConnection, connect
@@ -23,8 +23,7 @@ from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, JsonObject, encode
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True, rename={"sender": "from"}):
     """An agent that gave no answer; `code` is `timeout`, `unreachable`, a wire error's, or the one it answered with."""
 
     sender: str

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from kctl_agent.paths import MASTER_NAME
 from kctl_agent.replies.describe import Method, Param
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import Request, printable_name, reducer_method, reply_ok, wire_method
-from kctl_agent.rpc.params import check_params
+from kctl_agent.rpc.params import check_params, listed, param
 from kctl_agent.rpc.wire import JsonObject
 
 DEFAULT_DEADLINE_SECONDS = 2.0
@@ -51,11 +51,21 @@ _seen = attrgetter("name", "desired", "state", "pid", "paused")
 """The parts of a process's status that are no measurements."""
 
 
-_ONLY = (
-    Param("worker", "string", "Ask this worker only; of another host as HOST/NAME."),
-    Param("host", "string", "Ask this host only."),
-    Param("local", "boolean", "Ask no other host."),
-)
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The processes that a question is for; all of it None: every one."""
+
+    worker: str | None = param("Ask this worker only; of another host as HOST/NAME.", default=None)
+    host: str | None = param("Ask this host only.", default=None)
+    local: bool | None = param("Ask no other host.", default=None)
+
+    def is_of_this_host(self, hosts: Hosts | None) -> bool:
+        if self.local or hosts is None:
+            return bool(self.local) or self.host is None
+        return self.host == hosts.me.name
+
+
+_ONLY = listed(_Scope)
 
 
 def methods(
@@ -311,29 +321,16 @@ def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
     return FanOut(outcome.answers, [*outcome.failed, *failed])
 
 
-class _Scope(NamedTuple):
-    """The processes that a question is for; all of it None: every one."""
-
-    worker: str | None = None
-    host: str | None = None
-    local: bool | None = None
-
-    def is_of_this_host(self, hosts: Hosts | None) -> bool:
-        if self.local or hosts is None:
-            return bool(self.local) or self.host is None
-        return self.host == hosts.me.name
-
-
 def _scope(request: Request) -> _Scope:
     scope = _Scope(**request.params)
     if scope.worker is None:
         return scope
     host, worker = host_and_name(scope.worker)
     if not host:
-        return scope if scope.host is not None else scope._replace(local=True)
+        return scope if scope.host is not None else replace(scope, local=True)
     if scope.host is not None or scope.local:
         raise BadParams("parameter worker has the host already: leave out host and local")
-    return scope._replace(worker=worker, host=host)
+    return replace(scope, worker=worker, host=host)
 
 
 _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
