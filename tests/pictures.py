@@ -104,6 +104,8 @@ def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", wi
     ready = "['status', 'link'].map(id => document.getElementById(id).innerText)"
     eventually(lambda: chromium.execute_script(f"return {ready}") == ["ok", "live"], 60)
     eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 1, 60)
+    handled = "return document.querySelector('#summary [data-number=handled]')?.innerText ?? '-'"
+    eventually(lambda: view or chromium.execute_script(handled) != "-", 60, "a second snapshot is shown")
     chromium.save_screenshot(str(picture))
 
 

@@ -261,14 +261,15 @@ def _on_screen(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> Non
 def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, lines: int) -> list[Text]:
     verdict = _verdict(glance)
     style = _STYLES[glance.verdict.level] if glance.verdict else ""
+    shown = f"fleet {clean(fleet.name)} at {moment(time.time())}"
     room = max(lines - _FRAME_LINES - len(glance.processes) - len(verdict) - len(glance.missing), 3)
     return [
         *(line(text, columns, style) for text in verdict),
-        line(f"fleet {clean(fleet.name)}  {moment(time.time())}  {summary(glance)}", columns, "bold"),
+        line(summary(glance), columns, "bold"),
         *(line(text, columns, "yellow") for text in glance.missing),
         *_workers(glance.processes, columns),
         *_partitions(glance.partitions, sort, room, columns),
-        line(f"l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
+        line(f"{shown} · l p w: sort by lag, partition, worker (now: {sort}) · q: end", columns, "dim"),
     ]
 
 

@@ -118,6 +118,8 @@ def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneat
     assert [line.split()[:2] for line in lines[3:5]] == [["worker-0", "running"], ["worker-1", "backoff"]]
     assert all("the query" in line for line in lines[3:5])
     assert max(map(len, lines)) <= columns
+    assert lines[0] == summary(glance)
+    assert lines[-1].startswith("fleet orders at ")
 
 
 def test_what_several_answers_lack_is_one_line_and_what_the_verdict_has_is_none() -> None:
