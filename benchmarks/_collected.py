@@ -10,14 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from msgspec import Raw
 
 from kctl.config.load import load
 from kctl.config.sections import Config
+from kctl.groups.broker_cache import BrokerCache
 from kctl.hosts.hosts import Hosts
 from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
@@ -27,7 +28,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness, GroupStats
-from kctl.rows.partitions import PartitionRow
+from kctl.rows.columns import Names, PartitionColumns
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.rpc.wire import JsonObject, json_text
 from tests.fleet_snapshot import source_of
@@ -45,7 +46,8 @@ class _Fleet:
     """Stands in for the three sources of the collector."""
 
     def __init__(self, partitions: int, first: int = 0) -> None:
-        self.names = [(TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(first, first + partitions)]
+        self.names = sorted((TOPIC_NAMES[n % TOPICS], n // TOPICS) for n in range(first, first + partitions))
+        self._columns = Names({GROUP: tuple(self.names)})
         self.round = 0
         self.error: str | None = None
         self.last_success = {"committed": 0.0, "offsets": 0.0, "group": 0.0}
@@ -88,7 +90,7 @@ class _Fleet:
 
     def _row(self, n: int) -> JsonObject:
         topic, partition = self.names[n]
-        committed = 1000 * (self.round + n % 7)
+        committed = self._committed(n)
         return {
             "topic": topic,
             "partition": partition,
@@ -101,19 +103,18 @@ class _Fleet:
             "age_seconds": 0.1,
         }
 
+    def _committed(self, n: int) -> int:
+        return 1000 * (self.round + n % 7)
+
     async def refresh(self, _timeout_seconds: float) -> None:
         self.round += 1
 
     def snapshot(self) -> BrokerSnapshot:
-        return BrokerSnapshot(
-            tuple(
-                PartitionRow(
-                    *(row["topic"], row["partition"], 0, row["committed"], None, row["end"], None, None, None, 0.5)
-                )
-                for row in map(self._row, range(len(self.names)))
-            ),
-            GroupStats("stable", WORKERS),
-        )
+        now, size = time.monotonic(), len(self.names)
+        committed = np.array([self._committed(n) for n in range(size)], np.int64)
+        end, start = committed + 500 + np.arange(size) % 300, np.zeros(size, np.int64)
+        partitions = PartitionColumns(self._columns, now, np.full(size, now - 0.5), start, committed, committed, end)
+        return BrokerSnapshot(partitions, GroupStats("stable", WORKERS))
 
     def freshness(self) -> Freshness:
         return Freshness(0.5, 0.5, 4.0, None)

@@ -9,8 +9,9 @@ from itertools import islice
 
 from benchmarks._burrow import Burrow, BurrowStatus
 from benchmarks._histories import History, Second, Truth
-from kctl.rows.partitions import PartitionRow, ResetPolicy
-from kctl.status import Assessor, Owner, Status, StatusRules
+from kctl.rows.partitions import ResetPolicy
+from kctl.status import Owner, Status
+from tests.partitions import Row, RowAssessor
 
 __all__ = ["RULES", "Score", "burrow_statuses", "scores", "statuses"]
 
@@ -61,9 +62,9 @@ def statuses(histories: Sequence[History]) -> list[list[tuple[Second, str]]]:
 
 
 def _together(histories: Sequence[History], poll_seconds: int) -> list[list[tuple[Second, str]]]:
-    assessor = Assessor(StatusRules())
+    assessor = RowAssessor()
     found: list[list[tuple[Second, str]]] = [[] for _ in histories]
-    none = PartitionRow("orders", 0, 0, None, None, None, None, None, 1, 0.0, ResetPolicy.NONE)
+    none = Row("orders", 0, 0, None, None, None, None, None, 1, 0.0, ResetPolicy.NONE)
     rows, seen_at = [none._replace(partition=n) for n in range(len(histories))], [0.0] * len(histories)
     for at in range(0, max(len(history.seconds) for history in histories), poll_seconds):
         polled = {n: history.seconds[at] for n, history in enumerate(histories) if at < len(history.seconds)}
@@ -77,7 +78,7 @@ def _together(histories: Sequence[History], poll_seconds: int) -> list[list[tupl
     return found
 
 
-def _owner_in(polled: Mapping[int, Second]) -> Callable[[PartitionRow], Owner]:
+def _owner_in(polled: Mapping[int, Second]) -> Callable[[Row], Owner]:
     return lambda row: polled[row.partition].owner
 
 

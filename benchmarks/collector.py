@@ -30,12 +30,12 @@ from kafka.net.selector import NetworkSelector
 
 from benchmarks._collected import GROUP, TOPIC_NAMES, collector_over
 from benchmarks._fleet import progress
+from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import of_fleet, plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.start.signals import tune_interpreter
 from tests.servers.kafka_cluster import KafkaCluster
 

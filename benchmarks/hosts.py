@@ -31,9 +31,9 @@ from kctl.hosts.roster import Host, Roster
 from kctl.kafka.client.access import plain
 from kctl.master.reduction import COMMANDS, WORKERS, reduced
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
-from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import FanOut
 from kctl.start.signals import tune_interpreter
+from tests.partitions import Row, columns_of
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
@@ -130,8 +130,8 @@ def _reduced(command: Any, outcome: FanOut[Raw], brokers: BrokerSnapshot) -> int
 
 
 def _of_brokers(partitions: int) -> BrokerSnapshot:
-    rows = (PartitionRow("orders", n, 0, n, None, n + 500, None, None, None, 0.5) for n in range(partitions))
-    return BrokerSnapshot(tuple(rows), kept_seconds=0.1)
+    rows = (Row("orders", n, 0, n, None, n + 500, None, None, None, 0.5) for n in range(partitions))
+    return BrokerSnapshot(columns_of(*rows))
 
 
 def _serve(sockets: list[socket.socket], hosts: list[Host]) -> None:

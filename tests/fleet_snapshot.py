@@ -21,14 +21,14 @@ from kctl.master.history import FleetHistory
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import kafka_lag
 from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from tests.partitions import Row, assessments_of, columns_of
 
 T = TypeVar("T")
 
@@ -39,9 +39,13 @@ TOKEN = "0123456789abcdef-token"
 TOKENS = (Token(TOKEN, may_act=True),)
 
 
-def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0") -> PartitionRow:
+def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0") -> Row:
     end = None if lag is None else 10
-    return PartitionRow("orders", number, 0, None if lag is None else 10 - lag, 4, end, None, worker, 1, 0.5)
+    return Row("orders", number, 0, None if lag is None else 10 - lag, 4, end, None, worker, 1, 0.5)
+
+
+ROWS = (partition(0), partition(1), partition(2, None, None))
+"""The partitions of `snapshot` and `healthy`."""
 
 
 def worker(name: str, state: str = "running") -> WorkerStatus:
@@ -58,7 +62,7 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
     def reduced(result: T) -> Reduced[T]:
         return Reduced(result, asked, answered, failed, 0.5)
 
-    of_partitions = Partitions(tuple(rows))
+    of_partitions = columns_of(*(rows))
     unjudged = FleetSnapshot(
         cluster="main",
         group="g",
@@ -91,7 +95,7 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         supervised=(worker("worker-0"), worker("worker-1", "backoff")),
         resident_bytes={},
         last_success={"committed": UNIX - 1, "offsets": UNIX - 1},
-        assessments=(*[ok] * (partitions - 1), stalled),
+        assessments=assessments_of(*[ok] * (partitions - 1), stalled),
         group_assessment=Assessment(Status.STALLED, "1 of 3 partitions stalled", 2.5, -2.0, None),
         broker_group=GroupStats("stable", 2),
         brokers=Freshness(0.5, 0.5, 5.0, None),
@@ -108,7 +112,9 @@ def judged(snapshot: FleetSnapshot) -> FleetSnapshot:
 def healthy() -> FleetSnapshot:
     whole = snapshot()
     ok = whole.assessments[0]
-    return judged(replace(whole, supervised=(worker("worker-0"),), assessments=(ok,) * 3, group_assessment=ok))
+    return judged(
+        replace(whole, supervised=(worker("worker-0"),), assessments=assessments_of(*[ok] * 3), group_assessment=ok)
+    )
 
 
 def history_of(*snapshots: FleetSnapshot) -> FleetHistory:

@@ -25,10 +25,10 @@ from kctl import fleets
 from kctl.cli.entry import run
 from kctl.config.load import load
 from kctl.exporter import Exposition
+from kctl.groups.broker_cache import BrokerCache
 from kctl.http.api.streams import Streams
 from kctl.http.app import create_app
 from kctl.http.source import SnapshotSource
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.control.server import ControlServer
 from kctl.master.control.service import MasterService
@@ -39,12 +39,12 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.replies.workers import Scope
 from tests.fleet_snapshot import source_of
+from tests.partitions import Row, columns_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 __all__ = ["OUTPUTS", "outputs", "recorded"]
@@ -99,8 +99,8 @@ class _Stand:
 
     def snapshot(self) -> BrokerSnapshot:
         names = [("orders", number) for number in range(4)] + [("payments", 0), ("payments", 1)]
-        rows = (PartitionRow(*name, 0, 390 + name[1], None, 510, None, None, None, 0.5) for name in names)
-        return BrokerSnapshot(tuple(rows), GroupStats("stable", 3))
+        rows = (Row(*name, 0, 390 + name[1], None, 510, None, None, None, 0.5) for name in names)
+        return BrokerSnapshot(columns_of(*rows, now=time.monotonic()), GroupStats("stable", 3))
 
     def freshness(self) -> Freshness:
         return Freshness(0.5, 0.5, 4.0, None)

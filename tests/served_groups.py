@@ -17,9 +17,10 @@ from kctl.http.groups_app import groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.groups import Group, Member
 from kctl.reduce.base import GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.reduce.partitions import kafka_lag
+from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessment, Status
+from tests.partitions import Row, assessments_of, columns_of, joined
 
 __all__ = ["Latest", "cluster", "group", "serving_groups", "source_of_groups"]
 
@@ -31,17 +32,20 @@ def group(
 ) -> GroupSnapshot:
     """Of one partition, `orders` 0."""
     end = None if lag is None else 4 + lag
-    rows = (PartitionRow("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE),)
-    assessed = (Assessment(status, reason, 2.5, growth),)
+    rows = columns_of(Row("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE))
+    assessed = Assessment(status, reason, 2.5, growth)
     of_one = f"1 of 1 partitions {status.value}: orders-0; {reason}"
-    judged = replace(assessed[0], reason=of_one if status.severity > Status.OK.severity else f"1 {status.value}")
+    judged = replace(assessed, reason=of_one if status.severity > Status.OK.severity else f"1 {status.value}")
     stats = GroupStats("stable", 1)
-    return GroupSnapshot("main", name, rows, assessed, judged, kafka_lag(Partitions(rows)), stats, "classic", 1)
+    partitions = rows.of_group(0), assessments_of(assessed)
+    return GroupSnapshot("main", name, *partitions, judged, kafka_lag(rows), stats, "classic", 1, age_seconds=1.0)
 
 
 def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = None) -> ClusterSnapshot:
     groups = tuple(replace(each, cluster=name) for each in groups)
-    return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, {"groups": not errors}, {}, errors or {}, 0, not errors)
+    up, reasons = {"groups": not errors}, errors or {}
+    columns = joined(groups)
+    return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, up, {}, reasons, 0, not errors, columns=columns)
 
 
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:

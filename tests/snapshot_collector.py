@@ -11,10 +11,10 @@ from prometheus_client.registry import Collector
 
 from kctl.exporter.metric import Histogram, Metric, PartitionColumn, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
-from kctl.exporter.page_content import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
-from kctl.exporter.rows import Labels, Rows
+from kctl.exporter.page_content import Collection, Exposed, collections_of, samples_of, shown_of
+from kctl.groups.snapshot import GroupColumns
 from kctl.master.snapshot import FleetSnapshot
-from kctl.status.history import ABSENT
+from kctl.rows.columns import ABSENT
 
 __all__ = ["SnapshotCollector"]
 
@@ -36,18 +36,18 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Family]:
         snapshot = self._latest()
         if snapshot is not None:
-            shown = [(each, *rows_shown(each, groups_of(each))) for each in collections_of(snapshot)]
+            shown = [(each, shown_of(each, each.groups)) for each in collections_of(snapshot)]
             for metric in self._metrics:
                 family = _histogram(metric, snapshot) if isinstance(metric, Histogram) else _family(metric, shown)
                 if family.samples:
                     yield family
 
 
-def _family(metric: Metric, shown: Sequence[tuple[Collection, Labels, Rows]]) -> Family:
+def _family(metric: Metric, shown: Sequence[tuple[Collection, GroupColumns]]) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.sentence, labels=metric.labels)
-    for collection, labels, rows in shown:
-        for values, number in _samples(metric, collection, labels, rows):
+    for collection, columns in shown:
+        for values, number in _samples(metric, collection, columns):
             family.add_metric(values, number)
     return family
 
@@ -61,18 +61,19 @@ def _histogram(metric: Histogram, snapshot: Exposed) -> Family:
     return histogram
 
 
-def _samples(metric: Metric, collection: Collection, labels: Labels, rows: Rows) -> Iterable[Sample]:
+def _samples(metric: Metric, collection: Collection, columns: GroupColumns) -> Iterable[Sample]:
     if isinstance(metric, PartitionColumn | WordColumn):
-        return _column(metric, labels, rows)
-    return samples_of(metric, collection, groups_of(collection))
+        return _column(metric, collection, columns)
+    return samples_of(metric, collection, collection.groups)
 
 
-def _column(metric: PartitionColumn | WordColumn, labels: Labels, rows: Rows) -> Iterator[Sample]:
-    values = iter(metric.values(rows).tolist())
-    partitions = iter(labels.partitions)
-    for group, count in labels.groups:
-        for (topic, partition), value in zip(islice(partitions, count), values, strict=False):
-            key = (labels.cluster, group, topic, str(partition))
+def _column(metric: PartitionColumn | WordColumn, collection: Collection, shown: GroupColumns) -> Iterator[Sample]:
+    column = metric.values(shown)
+    values = iter(() if column is None else column.tolist())
+    partitions = iter(shown.partitions.names.keys)
+    for group in (each for each in collection.groups if each.detail == "partition"):
+        for (topic, partition), value in zip(islice(partitions, len(group.partitions)), values, strict=False):
+            key = (collection.cluster, group.group, topic, str(partition))
             if isinstance(metric, PartitionColumn):
                 if value not in (None, ABSENT) and value == value:
                     yield key, value

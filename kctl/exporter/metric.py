@@ -9,10 +9,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.exporter.rows import Rows
-from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.groups.snapshot import ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
-from kctl.status.observations import Ints, Reals
+from kctl.rows.columns import Ints, Reals
 
 CLUSTER = ("cluster",)
 GROUP = ("cluster", "group")
@@ -47,18 +46,18 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """A metric of partitions: the labels are `PARTITION`, the values a column of `Rows`, `ABSENT` or NaN where it is
-    not known. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
+    """A metric of partitions: the labels are `PARTITION`, the values a column, `ABSENT` or NaN where it is not known;
+    None: of none. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
 
     labels: tuple[str, ...] = PARTITION
-    values: Callable[[Rows], Ints | Reals]
+    values: Callable[[GroupColumns], Ints | Reals | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
     """A word of every partition, such as its status, in the last label: 1. Otherwise like `PartitionColumn`."""
 
-    values: Callable[[Rows], NDArray[np.int8]]
+    values: Callable[[GroupColumns], NDArray[np.int8]]
     """Indices into `words`, or below 0."""
     words: Sequence[str]
 

@@ -27,9 +27,9 @@ _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning",
 
 
 def _unowned(snapshot: FleetSnapshot) -> float | None:
-    unread = sum(row.worker is None for row in snapshot.partitions)
-    elsewhere = sum(each.status is Status.ELSEWHERE for each in snapshot.assessments)
-    return unread - elsewhere if snapshot.partitions else None
+    size = len(snapshot.partitions)
+    unread = snapshot.offset_checker.result.listed("worker", None)[:size].count(None)
+    return unread - snapshot.own_assessments.statuses().count(Status.ELSEWHERE) if size else None
 
 
 def _state(group: GroupSnapshot) -> list[Sample]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 
 import numpy as np
 
 from kctl.exporter.metric import GROUP, PARTITION, Metric, OfGroup, PartitionColumn, Sample, WordColumn
-from kctl.exporter.rows import Rows
-from kctl.groups.snapshot import GroupSnapshot
+from kctl.groups.snapshot import GroupColumns, GroupSnapshot
+from kctl.rows.columns import ABSENT, Ints, Reals
 from kctl.status import Status
-from kctl.status.history import ABSENT
 from kctl.status.judgements import STATUSES
-from kctl.status.observations import Ints
 
 
 def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
@@ -24,61 +22,70 @@ def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
             yield (topic,), lag
 
 
-def _ahead(rows: Rows) -> Ints:
+def _assessed(name: str) -> Callable[[GroupColumns], Reals]:
+    return lambda shown: shown.assessments.column(name)
+
+
+def _ahead(shown: GroupColumns) -> Ints:
     """How far offsets are ahead of the end; `ABSENT` where they are not above it: then there is nothing to show."""
-    is_ahead = (rows.end != ABSENT) & (rows.committed > rows.end)
-    return np.where(is_ahead, rows.committed - rows.end, ABSENT)
+    end, committed = shown.partitions.end, shown.partitions.committed
+    return np.where((end != ABSENT) & (committed > end), committed - end, ABSENT)
 
 
-def _lost(rows: Rows) -> Ints:
+def _lost(shown: GroupColumns) -> Ints:
     """Returns the lost messages; `ABSENT` where nothing is lost."""
-    is_lost = (rows.committed != ABSENT) & (rows.committed < rows.start) & (rows.share_lag == ABSENT)
-    return np.where(is_lost, rows.start - rows.committed, ABSENT)
+    start, committed, share_lag = shown.partitions.start, shown.partitions.committed, shown.partitions.share_lag
+    is_lost = (committed != ABSENT) & (committed < start) & (share_lag is None or share_lag == ABSENT)
+    return np.where(is_lost, start - committed, ABSENT)
 
 
-_LAG = attrgetter("lag")
+def _oldest_unhandled(shown: GroupColumns) -> Reals | None:
+    """Handlers of other groups are not known."""
+    is_known = shown.partitions.stored_messages is not None
+    return shown.assessments.column("oldest_unhandled_seconds") if is_known else None
+
 
 METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_lag",
         sentence="Messages between the group's committed offset and the end of the partition. Before the first commit: "
         "from the log start with `kafka.auto_offset_reset` `earliest`, from its worker's position with `latest`.",
-        values=_LAG,
+        values=attrgetter("partitions.lag"),
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
         sentence="The longest that a message which waits can have waited: the time since the last processed record's "
         "timestamp, or since nothing waited, whichever is later (beyond an hour by the pace of arrivals); 0 when "
         "nothing waits.",
-        values=attrgetter("lag_seconds"),
+        values=_assessed("lag_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_lag_growth_per_second",
         sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
         "it falls.",
-        values=attrgetter("growth_per_second"),
+        values=_assessed("growth_per_second"),
     ),
     PartitionColumn(
         name="kctl_consumer_catchup_seconds",
         sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
         "not fall.",
-        values=attrgetter("catchup_seconds"),
+        values=_assessed("catchup_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_oldest_unhandled_seconds",
         sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in the "
         "storage, in a handler, or waiting for its next try. Of the fleet's own partitions.",
-        values=attrgetter("oldest_unhandled_seconds"),
+        values=_oldest_unhandled,
     ),
     PartitionColumn(
         name="kctl_consumer_committed_offset",
         sentence="The offset that the group has committed.",
-        values=attrgetter("committed"),
+        values=attrgetter("partitions.committed"),
     ),
     PartitionColumn(
         name="kctl_consumer_position_offset",
         sentence="The next offset that the partition's worker will read.",
-        values=attrgetter("position"),
+        values=attrgetter("partitions.position"),
     ),
     PartitionColumn(
         name="kctl_consumer_ahead",
@@ -98,19 +105,19 @@ METRICS: tuple[Metric, ...] = (
         sentence="1 for the status that the partition has; the others are absent: "
         + ", ".join(f"`{status.value}`" for status in Status)
         + ". See status.md.",
-        values=attrgetter("status"),
+        values=attrgetter("assessments.status"),
         words=[status.value for status in STATUSES],
     ),
     PartitionColumn(
         name="kctl_partition_start_offset",
         sentence="The first offset that the brokers still have.",
-        values=attrgetter("start"),
+        values=attrgetter("partitions.start"),
     ),
     PartitionColumn(
         name="kctl_partition_end_offset",
         sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "
         "offset.",
-        values=attrgetter("end"),
+        values=attrgetter("partitions.end"),
     ),
     OfGroup(
         name="kctl_topic_lag",

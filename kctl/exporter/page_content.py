@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from kctl.exporter.metric import GroupValue, Metric, OfCluster, OfGroup, Sample, Single
-from kctl.exporter.rows import Labels, Rows, rows_of
 from kctl.fields import qualified
-from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
+from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 
 Collection: TypeAlias = FleetSnapshot | ClusterSnapshot
@@ -20,16 +21,15 @@ def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 
-def groups_of(collection: Collection) -> tuple[GroupSnapshot, ...]:
-    if isinstance(collection, FleetSnapshot):
-        return collection.own_group, *collection.attached
-    return collection.groups
-
-
-def rows_shown(collection: Collection, groups: Sequence[GroupSnapshot]) -> tuple[Labels, Rows]:
+def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
     """Returns the partitions of those groups that have series of their partitions."""
-    shown = [group for group in groups if group.detail == "partition"]
-    return rows_of(collection if isinstance(collection, ClusterSnapshot) else None, collection.cluster, shown)
+    partitions, assessments = collection.columns
+    is_shown = [group.detail == "partition" for group in groups]
+    if all(is_shown):
+        return collection.columns
+    has_series = partitions.names.spread(np.array(is_shown, np.bool_))
+    rows = np.flatnonzero(has_series)
+    return GroupColumns(partitions.chosen(partitions.names.only(has_series), rows), assessments.chosen(rows))
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:

@@ -11,23 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, compress, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kctl.exporter.blocks import TextBlock
 from kctl.exporter.metric import GroupValue, Histogram, Metric, PartitionColumn, WordColumn
-from kctl.exporter.page_content import Collection, Exposed, collections_of, groups_of, rows_shown, samples_of
-from kctl.exporter.rows import Labels, Rows
-from kctl.groups.snapshot import GroupSnapshot
+from kctl.exporter.page_content import Collection, Exposed, collections_of, samples_of, shown_of
+from kctl.groups.snapshot import NOTHING_KNOWN, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
-from kctl.status.history import ABSENT
+from kctl.rows.columns import ABSENT, Partition
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
+_Labels: TypeAlias = tuple[str, list[tuple[str, int]], list[Partition]]
+"""The cluster, its groups, each with its number of partitions, and these one group after the other."""
 _BLOCK_ROWS = 2_000
 """Lines of a block: where one of its partitions changes, all are made anew."""
 
@@ -77,8 +78,8 @@ class _Part:
     def __init__(self) -> None:
         self._collection: Collection | None = None
         self._groups: Sequence[GroupSnapshot] = ()
-        self._rows: Rows | None = None
-        self._labels = Labels("", [], [])
+        self._shown = NOTHING_KNOWN
+        self._labels: _Labels = "", [], []
         self._texts: list[bytes] = []
         """The labels of each block's partitions, one a line; a per cent sign in them is doubled."""
         self._kept: dict[str, _Kept] = {}
@@ -92,8 +93,10 @@ class _Part:
             return
         self._groups, self._made = (), {}  # first, so that it is the old collection that lets them go
         self._collection = collection
-        self._groups = groups_of(collection)
-        labels, self._rows = rows_shown(collection, self._groups)
+        self._groups = collection.groups
+        self._shown = shown_of(collection, self._groups)
+        shown = [(group.group, len(group.partitions)) for group in self._groups if group.detail == "partition"]
+        labels = collection.cluster, shown, self._shown.partitions.names.keys
         names = [group.group for group in self._groups]
         if names != self._group_names:
             self._group_names, cluster = names, _escaped(collection.cluster)
@@ -112,8 +115,8 @@ class _Part:
     def _blocks(self, metric: Metric) -> list[TextBlock]:
         match metric:
             case PartitionColumn() | WordColumn():
-                assert self._rows is not None
-                return self._columns(metric, metric.values(self._rows))
+                values = metric.values(self._shown)
+                return [] if values is None else self._columns(metric, values)
             case Histogram():
                 if not isinstance(self._collection, FleetSnapshot):
                     return []
@@ -163,11 +166,12 @@ class _Part:
         return blocks
 
 
-def _label_texts(labels: Labels) -> list[bytes]:
-    topics = {topic: _escaped(topic) for topic, _ in labels.partitions}
-    cluster = f'cluster="{_escaped(labels.cluster)}",group="'
-    befores = (f'{cluster}{_escaped(group)}",topic="' for group, count in labels.groups for _ in range(count))
-    each = zip(befores, labels.partitions, strict=True)
+def _label_texts(labels: _Labels) -> list[bytes]:
+    cluster, groups, partitions = labels
+    topics = {topic: _escaped(topic) for topic, _ in partitions}
+    head = f'cluster="{_escaped(cluster)}",group="'
+    befores = (f'{head}{_escaped(group)}",topic="' for group, count in groups for _ in range(count))
+    each = zip(befores, partitions, strict=True)
     lines = (f'{before}{topics[topic]}",partition="{number}"' for before, (topic, number) in each)
     blocks = iter(lambda: "\n".join(islice(lines, _BLOCK_ROWS)), "")
     return [block.replace("%", "%%").encode() for block in blocks]

@@ -12,16 +12,13 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import pairwise
 
 from kctl.checkpoints.watcher import CheckpointWatcher, Watched
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
-from kctl.groups.assessor import GroupAssessor
 from kctl.groups.filters import NameFilter, bounded, detail_of, fits
 from kctl.groups.known_groups import KnownGroups
-from kctl.groups.partitions import PartitionColumns
-from kctl.groups.snapshot import ClusterSnapshot, GroupColumns, GroupSnapshot
+from kctl.groups.snapshot import NOTHING_KNOWN, ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.groups import Group, describe_groups
@@ -30,8 +27,9 @@ from kctl.kafka.polls.cluster_reading import PARTS
 from kctl.kafka.polls.group_sources import AllGroups
 from kctl.kafka.polls.log_reader import WantedLogs
 from kctl.reduce.base import GroupStats
-from kctl.status import Assessment, Owner, Status, StatusRules, allowed_lag
-from kctl.status.assessments import Assessments
+from kctl.status import Assessment, Assessor, Owner, Status, StatusRules, allowed_lag
+from kctl.status.assessments import of_groups
+from kctl.status.owners import Owners
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +89,7 @@ class ClusterCollector:
         self._rules = rules, partial(allowed_lag, status.allowed_lag)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"kctl-groups-{self.cluster}")
         self._known = KnownGroups(exporter.stale_after_seconds)
-        self._assessor = GroupAssessor(*self._rules)
+        self._assessor = Assessor(*self._rules)
         self._began_at = time.monotonic()
         self._is_ready = False
         self._errors: dict[str, str] = {}
@@ -136,7 +134,7 @@ class ClusterCollector:
         now = time.monotonic()
         self._known.forget(now)
         self._is_ready = self._is_ready or not self._errors or now - self._began_at > self._settings.stale_after_seconds
-        groups, columns = self._groups(now) if self._is_ready else ((), None)
+        groups, columns = self._groups(now) if self._is_ready else ((), NOTHING_KNOWN)
         groups, cut = bounded(groups, self._settings.max_partitions)
         self._sequence += 1
         snapshot = ClusterSnapshot(
@@ -198,30 +196,35 @@ class ClusterCollector:
             watcher.owner(each.listed.group, unix) or _owner(each.listed.protocol, of_each)
             for each, of_each in zip(groups, stats, strict=True)
         ]
-        assessments, of_groups = self._assessor.assess(columns, owners, unix)
+        assessments = self._assessor.assess(columns, Owners.of(owners, columns.names.spread), unix)
+        begins = columns.names.begins
         snapshots = tuple(
             GroupSnapshot(
                 cluster=self.cluster,
                 group=group.listed.group,
-                partitions=rows,
-                assessments=of_rows,
+                partitions=columns.of_group(number),
+                assessments=assessments[begins[number] : begins[number + 1]],
                 assessment=_because(of_group, watcher.error(group.listed.group)),
                 lag=lag,
                 stats=of_each,
                 type=group.listed.type,
                 coordinator=group.listed.coordinator if group.listed.coordinator >= 0 else None,
                 detail=self._detail_of(group.listed.group),
+                age_seconds=age,
                 protocol_type=group.listed.protocol,
             )
-            for group, rows, lag, of_rows, of_group, of_each in zip(
-                groups, columns.rows(), columns.lags(), _of_each(assessments, columns), of_groups, stats, strict=True
+            for number, (group, lag, of_group, of_each, age) in enumerate(
+                zip(
+                    groups,
+                    columns.lags(),
+                    of_groups(assessments, begins, columns.names.name),
+                    stats,
+                    columns.oldest(),
+                    strict=True,
+                )
             )
         )
         return snapshots, GroupColumns(columns, assessments)
-
-
-def _of_each(assessments: Assessments, columns: PartitionColumns) -> list[Assessments]:
-    return [assessments[begin:end] for begin, end in pairwise(columns.names.begins)]
 
 
 def _because(assessment: Assessment, error: str | None) -> Assessment:

@@ -1,6 +1,8 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-A part that was not answered keeps its old values, which grow older; when they are too old they are no longer given.
+A part that was not answered keeps its old values, which grow older; when they are too old they are no longer given. Of
+a fleet's own group every partition of its topics is given, committed or not, and however old its values are, because
+workers report what else is known of it.
 """
 
 from __future__ import annotations
@@ -10,14 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kctl.groups.partitions import Names, PartitionColumns
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions
-from kctl.status.columns import Reported
-from kctl.status.history import ABSENT
-from kctl.status.observations import Bools, Ints, Rows
+from kctl.rows.columns import ABSENT, Bools, Ints, Names, PartitionColumns, Rows, lag_from
+from kctl.rows.partitions import ResetPolicy
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class KnownGroup:
         self,
         committed: GroupOffsets,
         share_lag: Mapping[Partition, int],
-        at: float,
+        at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
         """Takes in committed offsets. `same` has one object for each partition: many groups read it."""
@@ -55,6 +55,19 @@ class KnownGroup:
         self.offsets = committed.offsets if self._order is None else committed.offsets[self._order]
         self.share_lag, self.committed_at = share_lag, at
 
+    def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
+        """Takes in committed offsets, None where they were not answered, for every partition of the topics. Of topics
+        that are `gone` nothing is kept."""
+        whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
+        for topic, number in self.partitions:
+            if topic in reading.unclear_topics and topic not in reading.partitions:
+                whole[topic] = (*whole.get(topic, ()), number)
+        kept = ((key, offset) for key, offset in zip(self.partitions, self.offsets, strict=True) if key[0] not in gone)
+        known = dict(kept if committed is None else committed.items())
+        offsets = [known.get((topic, number), ABSENT) for topic, numbers in whole.items() for number in numbers]
+        found = GroupOffsets(tuple(whole.items()), np.array(offsets, np.int64))
+        self.commit(found, {}, self.committed_at if committed is None else at, {})
+
 
 class _Logs:
     """Offsets of logs, by the column, and when they were reported; what is not known is `ABSENT`, or NaN."""
@@ -62,7 +75,7 @@ class _Logs:
     def __init__(self) -> None:
         self.places: dict[Partition, int] = {}
         self.at = np.empty(0)
-        self.end, self.start, self.stable_end = (np.empty(0, np.int64) for _ in range(3))
+        self.end, self.start, self.stable_end, self.high_watermark = (np.empty(0, np.int64) for _ in range(4))
         self.does_not_exist = np.empty(0, np.bool_)
         """Whether the brokers have answered that a partition does not exist."""
 
@@ -71,8 +84,8 @@ class _Logs:
         rows = np.array([self.places.get(key, -1) for key in keys], np.intp)
         self.places = {key: place for place, key in enumerate(keys)}
         is_old = rows >= 0
-        for name, fill in (("at", np.nan), ("end", ABSENT), ("start", ABSENT), ("stable_end", ABSENT)):
-            column = np.full(len(rows), fill)
+        for name in ("at", "end", "start", "stable_end", "high_watermark"):
+            column = np.full(len(rows), np.nan if name == "at" else ABSENT)
             column[is_old] = getattr(self, name)[rows[is_old]]
             setattr(self, name, column)
         does_not_exist = np.zeros(len(rows), np.bool_)
@@ -81,18 +94,21 @@ class _Logs:
 
     def forget(self, rows: Rows | Bools) -> None:
         self.at[rows] = np.nan
-        self.end[rows] = self.start[rows] = self.stable_end[rows] = ABSENT
+        self.end[rows] = self.start[rows] = self.stable_end[rows] = self.high_watermark[rows] = ABSENT
 
-    def add(self, reading: ClusterReading, at: float) -> None:
-        gone = self._rows(reading.unknown)
+    def add(self, reading: ClusterReading, unknown: set[Partition], at: float) -> None:
+        """Takes in the offsets of a poll; `unknown` do not exist."""
+        gone = self._rows(unknown)
         self.forget(gone)
         self.does_not_exist[gone] = True
         rows = self._rows(reading.end)
-        self.at[rows], self.stable_end[rows], self.does_not_exist[rows] = at, ABSENT, False
+        self.at[rows], self.does_not_exist[rows] = at, False
+        self.stable_end[rows] = self.high_watermark[rows] = ABSENT
         for column, values in (
             (self.end, reading.end),
             (self.start, reading.start),
             (self.stable_end, reading.stable_end),
+            (self.high_watermark, reading.high_watermark),
         ):
             known = values if values.keys() <= self.places.keys() else _only(values, self.places)
             column[self._rows(known)] = np.fromiter(known.values(), np.int64, len(known))
@@ -109,9 +125,14 @@ def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> d
 class KnownGroups:
     """The state of a cluster after many polls. Not thread-safe. All times are those of the caller's monotonic clock."""
 
-    def __init__(self, stale_after_seconds: float) -> None:
+    def __init__(
+        self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
+    ) -> None:
+        """`own`: the group of a fleet, alone, of which every partition is given. `reset`: where lag is counted from if
+        nothing was ever committed."""
         self.stale_after_seconds = stale_after_seconds
-        self.groups: dict[str, KnownGroup] = {}
+        self._own, self._reset = own, reset
+        self.groups: dict[str, KnownGroup] = {} if own is None else {own: KnownGroup(_unlisted(own), -np.inf)}
         self._logs = _Logs()
         self._sorted: dict[str, None] = {}
         """Names of the groups: to sort thousands each time would hold up all other threads."""
@@ -125,14 +146,17 @@ class KnownGroups:
 
     def add(self, reading: ClusterReading, at: float) -> None:
         """Takes in a poll that was begun `at`."""
-        self._add_groups(reading, at)
-        self._find_logs()
         recreated = self._recreated(reading)
+        if self._own is None:
+            self._add_groups(reading, at)
+        else:
+            self.groups[self._own].commit_whole(reading, reading.committed.get(self._own), at, recreated)
+        self._find_logs()
         if recreated:
             places = [place for key, place in self._logs.places.items() if key[0] in recreated]
             self._logs.forget(np.array(places, np.intp))
         self._topic_ids = self._topic_ids | reading.topic_ids
-        self._logs.add(reading, at)
+        self._logs.add(reading, reading.unknown if self._own is None else set(), at)
 
     def forget(self, now: float) -> None:
         """Drops what is too old to be given, and logs that no group reads any more."""
@@ -157,21 +181,30 @@ class KnownGroups:
         if any(map(reads_committed, names.groups)):
             is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
             end = np.where(is_stable, logs.stable_end[places], end)
-        committed, share_lag = _committed(groups), _share_lag(groups)
-        reported = Reported(
+        committed, share_lag, high = _committed(groups), _share_lag(groups), logs.high_watermark[places]
+        start = np.where(np.isnan(log_at), ABSENT, logs.start[places])
+        reset = (
+            ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
+        )  # of what is not known there is no lag
+        columns = PartitionColumns(
+            names,
+            now,
             at=np.fmin(log_at, committed_at),
-            start=np.where(np.isnan(log_at), ABSENT, logs.start[places]),
+            start=start,
             committed=committed,
-            lag_from=_lag_from(committed, end, share_lag),
+            lag_from=_of_shares(lag_from(committed, start, None, reset), end, share_lag),
             end=end,
+            share_lag=share_lag,
+            behind_transaction=None if self._own is None else _behind(end, high),
         )
-        columns = PartitionColumns(names, now, reported, share_lag)
         is_shown = (committed_at >= limit) & ~(logs.does_not_exist[places] & np.isnan(log_at))
+        if self._own is not None:
+            is_shown = ~np.isnan(columns.at)
         if is_shown.all():
             return columns
         if not (self._shown.all is names and np.array_equal(self._shown.is_shown, is_shown)):
             self._shown = _Shown(names, is_shown)
-        return columns.only(self._shown.names, is_shown)
+        return columns.chosen(self._shown.names, np.flatnonzero(is_shown))
 
     def _add_groups(self, reading: ClusterReading, at: float) -> None:
         if reading.is_listed_in_full:
@@ -214,7 +247,7 @@ class _Shown:
 
 
 def _time(at: float | None) -> float:
-    return -np.inf if at is None else at
+    return np.nan if at is None else at
 
 
 def _committed(groups: Sequence[KnownGroup]) -> Ints:
@@ -228,8 +261,16 @@ def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
     return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.partitions], np.int64)
 
 
-def _lag_from(committed: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offset from which lag is counted, as `PartitionRow.lag_from`."""
-    if share_lag is None:
-        return committed
-    return np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, committed)
+def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
+    """Returns the offset from which lag is counted: that of share groups is counted by their coordinators."""
+    return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
+
+
+def _behind(end: Ints, high_watermark: Ints) -> Ints:
+    """Returns the messages from the last stable offsets, which are the ends then, to the high watermarks."""
+    is_known = (high_watermark != ABSENT) & (end != ABSENT)
+    return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
+
+
+def _unlisted(group: str) -> ListedGroup:
+    return ListedGroup(group, None, None, None, -1)

@@ -5,16 +5,15 @@ A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from kctl.groups.partitions import PartitionColumns, PartitionRows
 from kctl.reduce.base import GroupStats
+from kctl.rows.columns import Names, PartitionColumns, PartitionRows
 from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import PartitionRow
 from kctl.status import UNKNOWN, Assessment
-from kctl.status.assessments import Assessments
+from kctl.status.assessments import NOT_ASSESSED, Assessments
 
 _LET_GO_AT_ONCE = 500
 
@@ -27,9 +26,9 @@ class GroupSnapshot:
 
     cluster: str
     group: str
-    partitions: Sequence[PartitionRow] = ()
+    partitions: PartitionRows
     """The partitions, sorted by topic and number."""
-    assessments: Sequence[Assessment] = ()
+    assessments: Assessments
     """The assessment of each of `partitions`, in the same order."""
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
@@ -42,24 +41,10 @@ class GroupSnapshot:
     """Whether it is the group of the fleet that this master runs."""
     detail: Detail = "partition"
     """The smallest thing that has series of its own."""
+    age_seconds: float | None = None
+    """The age of the oldest offsets when the collection was taken; None without partitions."""
     protocol_type: str | None = None
     """`consumer`, `connect`, ...; empty of a group whose clients choose their partitions themselves."""
-
-    def committed(self) -> Iterable[tuple[str, int]]:
-        """Returns topic and committed offset of each partition that has one."""
-        rows = self.partitions
-        if isinstance(rows, PartitionRows):
-            topics = (topic for topic, _ in rows.names())
-            return zip(topics, rows.columns.committed.tolist(), strict=True)
-        return ((row.topic, row.committed) for row in rows if row.committed is not None)
-
-    @property
-    def age_seconds(self) -> float | None:
-        """Returns the age of the oldest offsets when the collection was taken; None without partitions."""
-        rows = self.partitions
-        if isinstance(rows, PartitionRows):
-            return rows.age_seconds if rows else None
-        return max((row.age_seconds for row in rows), default=None)
 
 
 class GroupColumns(NamedTuple):
@@ -67,6 +52,9 @@ class GroupColumns(NamedTuple):
 
     partitions: PartitionColumns
     assessments: Assessments
+
+
+NOTHING_KNOWN = GroupColumns(PartitionColumns(Names({})), NOT_ASSESSED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +80,8 @@ class ClusterSnapshot:
     """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
     sequence: int = 0
     """The number of this collection."""
-    columns: GroupColumns | None = None
-    """Columns of the partitions of all `groups`, one group after the other; None where they are kept as rows."""
+    columns: GroupColumns = NOTHING_KNOWN
+    """The partitions of all `groups`, one group after the other."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
         """Lets the groups go in parts: tens of thousands at once hold all other threads for 60 ms. (The number is an

@@ -77,14 +77,14 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
     """Partitions that got into or out of trouble. When a whole topic changes at once, the verdict's event reports
     it."""
-    former = {
-        (row.topic, row.partition): assessment.status
-        for row, assessment in zip(before.partitions, before.assessments, strict=False)
-    }
+    former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
-    for row, assessment in zip(after.partitions, after.assessments, strict=False):
-        old, new = former.get((row.topic, row.partition)), assessment.status
+    for number, (key, new) in enumerate(
+        zip(after.offset_checker.result.names.keys, after.own_assessments.statuses(), strict=False)
+    ):
+        old = former.get(key)
         if old is not None and old is not new and not _IN_TROUBLE.isdisjoint((old, new)):
-            text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {assessment.reason}"
+            row, reason = after.partitions[number], after.assessments[number].reason
+            text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {reason}"
             events.append(Event(after.taken_at_unix, "status", text, row.topic, row.partition, worker=row.worker))
     return events[:_MOST_EVENTS]

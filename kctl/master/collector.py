@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
 from msgspec import Raw
 
 from kctl.config.sections import Config
+from kctl.groups.broker_cache import BrokerCache
 from kctl.groups.snapshot import Clusters, GroupSnapshot
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -41,14 +41,14 @@ from kctl.master.snapshot import FleetSnapshot, RpcStats
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import judge
 from kctl.reduce.base import BrokerSnapshot, Freshness
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.rows.columns import Bools, Names, Partition, PartitionColumns, Rows
 from kctl.rows.hosts import HostsAnswer
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
-from kctl.status import Assessor, Owner, Status, StatusRules, allowed_lag, of_group
-from kctl.status.assessments import Assessments
-from kctl.status.assessor import longest_cycle_seconds, longest_lag_seconds
+from kctl.status import Assessment, Assessor, Status, StatusRules, allowed_lag
+from kctl.status.assessments import Assessments, longest_lag_seconds, of_groups
+from kctl.status.judgements import NUMBERS
+from kctl.status.owners import Owners
 from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_seconds
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
@@ -108,18 +108,11 @@ class Collector:
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
-        self._rules = StatusRules(
-            rules.window_seconds,
-            rules.hold_seconds,
-            rules.batch_limit_seconds,
-            max(2 * STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds),
-            allowed,
-        )
-        self._assessor = Assessor(self._rules)
+        blind = max(2 * STALE_SECONDS, 3 * config.collect.interval_seconds + config.collect.timeout_seconds)
+        measures = StatusRules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds, blind)
+        self._assessor = Assessor(measures, lambda _: allowed)
         self._unhandled = UnhandledTrend(rules.hold_seconds)
-        self._attached: dict[str, Assessor] = {}
-        """Assessors of attached applications, by name."""
-        self._transactions: dict[tuple[str, int], tuple[int | None, float]] = {}
+        self._transactions: dict[Partition, tuple[int, float]] = {}
         """Ends of logs that an open transaction keeps where they are, and since when, by partition."""
         self._sequence = 0
         self._members = members
@@ -137,8 +130,8 @@ class Collector:
 
     def partitions(self, topic: str) -> frozenset[int]:
         """Returns the partitions of a topic, as in the last snapshot; empty before the first."""
-        rows = () if self._latest is None else self._latest.partitions
-        return frozenset(row.partition for row in rows if row.topic == topic)
+        names = [] if self._latest is None else self._latest.offset_checker.result.names.keys
+        return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
         """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
@@ -251,55 +244,59 @@ class Collector:
     def _digested(
         self, begun: FleetSnapshot, replies: _Replies, of_brokers: BrokerSnapshot, freshness: Freshness
     ) -> FleetSnapshot:
-        now = begun.taken_at, begun.taken_at_unix
         offsets = reduced(OFFSET_CHECKER, replies.offset_checker, of_brokers, freshness)
-        partitions = offsets.result.rows
+        partitions = offsets.result
         workers = with_supervisor(reduced(WORKERS, replies.workers, of_brokers, freshness), begun.supervised)
         members = None if of_brokers.group is None else of_brokers.group.members
         kafka, trigger_seconds = self._config.kafka, self._config.workers.trigger_seconds
         others = read_elsewhere(of_brokers, begun.hosts, begun.taken_at_unix, kafka.session_timeout_seconds)
         open_seconds = self._open_transactions(partitions, begun.taken_at)
         owner_of = owners(workers.result.rows, begun.supervised, trigger_seconds, members, others, open_seconds)
-        assessments = self._assessor.assess(partitions, owner_of, *now)
-        unowned = [] if begun.hosts is None else _unowned(partitions, assessments)
-        owned = sorted({*range(len(partitions))}.difference(unowned)) if unowned else None
+        workers_of, behind = partitions.listed("worker", None), partitions.listed("behind_transaction", 0)
+        found = Owners.of(map(owner_of, partitions.names.keys, workers_of, behind))
+        every = self._assessor.assess(partitions, found, begun.taken_at_unix)
+        assessments, names = every[: partitions.names.begins[1]], partitions.names
+        is_unowned = _unowned(partitions, assessments) & (begun.hosts is not None)
+        unowned, owned = np.flatnonzero(is_unowned), np.flatnonzero(~is_unowned)
+        of_each = of_groups(every, names.begins, names.name)
+        of_owned = _of_some(names, assessments, owned) if len(unowned) and len(owned) else of_each[0]
         block_size = reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness)
-        cycle, stored = longest_cycle_seconds(assessments), stored_seconds(block_size.result)
+        cycle = float(assessments.column("cycle_seconds").max(initial=0.0))
+        stored = stored_seconds(block_size.result)
         unpaused = longest_lag_seconds(assessments, besides=Status.PAUSED)
         judged = unpaused or 0.0, (is_handling(workers.result.rows) and stored) or 0.0
         limit = limit_seconds(self._config.status.oldest_limit, cycle)
-        is_stale = any(row.age_seconds > freshness.stale_after_seconds for row in partitions)
+        is_stale = bool((partitions.age_seconds[: names.begins[1]] > freshness.stale_after_seconds).any())
+        lags, ages = partitions.lags(), partitions.oldest()
         oldest = None if is_stale else older(longest_lag_seconds(assessments), stored)
         return replace(
             begun,
             offset_checker=offsets,
-            kafka_lag=kafka_lag(offsets.result),
+            kafka_lag=lags[0],
             block_size=block_size,
             unhandled=self._unhandled.seen(max(judged), limit, cycle, begun.taken_at),
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
-            assessments=tuple(assessments),
-            group_assessment=replace(of_group(partitions, assessments, owned or None), oldest_unhandled_seconds=oldest),
-            unowned=of_group(partitions, assessments, unowned) if unowned else None,
-            attached=tuple(self._attached_groups(offsets.result.attached, owner_of, *now)),
+            assessments=every,
+            group_assessment=replace(of_owned, oldest_unhandled_seconds=oldest),
+            unowned=_of_some(names, assessments, unowned) if len(unowned) else None,
+            attached=tuple(
+                GroupSnapshot(
+                    *(begun.cluster, names.groups[number], partitions.of_group(number)),
+                    *(every[names.begins[number] : names.begins[number + 1]], of_each[number], lags[number]),
+                    age_seconds=ages[number],
+                )
+                for number in range(1, len(names.groups))
+            ),
         )
 
-    def _open_transactions(self, partitions: Iterable[PartitionRow], now: float) -> dict[tuple[str, int], float]:
+    def _open_transactions(self, partitions: PartitionColumns, now: float) -> dict[Partition, float]:
         """Returns for how long open transactions have kept the ends of partitions where they are."""
-        before, ends = self._transactions, {row[:2]: (row.end, now) for row in partitions if row.behind_transaction}
+        behind = partitions.listed("behind_transaction", 0)
+        all_ends = zip(partitions.names.keys, partitions.end.tolist(), behind, strict=True)
+        before, ends = self._transactions, {key: (end, now) for key, end, messages in all_ends if messages > 0}
         self._transactions = {k: old if (old := before.get(k, new))[0] == new[0] else new for k, new in ends.items()}
         return {key: now - since for key, (_, since) in self._transactions.items()}
-
-    def _attached_groups(
-        self, rows: Iterable[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
-    ) -> Iterator[GroupSnapshot]:
-        by_name = {name: tuple(of_one) for name, of_one in groupby(rows, lambda row: str(row.worker))}
-        self._attached = {name: self._attached.get(name) or Assessor(self._rules) for name in by_name}
-        for name, of_one in by_name.items():
-            found = self._attached[name].assess(of_one, owner_of, now, now_unix)
-            lag = kafka_lag(Partitions(of_one))
-            label = f"attached/{name}"  # the name of a group it may be as well
-            yield GroupSnapshot(self._config.kafka.cluster, label, of_one, found, of_group(of_one, found), lag)
 
 
 class _Replies(NamedTuple):
@@ -330,10 +327,19 @@ def _decoded(
     )
 
 
-def _unowned(partitions: Sequence[PartitionRow], assessments: Assessments) -> list[int]:
-    """Returns the numbers of the partitions that no host of the fleet reads."""
-    both = zip(partitions, assessments.statuses(), strict=True)
-    return [n for n, (row, status) in enumerate(both) if row.worker is None and status is not Status.ELSEWHERE]
+def _of_some(names: Names, assessments: Assessments, rows: Rows) -> Assessment:
+    """Returns the assessment of the group by some of its partitions."""
+    return of_groups(assessments.chosen(rows), [0, len(rows)], lambda number: names.name(rows[number]))[0]
+
+
+def _unowned(partitions: PartitionColumns, assessments: Assessments) -> Bools:
+    """Returns which partitions of the group no host of the fleet reads."""
+    is_elsewhere = assessments.status == NUMBERS[Status.ELSEWHERE]
+    is_nobodys = np.array(
+        [worker is None for worker in partitions.listed("worker", None)[: len(assessments)]], np.bool_
+    )
+    found: Bools = is_nobodys & ~is_elsewhere
+    return found
 
 
 def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kctl.reduce.base import Freshness
-from kctl.reduce.partitions import Partitions
-from kctl.rows.partitions import PartitionRow
+from kctl.rows.columns import Reals
 from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.questions import QUESTIONS
@@ -18,17 +19,17 @@ BROKERS = "brokers"
 """The sender's name in gaps that are no agent's, which are answered for by themselves."""
 
 _MOST_NAMES = 5
-_NONE = Partitions()
+_NONE: Reals = np.empty(0)
 
 
-def gaps(rpc: str, brokers: Freshness, partitions: Partitions = _NONE) -> tuple[Failed, ...]:
-    """The gaps of an answer. `partitions` are what the answer to `kafka_lag` or `offset_checker` was made of."""
+def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
+    """The gaps of an answer. `ages` are those of the partitions that the answer to `kafka_lag` or `offset_checker` was
+    made of, `unknown` the names of those without a lag."""
     age = QUESTIONS[rpc].age
     if age == "rows":
-        rows = partitions.rows if rpc == "kafka_lag" else partitions.every
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
-        unknown = (*_unknown(partitions.unknown(rows)), *(Failed(BROKERS, "unknown", text) for text in missing))
-        return (*(_stale_rows(rows, brokers) if rows else _silent(brokers)), *unknown)
+        gaps = (*_unknown(unknown), *(Failed(BROKERS, "unknown", text) for text in missing))
+        return (*(_stale_rows(ages, brokers) if len(ages) else _silent(brokers)), *gaps)
     return stale(brokers, brokers.age_seconds) if age == "brokers" else ()
 
 
@@ -64,20 +65,20 @@ def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
     return (Failed(BROKERS, "stale", _because(text, brokers)),)
 
 
-def _stale_rows(rows: Sequence[PartitionRow], brokers: Freshness) -> tuple[Failed, ...]:
-    old = [row.age_seconds for row in rows if row.age_seconds > brokers.stale_after_seconds]
-    if not old:
+def _stale_rows(ages: Reals, brokers: Freshness) -> tuple[Failed, ...]:
+    old = ages[ages > brokers.stale_after_seconds]
+    if not len(old):
         return ()
-    of = "" if len(old) == len(rows) else f" of {len(old)} of {len(rows)} partitions"
-    text = f"the brokers' offsets{of} are up to {max(old):.0f} s old"
+    of = "" if len(old) == len(ages) else f" of {len(old)} of {len(ages)} partitions"
+    text = f"the brokers' offsets{of} are up to {old.max():.0f} s old"
     return (Failed(BROKERS, "stale", _because(text, brokers)),)
 
 
-def _unknown(rows: Sequence[PartitionRow]) -> tuple[Failed, ...]:
-    if not rows:
+def _unknown(partitions: Sequence[str]) -> tuple[Failed, ...]:
+    if not partitions:
         return ()
-    names = ", ".join(f"{row.topic}-{row.partition}" for row in rows[:_MOST_NAMES])
-    more = f" and {len(rows) - _MOST_NAMES} more" if len(rows) > _MOST_NAMES else ""
+    names = ", ".join(partitions[:_MOST_NAMES])
+    more = f" and {len(partitions) - _MOST_NAMES} more" if len(partitions) > _MOST_NAMES else ""
     text = (
         f"the lag of {names}{more} is not known: no end was reported, or nothing is committed "
         "and no offset is known to begin at"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.master.rings import Reals, Ring, StepRates
 from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.columns import ABSENT, Ints
 from kctl.rows.workers import NOT_GROUP_MEMBERS
 
 KEPT_SECONDS = 86_400
@@ -157,14 +158,12 @@ class FleetHistory:
 
     def _values(self, snapshot: FleetSnapshot) -> Mapping[str, tuple[Sequence[Hashable], Columns]]:
         now, now_unix = snapshot.taken_at, snapshot.taken_at_unix
-        rows = snapshot.partitions
-        keys = [row[:2] for row in rows]
-        offsets = np.array([[row.end for row in rows], [row.committed for row in rows]], np.float64)
-        produced, stored = self._offsets.add(keys, offsets, now, now_unix)
-        lag_seconds = [each.lag_seconds for each in snapshot.assessments] or [None] * len(rows)
+        rows, size = snapshot.offset_checker.result, len(snapshot.partitions)
+        keys, offsets = rows.names.keys[:size], [_known(each[:size]) for each in (rows.end, rows.committed)]
+        produced, stored = self._offsets.add(keys, np.stack(offsets), now, now_unix)
         of_partitions = {
-            "lag": _reals([row.lag for row in rows]),
-            "lag_seconds": _reals(lag_seconds),
+            "lag": _known(rows.lag[:size]),
+            "lag_seconds": snapshot.own_assessments.column("lag_seconds"),
             "produced_per_second": produced,
             "stored_per_second": stored,
         }
@@ -200,7 +199,8 @@ class FleetHistory:
         self._batches = {row.name: row.batches_total for row in rows}
         is_member = np.array([row.kind not in NOT_GROUP_MEMBERS for row in rows], np.bool_)
         places = {name: place for place, name in enumerate(names)}
-        owner = np.array([places.get(row.worker or "", len(names)) for row in snapshot.partitions], np.intp)
+        workers = snapshot.offset_checker.result.listed("worker", None)[: len(snapshot.partitions)]
+        owner = np.array([places.get(worker or "", len(names)) for worker in workers], np.intp)
         held = np.bincount(owner, minlength=len(names) + 1)[: len(names)].astype(np.float64)
         lag, lag_seconds = (_per_owner(of_partitions[name], owner, len(names)) for name in ("lag", "lag_seconds"))
         return names, {
@@ -261,6 +261,10 @@ def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Real
 def _sum(values: Reals) -> float:
     is_known = ~np.isnan(values)
     return float(values[is_known].sum()) if is_known.any() else np.nan
+
+
+def _known(offsets: Ints) -> Reals:
+    return np.where(offsets == ABSENT, np.nan, offsets)
 
 
 def _reals(values: Sequence[float | None]) -> Reals:

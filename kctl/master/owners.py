@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from kctl.fields import host_and_name
 from kctl.reduce.base import BrokerSnapshot
+from kctl.rows.columns import Partition
 from kctl.rows.hosts import HostsAnswer
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, WorkerStatus
 from kctl.status import Owner
 
@@ -23,12 +23,12 @@ def owners(
     trigger_seconds: float,
     members: int | None = None,
     others: Mapping[tuple[str, int], str] | None = None,
-    transaction_seconds: Mapping[tuple[str, int], float] = MappingProxyType({}),
-) -> Callable[[PartitionRow], Owner]:
-    """Returns a function from a partition to its owner. `rows` are those of the command `workers`, `statuses` the
-    supervisor's; `members` are those that the group's coordinator counts, None if it did not answer; `others` are what
-    `read_elsewhere` returns. `transaction_seconds` has for how long an open transaction has kept the end of a partition
-    where it is."""
+    transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
+) -> Callable[[Partition, str | None, int], Owner]:
+    """Returns a function from a partition, its worker and the messages behind a transaction to its owner. `rows` are
+    those of the command `workers`, `statuses` the supervisor's; `members` are those that the group's coordinator
+    counts, None if it did not answer; `others` are what `read_elsewhere` returns. `transaction_seconds` has for how
+    long an open transaction has kept the end of a partition where it is."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -45,20 +45,19 @@ def owners(
         for row in rows
     }
 
-    def owner_or_nobody(partition: PartitionRow) -> Owner:
-        worker = partition.worker
+    def owner_or_nobody(partition: Partition, worker: str | None) -> Owner:
         if worker is None:
-            return elsewhere[others[partition[:2]]] if others and partition[:2] in others else nobody
-        if worker in paused and any(each.covers(partition.topic, partition.partition) for each in paused[worker]):
+            return elsewhere[others[partition]] if others and partition in others else nobody
+        if worker in paused and any(each.covers(*partition) for each in paused[worker]):
             return Owner(worker, "paused", trigger_seconds)
         return known.get(worker) or Owner(worker, None, trigger_seconds)
 
-    def owner_of(partition: PartitionRow) -> Owner:
-        owner, behind = owner_or_nobody(partition), partition.behind_transaction
-        if not behind:
+    def owner_of(partition: Partition, worker: str | None, behind_transaction: int) -> Owner:
+        owner = owner_or_nobody(partition, worker)
+        if behind_transaction <= 0:
             return owner
-        seconds = transaction_seconds.get((partition.topic, partition.partition))
-        return replace(owner, behind_transaction=behind, transaction_seconds=seconds)
+        seconds = transaction_seconds.get(partition)
+        return replace(owner, behind_transaction=behind_transaction, transaction_seconds=seconds)
 
     return owner_of
 

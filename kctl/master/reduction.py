@@ -12,14 +12,15 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from msgspec import Raw
 from msgspec.structs import astuple
 
 from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
-from kctl.reduce.partitions import Partitions
 from kctl.reduce.reducers import union
+from kctl.rows.columns import ABSENT, PartitionColumns
 from kctl.rows.members import GroupMembers
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
@@ -35,7 +36,6 @@ from kctl_agent.rpc.wire import JsonObject
 
 R = TypeVar("R")
 T = TypeVar("T")
-_NO_PARTITIONS = Partitions()
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
 """Freshness of a cached result, which is judged for each snapshot."""
 
@@ -99,7 +99,7 @@ def _command(name: str, question: Question) -> ReducedCommand[Any, Any]:
 COMMANDS = {name: _command(name, question) for name, question in QUESTIONS.items()}
 BLOCK_SIZE: ReducedCommand[StorageReply, StorageReply] = COMMANDS["block_size"]
 MEMBER_LEADER: ReducedCommand[MemberReply, GroupMembers] = COMMANDS["member_leader"]
-OFFSET_CHECKER: ReducedCommand[PartitionsReply, Partitions] = COMMANDS["offset_checker"]
+OFFSET_CHECKER: ReducedCommand[PartitionsReply, PartitionColumns] = COMMANDS["offset_checker"]
 PING: ReducedCommand[PingReply, Pings] = COMMANDS["ping"]
 WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 
@@ -116,8 +116,13 @@ def reduced(
         *outcome.failed,
         *(Failed(name, "stale", f"what it published last is {age:.0f} s old") for name, age in stale.items()),
     ]
-    partitions = result if isinstance(result, Partitions) else _NO_PARTITIONS
-    ages = [*(answer.age_seconds for answer in outcome.answers), *(row.age_seconds for row in partitions.every)]
+    ages = [answer.age_seconds for answer in outcome.answers]
+    of_partitions: tuple[Any, ...] = ()
+    if isinstance(result, PartitionColumns):
+        size = result.names.begins[1] if command.name == "kafka_lag" else None
+        unknown = np.flatnonzero(result.lag[:size] == ABSENT).tolist()
+        of_partitions = result.age_seconds[:size], [*map(result.names.name, unknown)]
+        ages += result.age_seconds.tolist()
     whole = Reduced(
         result=result,
         asked=tuple(sorted([*answered, *(failure.sender for failure in failed)])),
@@ -126,12 +131,13 @@ def reduced(
         age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )
-    return with_gaps(command.name, whole, freshness, partitions)
+    return with_gaps(command.name, whole, freshness, *of_partitions)
 
 
-def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, partitions: Partitions = _NO_PARTITIONS) -> Reduced[T]:
-    """Returns the result with what is stale or unknown of the brokers' offsets among the failed."""
-    return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, partitions)))
+def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions: Any) -> Reduced[T]:
+    """Returns the result with what is stale or unknown of the brokers' offsets among the failed. `of_partitions` are
+    their ages and the names of those without a lag."""
+    return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, *of_partitions)))
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:

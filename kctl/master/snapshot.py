@@ -6,21 +6,24 @@ Written by the collector, read by anybody on any thread. What is not known is No
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+import numpy as np
+
+from kctl.groups.snapshot import ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import kafka_lag
+from kctl.rows.columns import ABSENT, PartitionColumns, PartitionRows
 from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
+from kctl.status.assessments import NOT_ASSESSED, Assessments
 from kctl.status.unhandled import UNJUDGED, Unhandled
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.rpc.wire import JsonObject
@@ -94,7 +97,7 @@ class FleetSnapshot:
     """Memory of all processes of each supervised worker, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
     """Unix seconds of the last success of a part (`agents`, `committed`, `offsets`, `group`); never: absent."""
-    offset_checker: Reduced[Partitions] = Reduced(Partitions())
+    offset_checker: Reduced[PartitionColumns] = Reduced(PartitionColumns())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
     """Lag of the partitions of `offset_checker`, and as complete as they are."""
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
@@ -104,8 +107,8 @@ class FleetSnapshot:
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     """The workers, with the supervisor's view in each row."""
-    assessments: tuple[Assessment, ...] = ()
-    """The assessment of each of `partitions`, in the same order."""
+    assessments: Assessments = NOT_ASSESSED
+    """The assessment of each partition of `offset_checker`, in the same order: first the group's own."""
     group_assessment: Assessment = UNKNOWN
     unowned: Assessment | None = None
     """In a fleet on several hosts, the assessment of the partitions that no host reads; None: there are none. They are
@@ -148,9 +151,19 @@ class FleetSnapshot:
         return found
 
     @property
-    def partitions(self) -> tuple[PartitionRow, ...]:
+    def partitions(self) -> PartitionRows:
         """The group's partitions, sorted by topic and number."""
-        return self.offset_checker.result.rows
+        return self.offset_checker.result.of_group(0)
+
+    @property
+    def columns(self) -> GroupColumns:
+        """The partitions of all `groups`, one group after the other."""
+        return GroupColumns(self.offset_checker.result, self.assessments)
+
+    @property
+    def own_assessments(self) -> Assessments:
+        """The assessment of each of `partitions`."""
+        return self.assessments[: len(self.partitions)]
 
     @property
     def stale_after_seconds(self) -> float:
@@ -160,29 +173,28 @@ class FleetSnapshot:
     @property
     def recent_lag(self) -> LagTotals:
         """The lag of now: that of partitions whose offsets are stale is not known. For views that show no age."""
-        limit = self.stale_after_seconds
-        if all(row.age_seconds <= limit for row in self.partitions):
-            return self.kafka_lag
-        rows = (
-            row._replace(end=None, behind_transaction=None) if row.age_seconds > limit else row
-            for row in self.partitions
-        )
-        return kafka_lag(Partitions(tuple(rows)))
+        partitions = self.offset_checker.result
+        is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
+        end = np.where(is_stale, ABSENT, partitions.end)
+        of_now = None if behind is None else np.where(is_stale, ABSENT, behind)
+        return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
         """Returns for how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property
-    def own_group(self) -> GroupSnapshot:
-        """Returns the fleet's group, as any other group is kept."""
-        return GroupSnapshot(
+    def groups(self) -> tuple[GroupSnapshot, ...]:
+        """Returns the fleet's group, as any other group is kept, and attached applications."""
+        own = GroupSnapshot(
             self.cluster,
             self.group,
             self.partitions,
-            self.assessments,
+            self.own_assessments,
             max(self.group_assessment, self.unowned or self.group_assessment, key=lambda each: each.status.severity),
             self.kafka_lag,
             self.broker_group,
             is_own=True,
+            age_seconds=self.offset_checker.result.oldest()[0],
         )
+        return own, *self.attached

@@ -132,7 +132,8 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
         yield _Found(level, "brokers", "no Kafka broker has answered", brokers.error)
     elif age > limit:
         # Workers that get answers where the master gets none have offsets of now.
-        is_blind = any(row.age_seconds > limit for row in snapshot.partitions) or not snapshot.partitions
+        ages = snapshot.offset_checker.result.age_seconds[: len(snapshot.partitions)]
+        is_blind = bool((ages > limit).any()) or not len(ages)
         level = Level.FAILING if is_blind else Level.DEGRADED
         yield _Found(
             level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
@@ -312,8 +313,9 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
     for about, group in (("partitions", None if own == unowned else own), (UNOWNED, unowned)):
         if group is not None and group.status in _OF_STATUS:
             what, _, why = group.reason.partition(": ")
-            both = zip(snapshot.partitions, snapshot.assessments, strict=False)
-            stalled = (row.worker for row, each in both if each.status is Status.STALLED is group.status and row.worker)
+            workers = snapshot.offset_checker.result.listed("worker", None)
+            both = zip(workers, snapshot.own_assessments.statuses(), strict=False)
+            stalled = (worker for worker, status in both if status is Status.STALLED is group.status and worker)
             yield _Found(_OF_STATUS[group.status], about, what, why + _more_in_logs(next(stalled, None)))
 
 

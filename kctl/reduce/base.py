@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.columns import PartitionColumns
+from kctl.rows.partitions import ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
 
 _KEPT_STATES = 100
+_NO_PARTITIONS = PartitionColumns()
 R = TypeVar("R")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -63,14 +65,13 @@ def _state(word: str) -> str:
 class BrokerSnapshot:
     """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
 
-    partitions: tuple[PartitionRow, ...] = ()
-    """Rows without what only a worker knows; none as long as the brokers were never reached."""
+    partitions: PartitionColumns = _NO_PARTITIONS
+    """One group, without what only a worker knows; no partition as long as the brokers were never reached. Their `now`
+    is the moment of the snapshot."""
     group: GroupStats | None = None
     """The group; None when the coordinator did not reply to the last poll: old news of members would be no news."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
     """The reset policy, which decides what lag is where the group has never committed."""
-    kept_seconds: float = 0.0
-    """Seconds by which ages in `partitions` are too low."""
     assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
     """The client id of each member and its partitions by topic, as the coordinator reported them last."""
 

@@ -1,58 +1,65 @@
-"""One row per partition, merged from the agents' rows and the brokers' own; lag and offsets rest on these rows.
+"""The fleet's partitions, merged from the agents' rows and the brokers' own columns; lag and offsets rest on these.
 
 The reader of a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
 newer offsets. How far it is, by the newest offsets, an agent's or the brokers'. One that nobody claims keeps its row.
-An attached application, which is of no generation, has rows of its own beside those of the group.
+An attached application, which is of no generation, is a group of its own beside the fleet's, which comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby
+from dataclasses import replace
 from math import inf
-from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
+from kctl.rows.columns import ABSENT, Bools, Ints, Names, Partition, PartitionColumns, Reals, lag_from
 from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.partitions import ResetPolicy
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
-from kctl_agent.replies.topic_partition import TopicPartition
-from kctl_agent.rpc.wire import JsonObject
 
 _Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]
 """An agent's row and the answer that it came with."""
+_ATTACHED = "attached/{}"  # the name of a group it may be as well
 
 
-@dataclass(frozen=True)
-class Partitions:
-    rows: tuple[PartitionRow, ...] = ()
-    """The group's partitions, sorted by topic and number, also those that no worker answers for."""
-    attached: tuple[PartitionRow, ...] = ()
-    """Partitions of attached applications, beside those of the group, sorted by application."""
-
-    @cached_property
-    def every(self) -> tuple[PartitionRow, ...]:
-        return (*self.rows, *self.attached) if self.attached else self.rows
-
-    @cached_property
-    def lags(self) -> tuple[int | None, ...]:
-        """The lag of each of `every`."""
-        return tuple(row.lag for row in self.every)
-
-    def unknown(self, rows: Sequence[PartitionRow]) -> list[PartitionRow]:
-        """Those of `rows` or `every` whose lag is not known."""
-        return [row for row, lag in zip(rows, self.lags, strict=False) if lag is None]
-
-    def to_json(self) -> JsonObject:
-        return {"rows": self.every}
-
-
-def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> Partitions:
+def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> PartitionColumns:
     """Merges rows; `answers` are those of `kafka_lag` or `offset_checker`."""
-    claims: dict[tuple[str, int], _Claim] = {}
+    claims, attached = _claims(answers, brokers.partitions)
+    names, base = brokers.partitions.names, brokers.partitions
+    places = {key: place for place, key in enumerate(names.keys)}
+    if attached or not claims.keys() <= places.keys():
+        own = tuple(sorted({*names.keys, *claims}))
+        beside = {_ATTACHED.format(name): dict(sorted(attached[name].items())) for name in sorted(attached)}
+        rows = [places.get(key, -1) for key in own]
+        # What the group has committed is not an application's own; the end of the log is everybody's.
+        rows += [
+            -1 if row.end is not None else places.get(key, -1)
+            for each in beside.values()
+            for key, (row, _) in each.items()
+        ]
+        names = Names({names.groups[0]: own, **{name: tuple(each) for name, each in beside.items()}})
+        base = base.chosen(names, np.array(rows, np.intp))
+        base.committed[len(own) :] = ABSENT
+        found = [*map(claims.get, own), *(claim for each in beside.values() for claim in each.values())]
+    else:
+        found = [*map(claims.get, names.keys)]
+    return _merged(found, base, brokers.reset)
+
+
+def kafka_lag(partitions: PartitionColumns) -> LagTotals:
+    """Sums the group's partitions. Attached applications are groups of their own."""
+    return partitions.lags()[0]
+
+
+def _claims(
+    answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
+) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
+    """Returns who reads the group's partitions; and what attached applications read beside it, by their names. Where
+    nobody else reads a partition of the fleet's topics, the application is its reader."""
+    claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
         for row in answer.result.rows:
@@ -61,114 +68,67 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
                 of_no_group.append(claim)
             elif (claimed := claims.get(key)) is None or _strength(claim) > _strength(claimed):
                 claims[key] = claim
-    attached = _attached(of_no_group, claims, brokers) if of_no_group else ()
-    merged = [_merged(claims.pop(row[:2], None), row, brokers) for row in brokers.partitions]
-    merged += [_alone(claim, brokers.reset) for claim in claims.values()]
-    return Partitions(tuple(sorted(merged)), attached)  # tuples that begin with topic and number, each there once
-
-
-def kafka_lag(partitions: Partitions) -> LagTotals:
-    """Sums the group's partitions, which are reduced already. Attached applications are groups of their own."""
-    topics: dict[str, int | None] = {}
-    lags = iter(partitions.lags)
-    for topic, rows in groupby(partitions.rows, itemgetter(0)):
-        known = [lag for _, lag in zip(rows, lags, strict=False) if lag is not None]
-        topics[topic] = sum(known) if known else None
-    unknown = tuple(TopicPartition(row.topic, row.partition) for row in partitions.unknown(partitions.rows))
-    totals = [lag for lag in topics.values() if lag is not None]
-    behind = [row.behind_transaction for row in partitions.rows if row.behind_transaction is not None]
-    return LagTotals(sum(totals) if totals else None, unknown, topics, sum(behind) if behind else None)
+    attached: dict[str, dict[Partition, _Claim]] = {}
+    committed = dict(zip(brokers.names.keys, brokers.committed.tolist(), strict=True)) if of_no_group else {}
+    for row, answer in of_no_group:
+        key = row.topic, row.partition
+        is_read = key in claims or committed.get(key) != ABSENT
+        (attached.setdefault(answer.sender, {}) if is_read else claims)[key] = row, answer
+    return claims, attached
 
 
 def _strength(claim: _Claim) -> tuple[int, float]:
-    return claim[0].generation or 0, -_age(claim)
-
-
-def _age(claim: _Claim) -> float:
-    """Returns the age of an agent's offsets: infinite where it has asked no broker yet."""
     row, answer = claim
-    return inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds
+    return row.generation or 0, -inf if row.age_seconds is None else -row.age_seconds - answer.kept_seconds
 
 
-def _attached(
-    of_no_group: Iterable[_Claim], claims: dict[tuple[str, int], _Claim], brokers: BrokerSnapshot
-) -> tuple[PartitionRow, ...]:
-    """Returns the rows of attached applications. Where nobody else reads a partition of the fleet's topics, the
-    application is its reader, and its claim is added to `claims`."""
-    known = {row[:2]: row for row in brokers.partitions}
-    attached = []
-    for claim in of_no_group:
-        key = claim[0].topic, claim[0].partition
-        of_brokers = known.get(key)
-        if key in claims or of_brokers is None or of_brokers.committed is not None:
-            attached.append(_beside(_alone(claim, brokers.reset), of_brokers, brokers.kept_seconds))
-        else:
-            claims[key] = claim
-    return tuple(sorted(attached, key=lambda each: (each.worker or "", *each[:2])))
+def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
+    """Merges each partition's claim with the brokers' offsets: committed and end come from one source, the newer one,
+    so that their difference was true at one moment; the other source fills in only what that one does not know."""
+    rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
+    replies = [None if claim is None else claim[1] for claim in claims]
+    is_claimed = np.array([row is not None for row in rows], np.bool_)
+    kept, age = _reals(replies, "kept_seconds"), _reals(rows, "age_seconds")
+    claimed_at = now - age - kept
+    # That an agent knows nothing yet is as old as its reply.
+    unasked_at = now - _reals(replies, "age_seconds")
+    claimed_at = np.where(np.isnan(claimed_at) & np.isnan(brokers.at), unasked_at, claimed_at)
+    is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))
 
+    def both(name: str) -> tuple[Ints, Ints, Bools]:
+        """Returns the newer and the older values, and where the older one fills in."""
+        of_agents, of_brokers = _ints(rows, name), getattr(brokers, name)
+        newer, older = np.where(is_newer, of_agents, of_brokers), np.where(is_newer, of_brokers, of_agents)
+        return newer, older, (newer == ABSENT) & (older != ABSENT)
 
-def _beside(claim: PartitionRow, brokers: PartitionRow | None, kept_seconds: float) -> PartitionRow:
-    """An attached application's row: what the group has committed is not its own; the end of the log is everybody's."""
-    if claim.end is not None or brokers is None or brokers.end is None:
-        return claim
-    return claim._replace(end=brokers.end, start=brokers.start, age_seconds=brokers.age_seconds + kept_seconds)
-
-
-def _alone(claim: _Claim, reset: ResetPolicy) -> PartitionRow:
-    """A row without the brokers'. An agent that has asked none yet has offsets of no age; that it knows nothing is as
-    old as its reply."""
-    row, answer = claim
-    age = answer.age_seconds if row.age_seconds is None else _age(claim)
-    offsets = row.start, row.committed, row.position, row.end, row.last_timestamp
-    of_reader = answer.sender, row.generation, age, reset
-    messages, seconds = _stored(claim)
-    return PartitionRow(
-        row.topic, row.partition, *offsets, *of_reader, stored_messages=messages, stored_seconds=seconds
+    at, older_at = np.where(is_newer, claimed_at, brokers.at), np.where(is_newer, brokers.at, claimed_at)
+    start, older, fills = both("start")
+    start = np.where(fills, older, start)
+    committed, older, fills = both("committed")
+    committed, at = np.where(fills, older, committed), np.where(fills, older_at, at)
+    end, older, fills = both("end")
+    end, at = np.where(fills, np.maximum(older, np.maximum(committed, 0)), end), np.where(fills, older_at, at)
+    position = _ints(rows, "position")
+    return replace(
+        brokers,
+        at=np.where(np.isnan(at), brokers.at, at),
+        start=start,
+        committed=committed,
+        lag_from=np.where(is_claimed, lag_from(committed, start, position, reset), brokers.lag_from),
+        end=end,
+        position=position,
+        last_timestamp=_reals(rows, "last_timestamp"),
+        worker=np.array([None if reply is None else reply.sender for reply in replies], np.object_),
+        generation=_ints(rows, "generation"),
+        stored_messages=_ints(rows, "stored_messages"),
+        stored_seconds=_reals(rows, "stored_seconds") + kept,
     )
 
 
-def _stored(claim: _Claim) -> tuple[int | None, float | None]:
-    """The messages of a partition that wait in the storage, and the age of the oldest."""
-    row, answer = claim
-    oldest = row.stored_seconds
-    return row.stored_messages, None if oldest is None else oldest + answer.kept_seconds
+def _ints(rows: Iterable[PartitionReply | None], name: str) -> Ints:
+    values = (getattr(row, name, None) for row in rows)
+    return np.array([ABSENT if value is None else value for value in values], np.int64)
 
 
-def _merged(claim: _Claim | None, of_brokers: PartitionRow, brokers: BrokerSnapshot) -> PartitionRow:
-    """Merges an agent's and the brokers' row: committed and end come from one source, the newer one, so that their
-    difference was true at one moment; the other source fills in only what that one does not know."""
-    age = brokers_age = of_brokers.age_seconds + brokers.kept_seconds
-    if claim is None:
-        return of_brokers._replace(age_seconds=age)
-    row, answer = claim
-    own_age = inf if row.age_seconds is None else row.age_seconds + answer.kept_seconds
-    newer: PartitionRow | PartitionReply = of_brokers
-    older: PartitionRow | PartitionReply = row
-    older_age = own_age
-    if own_age <= age:
-        newer, older, age, older_age = row, of_brokers, own_age, age
-    start, committed, end = newer.start, newer.committed, newer.end
-    if start is None:
-        start = older.start
-    if committed is None and older.committed is not None:
-        committed, age = older.committed, older_age
-    if end is None and older.end is not None:
-        end, age = max(older.end, committed or 0), older_age  # not below what is newer
-    return PartitionRow._make(
-        (
-            row.topic,
-            row.partition,
-            start,
-            committed,
-            row.position,
-            end,
-            row.last_timestamp,
-            answer.sender,
-            row.generation,
-            brokers_age if age == inf else age,
-            brokers.reset,
-            None,
-            of_brokers.behind_transaction,
-            *_stored(claim),
-        )
-    )
+def _reals(rows: Iterable[Any], name: str) -> Reals:
+    return np.array([getattr(row, name, None) for row in rows], np.float64)

@@ -1,4 +1,4 @@
-"""Partitions: how far they are read, of which member, and their lag."""
+"""A partition: how far it is read, by which member, and its lag."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(NamedTuple):
-    """The offsets of a partition; `age_seconds` is that of `committed` and `end`. A tuple, because there may be a
-    hundred thousand."""
+    """A partition as one row of `kctl.rows.columns`; what is not known is None."""
 
     topic: str
     partition: int
@@ -31,40 +30,17 @@ class PartitionRow(NamedTuple):
     worker: str | None
     generation: int | None
     age_seconds: float
-    """Age of the offsets; infinite in the reply of an agent that has asked no broker yet."""
-    reset: ResetPolicy = ResetPolicy.EARLIEST
-    share_lag: int | None = None
-    """Messages of a share group that are not done, as its coordinator counts them (KIP-1226). Some above the committed
-    offset may be."""
-    behind_transaction: int | None = None
+    """Age of `committed` and `end`."""
+    lag: int | None
+    """From the committed offset to the end, never negative. Where nothing was ever committed, the reset policy decides:
+    `earliest` counts from the log start, `latest` from the position. Of a share group it is its coordinator's count
+    (KIP-1226)."""
+    behind_transaction: int | None
     """Messages from the last stable offset to the high watermark; None: not known, or not `read_committed`."""
-    stored_messages: int | None = None
+    stored_messages: int | None
     """Messages in the storage that are neither handled nor dead letters; None: not known, or there is no storage."""
-    stored_seconds: float | None = None
+    stored_seconds: float | None
     """For how long the oldest of them has been there; None if there is none, or it is not known."""
-
-    @property
-    def lag_from(self) -> int | None:
-        """The offset from which lag is counted. Where nothing was ever committed, the reset policy decides: `earliest`
-        the log start, `latest` the position, as soon as there is one."""
-        if self.share_lag is not None and self.end is not None:
-            return self.end - self.share_lag
-        if self.committed is not None:
-            return self.committed
-        if self.reset == "earliest":
-            return self.start
-        return self.position if self.reset == "latest" else None
-
-    @property
-    def lag(self) -> int | None:
-        """The lag: from `lag_from` to the end offset, never negative."""
-        first = self.committed
-        if first is None or self.share_lag is not None:
-            first = self.lag_from
-        if self.end is None or first is None:
-            return None
-        lag = self.end - first
-        return lag if lag > 0 else 0
 
     def to_json(self) -> JsonObject:
         """Returns the columns of `offset_checker`."""

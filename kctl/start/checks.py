@@ -15,12 +15,12 @@ from pathlib import Path
 from kctl.config.sections import Config
 from kctl.config.storage import dead_letters_of, table_folder, table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
+from kctl.groups.broker_cache import BrokerCache
 from kctl.http.access import access_of
 from kctl.jars.ivy import require_pyspark
 from kctl.jars.java import java_command
 from kctl.jars.lock import LockName, jar_paths
 from kctl.kafka.client.access import of_fleet
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others

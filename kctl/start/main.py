@@ -12,10 +12,10 @@ from pathlib import Path
 from kctl.children import PRIVATE
 from kctl.config.load import load
 from kctl.config.sections import Config
+from kctl.groups.broker_cache import BrokerCache
 from kctl.http.access import access_of
 from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.start.checks import (
     await_former_workers,

@@ -18,6 +18,7 @@ from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
 from kctl.exporter import Exposition
+from kctl.groups.broker_cache import BrokerCache
 from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors, Prepared
 from kctl.hosts.hosts import Hosts
@@ -27,7 +28,6 @@ from kctl.http.groups_api import GroupsView
 from kctl.http.server import HttpServer
 from kctl.http.source import SnapshotSource
 from kctl.kafka.client.access import of_fleet
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.control.router import Router

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kctl.status.assessor import Assessor, of_group
+from kctl.status.assessor import Assessor
 from kctl.status.owners import Owner
 from kctl.status.rules import StatusRules, allowed_lag
 from kctl.status.words import UNKNOWN, Assessment, Status
 
-__all__ = ["UNKNOWN", "Assessment", "Assessor", "Owner", "Status", "StatusRules", "allowed_lag", "of_group"]
+__all__ = ["UNKNOWN", "Assessment", "Assessor", "Owner", "Status", "StatusRules", "allowed_lag"]

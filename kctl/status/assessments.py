@@ -10,8 +10,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kctl.rows.columns import Reals, Rows
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Judgements
-from kctl.status.observations import Reals, Rows
 from kctl.status.owners import Owners
 from kctl.status.words import Assessment, Status
 from kctl_agent.rpc.messages import number_of
@@ -108,6 +108,17 @@ class Assessments(Sequence[Assessment]):
         )
 
 
+_NOTHING = np.empty(0)
+NOT_ASSESSED = Assessments(
+    AssessmentColumns(
+        *(np.empty(0, np.int8), np.empty(0, np.int8)),
+        *(Judgements(np.empty(0, np.int64)), Owners([], np.empty(0, np.intp))),
+        *(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING),
+    )
+)
+"""Assessments of no partition."""
+
+
 def _known(value: float) -> float | None:
     return None if value != value else float(value)
 
@@ -148,6 +159,17 @@ def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
     """Returns the greatest known value of each group; 0 only if all of its values are known."""
     known: Reals = np.fmax.reduceat(column, starts)
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
+
+
+def longest_lag_seconds(assessments: Assessments, besides: Status = Status.ELSEWHERE) -> float | None:
+    """Returns the greatest time lag of partitions that this host judges, besides those of a status; None if none is
+    known, or only that of partitions where nothing waits."""
+    is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
+    seconds = assessments.column("lag_seconds")[is_own & (assessments.status != NUMBERS[besides])]
+    known = seconds[~np.isnan(seconds)]
+    if len(known) == len(seconds) > 0 or known.max(initial=0.0) > 0.0:
+        return float(known.max())
+    return None if is_own.any() or not len(is_own) else 0.0
 
 
 def _listed(column: NDArray[Any]) -> list[Any]:

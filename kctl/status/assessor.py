@@ -1,101 +1,166 @@
-"""The assessor of a fleet's partitions: rows as its master has them, with owners."""
+"""The assessor of groups: keeps what was seen and judges all partitions at once, collection by collection. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from kctl.rows.partitions import PartitionRow
-from kctl.status.assessments import Assessments, of_groups
-from kctl.status.columns import ColumnAssessor, Reported
-from kctl.status.history import ABSENT
-from kctl.status.judgements import NUMBERS
-from kctl.status.observations import Ints, Reals
-from kctl.status.owners import Owner, Owners
-from kctl.status.rules import StatusRules
-from kctl.status.words import Assessment, Status
+from kctl.rows.columns import ABSENT, Ints, Names, PartitionColumns, Reals, Rows
+from kctl.status.assessments import AssessmentColumns, Assessments
+from kctl.status.history import History, SeenOffsets, Uncommitted
+from kctl.status.judgements import NUMBERS, Hysteresis
+from kctl.status.owners import Owners
+from kctl.status.rules import (
+    StatusRules,
+    cycle_seconds,
+    growth_per_second,
+    is_blind,
+    judge,
+    kept_seconds,
+    span_seconds,
+)
+from kctl.status.words import Status
+
+
+class Processed:
+    """The last record that was stored of each of many partitions, and between which offsets a committed offset may lie
+    for it to be the last."""
+
+    def __init__(self, size: int) -> None:
+        self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
+        """Unix seconds, Kafka's; NaN where it is not known. As the others of no size in memory until there are some: of
+        other clients' groups there are none."""
+        self._committed: Ints = np.broadcast_to(np.int64(0), size)
+        self._position = self._committed
+
+    def choose(self, rows: Rows) -> None:
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        is_old = rows >= 0
+        for name, fill in vars(Processed(len(rows))).items():
+            column = getattr(self, name)
+            chosen = fill.copy() if column.flags.writeable else fill
+            if column.flags.writeable:
+                chosen[is_old] = column[rows[is_old]]
+            setattr(self, name, chosen)
+
+    def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
+        """Takes in the last processed record; where nothing was reported (its worker is gone, or new), what was known
+        before stays as long as the committed offset does not contradict it."""
+        is_reported = ~np.isnan(timestamp) & (position != ABSENT)
+        at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
+        is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
+        self.timestamp = np.where(is_reported, timestamp, np.where(is_agreed, self.timestamp, np.nan))
+        self._committed = np.where(is_reported, at_most, self._committed)
+        self._position = np.where(is_reported, position, self._position)
+
+
+def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
+    """The time lag; 0 when nothing waits, NaN when it is not known. Of two bounds from above it is the smaller: the
+    last record's timestamp alone would give an hour when, after an hour of silence, one message arrives; the log's
+    growth alone is not enough at the start over a backlog. A timestamp of the future counts for nothing."""
+    of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
+    bound = np.fmin(now - caught_up_at, of_record)
+    return np.where(lag == 0, 0.0, np.where(lag == ABSENT, np.nan, bound))
 
 
 class Assessor:
-    """Assesses rows. One thread at a time. What is not among the rows any more is forgotten."""
+    """Judges the partitions of groups, all at once. One thread at a time. What is not among the partitions any more is
+    forgotten."""
 
-    def __init__(self, rules: StatusRules) -> None:
-        self._allowed_lag = rules.allowed_lag
-        self._columns = ColumnAssessor(rules)
-        self._places: dict[tuple[str, int], int] = {}
+    def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
+        """`allowed_lag_of` returns the messages with which nothing counts as waiting, by the name of the group."""
+        self._rules, self._allowed_lag_of = rules, allowed_lag_of
+        self._names = Names({})
+        self._allowed_lag: Ints = np.empty(0, np.int64)
+        self._history = History(0)
+        self._hysteresis = Hysteresis(0)
+        self._processed = Processed(0)
 
-    def assess(
-        self, rows: Sequence[PartitionRow], owner_of: Callable[[PartitionRow], Owner], now: float, now_unix: float
-    ) -> Assessments:
-        """One assessment per row, in order. `now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
-        keys = [row[:2] for row in rows]
-        if keys != [*self._places]:
-            self._columns.choose(np.array([self._places.get(key, -1) for key in keys], np.intp))
-            self._places = {key: place for place, key in enumerate(keys)}
-        allowed = np.full(len(rows), self._allowed_lag, np.int64)
-        return self._columns.assess(_reported(rows, now), _owners(map(owner_of, rows)), allowed, now, now_unix)
+    def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
+        """Judges by these rules from now on; what was seen of groups that are judged otherwise now is forgotten."""
+        self._allowed_lag_of = allowed_lag_of
+        if rules != self._rules:
+            self._rules, self._names = rules, Names({})
+            self._choose(np.empty(0, np.intp))
+            return
+        old, self._allowed_lag = self._allowed_lag, self._allowed(self._names)
+        self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
+
+    def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
+        """Returns the assessment of each partition. `now_unix` is the moment `partitions.now` as Unix seconds."""
+        names, now = partitions.names, partitions.now
+        if names != self._names:
+            self._choose(names.moved_from(self._names))
+            self._allowed_lag = self._allowed(names)
+        self._names = names
+        seen, rules, lag, allowed_lag = self._history, self._rules, partitions.lag, self._allowed_lag
+        self._see(partitions, owners)
+        judged = judge(seen, owners, rules, allowed_lag, now, partitions.stored_messages)
+        held = self._hysteresis.settle(judged.status, now, rules.hold_seconds, is_blind(seen, rules, now))
+        cycle = cycle_seconds(seen, owners)
+        growth = _rounded(growth_per_second(seen, span_seconds(cycle, rules)))
+        growth[(lag == ABSENT) | (judged.status == NUMBERS[Status.UNKNOWN])] = np.nan
+        lag = np.where((lag != ABSENT) & (lag <= allowed_lag), 0, lag)
+        waited = lag_seconds(lag, self._processed.timestamp, seen.caught_up_at(), now, now_unix)
+        waited[judged.status == NUMBERS[Status.ELSEWHERE]] = np.nan  # its worker knows the last record's timestamp
+        waited = _rounded(waited)
+        oldest = _oldest(waited, partitions.stored_messages, partitions.stored_seconds)
+        columns = waited, growth, _catchup(lag, growth), oldest, cycle
+        return Assessments(AssessmentColumns(self._hysteresis.status, held, judged, owners, *columns))
+
+    def _allowed(self, names: Names) -> Ints:
+        found: Ints = names.spread(np.array([self._allowed_lag_of(name) for name in names.groups], np.int64))
+        return found
+
+    def _choose(self, rows: Rows) -> None:
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        for each in (self._history, self._hysteresis, self._processed):
+            each.choose(rows)
+
+    def _see(self, reported: PartitionColumns, owners: Owners) -> None:
+        seen = self._history
+        at = np.floor(reported.at * 1000) / 1000  # as they are kept, to be the same again
+        if reported.last_timestamp is not None and reported.position is not None:
+            self._processed.add(reported.last_timestamp, reported.position, reported.committed)
+        self._begin_anew(reported, at)
+        read = np.where(seen.is_lag_known, reported.lag_from, reported.start)
+        is_known = (read != ABSENT) & (reported.end != ABSENT)
+        offsets = SeenOffsets(at, read, reported.end, reported.start)
+        seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), self._allowed_lag)
+        seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
+
+    def _begin_anew(self, reported: PartitionColumns, reported_at: Reals) -> None:
+        """Begins anew where lag begins to be counted from something else: to go from a position to the first commit, or
+        from a commit that is gone to the log start, is no rewind."""
+        seen = self._history
+        has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
+        is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
+        first = np.flatnonzero(has_commit & ~had_commit)
+        if len(first):
+            at = np.where(is_seen, reported_at, np.nan)[first]
+            seen.begin(first, np.full(len(first), Uncommitted.COMMITTED, np.int8), np.ones(len(first), np.bool_), at)
+        lost = np.flatnonzero(~has_commit & (had_commit | (seen.is_lag_known != is_lag_known)))
+        if len(lost):
+            is_gone = (seen.uncommitted == Uncommitted.GONE) | (had_commit & is_seen)
+            kinds = np.where(is_gone[lost], Uncommitted.GONE, Uncommitted.NEVER).astype(np.int8)
+            seen.begin(lost, kinds, is_lag_known[lost], np.full(len(lost), np.nan))
 
 
-def of_group(
-    rows: Sequence[PartitionRow], assessments: Assessments, numbers: Sequence[int] | None = None
-) -> Assessment:
-    """Returns the assessment of the group, which is as well as its worst partition; of the partitions with these
-    `numbers` alone."""
-    if numbers is not None:
-        rows, assessments = [rows[n] for n in numbers], assessments.chosen(np.array(numbers, np.intp))
-    return of_groups(assessments, [0, len(rows)], lambda row: f"{rows[row].topic}-{rows[row].partition}")[0]
+def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
+    """Returns the ages of the oldest unhandled messages, in Kafka or in the storage: not known if either is not."""
+    if stored is None or stored_seconds is None:
+        return lag_seconds
+    in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
+    return np.maximum(lag_seconds, _rounded(in_storage))
 
 
-def longest_lag_seconds(assessments: Assessments, besides: Status = Status.ELSEWHERE) -> float | None:
-    """Returns the greatest time lag of partitions that this host judges, besides those of a status; None if none is
-    known, or only that of partitions where nothing waits."""
-    is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
-    seconds = assessments.column("lag_seconds")[is_own & (assessments.status != NUMBERS[besides])]
-    known = seconds[~np.isnan(seconds)]
-    if len(known) == len(seconds) > 0 or known.max(initial=0.0) > 0.0:
-        return float(known.max())
-    return None if is_own.any() or not len(is_own) else 0.0
+def _rounded(values: Reals) -> Reals:
+    """Rounds to thousandths: more digits would only be longer to write, to send and to store."""
+    return np.round(values, 3)
 
 
-def longest_cycle_seconds(assessments: Assessments) -> float:
-    """Returns the longest time from one commit to the next that is usual for a partition."""
-    return float(assessments.column("cycle_seconds").max(initial=0.0))
-
-
-def _reported(rows: Sequence[PartitionRow], now: float) -> Reported:
-    return Reported(
-        at=now - _reals(row.age_seconds for row in rows),
-        start=ints(row.start for row in rows),
-        committed=ints(row.committed for row in rows),
-        lag_from=ints(row.lag_from for row in rows),
-        end=ints(row.end for row in rows),
-        timestamp=_reals(row.last_timestamp for row in rows),
-        position=ints(row.position for row in rows),
-        stored_messages=ints(row.stored_messages for row in rows),
-        stored_seconds=_reals(row.stored_seconds for row in rows),
-    )
-
-
-def ints(values: Iterable[int | None]) -> Ints:
-    """As a column of offsets."""
-    return np.array([ABSENT if value is None else value for value in values], np.int64)
-
-
-def _reals(values: Iterable[float | None]) -> Reals:
-    return np.array(list[Any](values), np.float64)
-
-
-def _owners(of_rows: Iterable[Owner]) -> Owners:
-    """Returns the owners by the column. Workers have many partitions, and few of their owners are different objects."""
-    numbers: dict[int, int] = {}
-    owners: list[Owner] = []
-    found = []
-    for owner in of_rows:
-        number = numbers.get(id(owner))
-        if number is None:
-            number = numbers[id(owner)] = len(owners)
-            owners.append(owner)
-        found.append(number)
-    return Owners(owners, np.array(found, np.intp))
+def _catchup(lag: Ints, growth: Reals) -> Reals:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falling = np.where((lag != ABSENT) & (growth < 0), _rounded(lag / -growth), np.nan)
+    return np.where(lag == 0, 0.0, falling)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.status.observations import Bools, Ints, Observations, ObservationTable, Reals, Rows, bisected, whole
+from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows
+from kctl.status.observations import Observations, ObservationTable, bisected, whole
 
-ABSENT = int(np.iinfo(np.int64).min)
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
 """The shortest time in which messages have arrived that gives a pace."""

@@ -8,8 +8,8 @@ from enum import IntEnum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from kctl.rows.columns import Bools, Ints, Reals, Rows
 from kctl.status.history import Uncommitted
-from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import Owner
 from kctl.status.words import Status
 

@@ -14,11 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Reals = NDArray[np.float64]
-Rows = NDArray[np.intp]
-"""Numbers of partitions."""
+from kctl.rows.columns import Bools, Ints, Reals, Rows
+
 Offsets = NDArray[np.signedinteger[Any]]
 """Offsets, of 32 bits as long as all that were seen are short enough: they take most of the memory."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kctl.status.observations import Bools, Ints, Reals, Rows
+from kctl.rows.columns import Bools, Ints, Reals, Rows
 
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
@@ -44,6 +44,15 @@ class Owners:
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
         """`numbers` has for each partition which of `owners` is its own."""
         self._owners, self._numbers = tuple(owners), numbers
+
+    @classmethod
+    def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
+        """Makes the owners of partitions, or of groups, with `spread` from groups to partitions. Many are the same
+        object."""
+        distinct: dict[int, Owner] = {}
+        found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
+        numbers = {each: number for number, each in enumerate(distinct)}
+        return cls([*distinct.values()], spread(np.array([numbers[each] for each in found], np.intp)))
 
     def __getitem__(self, row: int) -> Owner:
         return self._owners[int(self._numbers[row])]

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kctl.status.history import ABSENT, History
+from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows
+from kctl.status.history import History
 from kctl.status.judgements import NUMBERS, JudgementReason, Judgements
-from kctl.status.observations import Bools, Ints, Reals, Rows
 from kctl.status.owners import UNSEEN, Owners
 from kctl.status.words import Status
 
@@ -53,8 +53,6 @@ class StatusRules:
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
     """The age of offsets that are too old to judge by, as are those older than the window."""
-    allowed_lag: int = 0
-    """Messages with which nothing counts as waiting."""
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:

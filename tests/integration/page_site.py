@@ -22,11 +22,11 @@ from kctl.master.operations.operation_log import OperationLog
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations
-from kctl.reduce.partitions import Partitions
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, history_of, partition, serving, snapshot, source_of
+from tests.partitions import columns_of
 
 Eventually = Callable[..., Any]
 
@@ -107,7 +107,7 @@ class Site:
 def _past(partitions: int) -> Iterator[FleetSnapshot]:
     """The half minute before the snapshot of a site."""
     for ago, lag in ((30, 1), (15, 5)):
-        rows = Partitions(tuple(partition(number, lag) for number in range(partitions)))
+        rows = columns_of(*(partition(number, lag) for number in range(partitions)))
         before = replace(snapshot(partitions), offset_checker=Reduced(rows))
         yield replace(before, taken_at=before.taken_at - ago, taken_at_unix=before.taken_at_unix - ago)
 

@@ -9,8 +9,8 @@ import pytest
 from kafka import KafkaProducer
 
 from kctl.config.sections import KafkaSection
+from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import plain
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.reduce.partitions import kafka_lag, offset_checker
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -36,9 +36,10 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBrok
     async def end() -> tuple[int | None, ...]:
         try:
             async with asyncio.timeout(30):
-                while not (found := offset_checker((), cache.snapshot())).rows:
+                while not len((found := offset_checker((), cache.snapshot())).names):
                     await cache.refresh(5)
-            return found.rows[0].end, found.rows[0].behind_transaction, kafka_lag(found).behind_transaction
+            row = next(found.rows())
+            return row.end, row.behind_transaction, kafka_lag(found).behind_transaction
         finally:
             await cache.close()
 

@@ -18,9 +18,8 @@ from kctl.exporter import Exposition
 from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import kafka_lag
 from kctl.rows.members import GroupMembers
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
@@ -28,6 +27,7 @@ from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE, alerts, of_dashboards
+from tests.partitions import Row, assessments_of, columns_of
 from tests.prometheus import Page, Prometheus, require, serving
 
 pytestmark = pytest.mark.real
@@ -47,7 +47,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
     )
     start, committed = (100 * tick, 100 * tick + 10) if is_sick else (0, 100 * tick)
     rows = tuple(
-        PartitionRow("orders", number, start, committed, committed + 5, committed + (90_000 if is_sick else 10), None,
+        Row("orders", number, start, committed, committed + 5, committed + (90_000 if is_sick else 10), None,
                      "worker-0", tick, 0.1)
         for number in range(len(status))
     )  # fmt: skip
@@ -91,8 +91,8 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         group="billing",
         taken_at=float(tick),
         collect_seconds=0.25,
-        offset_checker=Reduced(Partitions(rows), asked, answered, (), 0.1),
-        kafka_lag=kafka_lag(Partitions(rows)),
+        offset_checker=Reduced(columns_of(*rows), asked, answered, (), 0.1),
+        kafka_lag=kafka_lag(columns_of(*rows)),
         block_size=Reduced(stored, asked, answered, (), 0.1),
         member_leader=Reduced(GroupMembers(generation=tick if is_sick else 3), asked, answered, (), 0.1),
         ping=Reduced(Pings(), asked, answered, (), 0.1),
@@ -105,7 +105,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         last_success={
             part: time.time() - (300 if is_sick else 1) for part in ("agents", "committed", "offsets")
         },
-        assessments=assessments,
+        assessments=assessments_of(*assessments),
         group_assessment=assessments[1],
         broker_group=GroupStats("empty", 0) if is_sick else GroupStats("stable", 1),
         rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
 from kctl.errors import KctlError
+from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Topic, topics_of
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.kafka.polls.broker_cache import merge
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl_agent.attached.brokers import EndOffsets
@@ -200,7 +201,10 @@ def readings_until_committed(cluster: KafkaCluster) -> list[ClusterReading]:
 
 def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
     """What the group has committed, by partition."""
-    return {key: known.committed for key, known in merge({}, reading, "processes", 1.0).items() if known.committed_at}
+    known = KnownGroups(inf, "processes")
+    known.add(reading, 1.0)
+    rows = known.partitions(1.0, lambda _: False).rows()
+    return {row[:2]: row.committed for row in rows} if "processes" in reading.committed else {}
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:

@@ -16,8 +16,8 @@ import pytest
 
 from kctl.config.load import load
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
+from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import of_fleet
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
 from kctl_agent.worker.consumer_group.membership import Membership

@@ -15,12 +15,12 @@ from selenium.webdriver.common.keys import Keys
 from kctl.hosts.hosts import Hosts
 from kctl.hosts.roster import Host
 from kctl.master.snapshot import Reduced
-from kctl.reduce.partitions import Partitions
 from kctl.rows.hosts import HostRow, HostsAnswer
-from kctl.status import Assessment, Status
+from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import UNIX, healthy, judged, partition
 from tests.integration.page_site import Eventually, Site, attribute, logged, number, rows, text
+from tests.partitions import assessments_of, columns_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -76,10 +76,12 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
 def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     row = partition(0, lag=9)
-    offsets = replace(site.latest.offset_checker, result=Partitions((row,)))
+    offsets = replace(site.latest.offset_checker, result=columns_of(row))
     ok = Assessment(Status.OK, "all is well", 1.0, 0.0, None)
 
-    site.collect(judged(replace(healthy(), offset_checker=offsets, assessments=(ok,), group_assessment=ok)))
+    site.collect(
+        judged(replace(healthy(), offset_checker=offsets, assessments=assessments_of(ok), group_assessment=ok))
+    )
 
     eventually(lambda: [row[3] for row in rows(page, "partitions")] == ["9"])
     assert (text(page, "status"), text(page, "reason"), page.title) == (
@@ -88,7 +90,7 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
         "ok · g · kctl",
     )
     for worker in (None, "worker-1"):
-        offsets = replace(offsets, result=Partitions((row._replace(worker=worker),)))
+        offsets = replace(offsets, result=columns_of(row._replace(worker=worker)))
         site.collect(replace(site.latest, offset_checker=offsets))
         eventually(lambda worker=worker: [row[9] for row in rows(page, "partitions")] == [worker or "-"])
 
@@ -190,7 +192,7 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
     site, page = opened
     evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
     bad = Assessment(Status.WARN, evil)
-    partitions = Partitions(tuple(partition(n, worker=evil)._replace(topic=evil) for n in range(4)))
+    partitions = columns_of(*(partition(n, worker=evil)._replace(topic=evil) for n in range(4)))
     latest = replace(site.latest, group=evil, group_assessment=bad, offset_checker=Reduced(partitions))
 
     site.collect(judged(latest), Event(UNIX, evil, evil))
@@ -209,8 +211,8 @@ def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually
     site, page = opened
 
     def collect(lag: int) -> None:
-        offsets = replace(site.latest.offset_checker, result=Partitions((partition(0, lag=lag),)))
-        latest = replace(site.latest, offset_checker=offsets, assessments=())
+        offsets = replace(site.latest.offset_checker, result=columns_of(partition(0, lag=lag)))
+        latest = replace(site.latest, offset_checker=offsets, assessments=assessments_of(UNKNOWN))
         site.collect(latest, Event(UNIX, "rebalance", f"lag {lag}"))
         eventually(lambda: f"lag {lag}" in text(page, "events"))
 

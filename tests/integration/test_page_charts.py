@@ -12,10 +12,10 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
 from kctl.master.snapshot import Reduced
-from kctl.reduce.partitions import Partitions
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
 from tests.integration.page_site import Site, attribute, caption, charts, drawn, findings, logged, rows, text
+from tests.partitions import columns_of
 from tests.served_groups import cluster, group
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -43,7 +43,7 @@ def address(page: webdriver.Chrome) -> str:
 
 
 def later(site: Site, seconds: float, lag: int) -> None:
-    sites = Partitions(tuple(partition(number, lag) for number in range(3)))
+    sites = columns_of(*(partition(number, lag) for number in range(3)))
     latest = replace(site.latest, offset_checker=Reduced(sites), taken_at=TAKEN_AT + seconds)
     site.collect(replace(latest, taken_at_unix=UNIX - 2 + seconds), Event(UNIX - 5 + seconds, "rebalance", EVIL))
 

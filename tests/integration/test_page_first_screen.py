@@ -12,12 +12,13 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import kafka_lag
 from kctl.rows.workers import AgentState, WorkerRow, Workers
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import SinkerStats
 from tests.fleet_snapshot import history_of, judged, partition, snapshot, worker
 from tests.integration.page_site import Eventually, Site, caption, charts, drawn, findings, number, rows, text
+from tests.partitions import assessments_of, columns_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -41,7 +42,7 @@ def on_a_screen(page: webdriver.Chrome, width: int) -> Iterator[None]:
 def fleet(partitions: int, handled: int = 0, storage: StorageReply | None = None) -> FleetSnapshot:
     """Every partition is healthy, and so are a worker and a sinker."""
     whole = snapshot(partitions)
-    of_partitions = Partitions(tuple(partition(each) for each in range(partitions)))
+    of_partitions = columns_of(*(partition(each) for each in range(partitions)))
     processes = (
         WorkerRow("sinker-0", "sinker", AgentState.IDLE, age_seconds=0.1, sinker=SinkerStats(handled=handled)),
         WorkerRow("worker-0", "worker", AgentState.RUNNING, age_seconds=0.1),
@@ -55,7 +56,7 @@ def fleet(partitions: int, handled: int = 0, storage: StorageReply | None = None
             block_size=Reduced(storage or StorageReply(pending=7, processing=2, dead=3, bytes=512)),
             workers=Reduced(Workers(processes)),
             supervised=(worker("worker-0"),),
-            assessments=(ok,) * partitions,
+            assessments=assessments_of(*[ok] * partitions),
             group_assessment=replace(ok, reason="commits come"),
         )
     )
@@ -137,7 +138,7 @@ def test_messages_behind_open_transactions_stand_beside_the_lag(
     chromium: webdriver.Chrome, eventually: Eventually
 ) -> None:
     with on_a_screen(chromium, 390), Site(4) as site:
-        behind = Partitions(tuple(partition(each)._replace(behind_transaction=3) for each in range(4)))
+        behind = columns_of(*(partition(each)._replace(behind_transaction=3) for each in range(4)))
         site.latest = replace(fleet(4), offset_checker=Reduced(behind), kafka_lag=kafka_lag(behind))
         chromium.get(site.url)
         eventually(lambda: tiles(chromium, "kafka")[:2] == ["lag", "behind open transactions"])

@@ -13,10 +13,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from kctl.config.sections import KafkaSection
+from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import plain
-from kctl.kafka.polls.broker_cache import BrokerCache
-from kctl.reduce.partitions import offset_checker
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
+from kctl.status.owners import Owners
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -92,9 +92,8 @@ class Watch:
                 snapshot = self._cache.snapshot()
                 members = None if snapshot.group is None else snapshot.group.members
                 owner = Owner(None, None, None, members=members)
-                now = time.monotonic()
-                rows = offset_checker((), snapshot).rows
-                found += self._assessor.assess(rows, lambda _, o=owner: o, now, time.time())  # type: ignore[misc]
+                owners = Owners.of([owner] * len(snapshot.partitions.names))
+                found += self._assessor.assess(snapshot.partitions, owners, time.time())
                 await asyncio.sleep(0.1)
         return found
 

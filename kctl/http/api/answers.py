@@ -5,54 +5,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.reduce.partitions import Partitions
-from kctl.rows.partitions import PartitionRow
+from kctl.rows.columns import Partition, PartitionColumns
 from kctl.rows.verdict import UNOWNED
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
 
-def offset_rows(partitions: Partitions) -> list[JsonObject]:
+def offset_rows(partitions: PartitionColumns) -> list[JsonObject]:
     """The rows of `offset_checker`, those of attached applications beside the group's marked."""
-    return _sorted([row.to_json() for row in partitions.rows], [row.to_json() for row in partitions.attached])
+    return _sorted([row.to_json() for row in partitions.rows()], partitions)
 
 
 def lag_rows(
-    snapshot: FleetSnapshot, partitions: Partitions, judged: Mapping[tuple[str, int], Assessment] | None = None
+    snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
     """One row per partition: the columns of `offset_checker`, log start, position, and its assessment. `partitions` are
     those of the snapshot, or what was just asked for; `judged` are assessments by other hosts of what they read."""
-    found: Iterable[Assessment] = snapshot.assessments or repeat(UNKNOWN)
-    if partitions.rows is not snapshot.partitions:
-        known = dict(zip((row[:2] for row in snapshot.partitions), found, strict=False)) | dict(judged or {})
-        found = (known.get(row[:2], UNKNOWN) for row in partitions.rows)
-    of_attached = {
-        (*row[:2], row.worker): assessment
-        for group in snapshot.attached
-        for row, assessment in zip(group.partitions, group.assessments, strict=True)
-    }
-    beside = (of_attached.get((*row[:2], row.worker), UNKNOWN) for row in partitions.attached)
-    return _sorted(_judged(partitions.rows, found), _judged(partitions.attached, beside))
-
-
-def _judged(rows: Iterable[PartitionRow], assessments: Iterable[Assessment]) -> list[JsonObject]:
-    return [
+    found: Iterable[Assessment] = snapshot.assessments
+    if partitions is not snapshot.offset_checker.result:
+        own = ((partitions.names.groups[0], key) for key in judged or ())
+        known = dict(zip(snapshot.offset_checker.result.names.of_each(), found, strict=True))
+        known |= dict(zip(own, (judged or {}).values(), strict=True))
+        found = (known.get(each, UNKNOWN) for each in partitions.names.of_each())
+    rows = [
         {**row.to_json(), "start": row.start, "position": row.position, **assessment.to_json()}
-        for row, assessment in zip(rows, assessments, strict=False)
+        for row, assessment in zip(partitions.rows(), found, strict=True)
     ]
+    return _sorted(rows, partitions)
 
 
-def _sorted(own: list[JsonObject], attached: list[JsonObject]) -> list[JsonObject]:
+def _sorted(rows: list[JsonObject], partitions: PartitionColumns) -> list[JsonObject]:
     """By topic and partition, as they are paged."""
-    if not attached:
-        return own
-    rows = [*own, *({**row, "attached": True} for row in attached)]
+    own = partitions.names.begins[1]
+    if own == len(rows):
+        return rows
+    rows = [*rows[:own], *({**row, "attached": True} for row in rows[own:])]
     return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 
@@ -79,7 +71,7 @@ def live_head(reduced: Reduced[Any]) -> JsonObject:
 def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> JsonObject:
     """The fleet at a glance. `last_event` is the last event's number."""
     group = snapshot.broker_group
-    counts = Counter(assessment.status.value for assessment in snapshot.assessments)
+    counts = Counter(snapshot.own_assessments.statuses())
     lag, assessment = snapshot.recent_lag, snapshot.group_assessment
     if lag.total is None:  # nothing is known of now
         assessment = replace(assessment, lag_seconds=None, growth_per_second=None, catchup_seconds=None)
@@ -89,7 +81,7 @@ def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> J
         "max_age_seconds": verdicts.max_age_seconds,
         "lag": lag.total,
         "behind_transaction": lag.behind_transaction,
-        "partitions": {status.value: counts[status.value] for status in Status},
+        "partitions": {status.value: counts[status] for status in Status},
         "group_state": None if group is None else group.state,
         "brokers": encoded(snapshot.brokers),
         "group_members": None if group is None else group.members,

@@ -16,10 +16,10 @@ from msgspec import Raw, Struct
 
 from kctl import __version__
 from kctl.fields import host_and_name
+from kctl.groups.broker_cache import BrokerCache
 from kctl.hosts.hosts import Hosts, HostsOutcome
 from kctl.hosts.replies import HostReplies, JudgedPartitions
 from kctl.hosts.status import joined_status, joined_verdict, statuses_of
-from kctl.kafka.polls.broker_cache import BrokerCache
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, ReducedCommand, reduced, with_supervisor
@@ -293,7 +293,7 @@ def _judged(snapshot: FleetSnapshot | None) -> JudgedPartitions:
     """Returns how the partitions are that workers of this host read."""
     if snapshot is None:
         return JudgedPartitions()
-    both = zip(snapshot.partitions, snapshot.assessments, strict=False)
+    both = zip(snapshot.partitions, snapshot.own_assessments, strict=True)
     return JudgedPartitions(tuple((row.topic, row.partition, each) for row, each in both if row.worker is not None))
 
 
@@ -343,12 +343,12 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
     lag = snapshot.recent_lag
     rated = (
         (-assessment.status.severity, -(row.lag or 0), number)
-        for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.assessments, strict=False))
+        for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.own_assessments, strict=True))
         if assessment.status not in _WELL
         or (assessment.status is not Status.ELSEWHERE and (row.lag or row.stored_messages))
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(WORST, rated))
-    age = max((row.age_seconds for row in snapshot.partitions), default=None)
+    age = snapshot.offset_checker.result.oldest()[0]
     group = snapshot.group_assessment
     seconds = None if lag.total is None else group.lag_seconds
     oldest = group.oldest_unhandled_seconds

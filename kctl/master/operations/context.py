@@ -190,7 +190,7 @@ class Context:
         own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
         joined = others.joined(OFFSET_CHECKER.shortened(own), self.hosts.me.name)
         outcome = OFFSET_CHECKER.between_hosts().decoded(joined)
-        rows = OFFSET_CHECKER.reduce(outcome.answers, BrokerSnapshot()).rows
+        rows = OFFSET_CHECKER.reduce(outcome.answers, BrokerSnapshot()).of_group(0)
         missing = [each.message for each in others.failed]
         return {row.partition: row.worker for row in rows if row.topic == topic}, missing
 

@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kctl.exporter import Exposition
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.reduce.base import GroupStats
-from kctl.reduce.partitions import Partitions, kafka_lag
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.reduce.partitions import kafka_lag
+from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessment, Status
 from tests.exporters import Samples
+from tests.partitions import Row, assessments_of, columns_of, joined
 from tests.snapshot_collector import SnapshotCollector
 
 PARTS = ("groups", "committed", "members", "offsets")
@@ -21,19 +22,22 @@ ODD = 'a "quoted" \\ group\nof two lines, ü'
 
 def group(name: str, *rows: tuple[str, int, int | None, int | None], start: int = 0) -> GroupSnapshot:
     """Of rows of topic, partition, committed and end."""
-    partitions = tuple(
-        PartitionRow(topic, number, start, committed, None, end, None, None, None, 2.5, ResetPolicy.NONE)
-        for topic, number, committed, end in rows
+    partitions = columns_of(
+        *(
+            Row(topic, number, start, committed, None, end, None, None, None, 2.5, ResetPolicy.NONE)
+            for topic, number, committed, end in rows
+        )
     )
     return GroupSnapshot(
         "main",
         name,
-        partitions,
-        tuple(Assessment(Status.OK, "commits come") for _ in partitions),
-        lag=kafka_lag(Partitions(partitions)),
+        partitions.of_group(0),
+        assessments_of(*(Assessment(Status.OK, "commits come") for _ in rows)),
+        lag=kafka_lag(partitions),
         stats=GroupStats("stable", 3),
         type="consumer",
         coordinator=2,
+        age_seconds=2.5,
     )
 
 
@@ -47,6 +51,7 @@ def cluster(name: str, *groups: GroupSnapshot, is_up: bool = True) -> ClusterSna
         up=dict.fromkeys(PARTS, is_up),
         last_success={"groups": 1_700_000_000.0} if is_up else {},
         is_ready=is_up,
+        columns=joined(groups),
     )
 
 

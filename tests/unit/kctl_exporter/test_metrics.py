@@ -19,24 +19,24 @@ from kctl.exporter import Exposition
 from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
-from kctl.reduce.partitions import Partitions
 from kctl.rows.lag import LagTotals
 from kctl.rows.members import GroupMembers
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.partitions import ResetPolicy
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.metrics_page import reference
+from tests.partitions import Row, assessments_of, columns_of
 from tests.snapshot_collector import SnapshotCollector
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def row(partition: int, committed: int | None, position: int | None, end: int | None) -> PartitionRow:
+def row(partition: int, committed: int | None, position: int | None, end: int | None) -> Row:
     """Of a group that begins at the end: without an offset of its own its lag is not known."""
-    return PartitionRow("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1, ResetPolicy.LATEST)
+    return Row("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1, ResetPolicy.LATEST)
 
 
 def worker(name: str, state: SupervisionState) -> WorkerStatus:
@@ -44,7 +44,7 @@ def worker(name: str, state: SupervisionState) -> WorkerStatus:
     return WorkerStatus(name, "worker", "running", state.value, 1, 1.0, restarts, None, None, "log")
 
 
-def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pending: int | None = None) -> FleetSnapshot:
+def snapshot(rows: Iterable[Row] = (), total: int | None = None, pending: int | None = None) -> FleetSnapshot:
     failed = (Failed("worker-1", "timeout", "no answer"),)
     asked, answered = ("worker-0", "worker-1"), ("worker-0",)
     return FleetSnapshot(
@@ -52,7 +52,7 @@ def snapshot(rows: Iterable[PartitionRow] = (), total: int | None = None, pendin
         group='a "quoted" \\ group',
         taken_at=1000.0,
         collect_seconds=0.25,
-        offset_checker=Reduced(Partitions(tuple(rows)), asked, answered, failed, 0.1),
+        offset_checker=Reduced(columns_of(*(rows)), asked, answered, failed, 0.1),
         kafka_lag=LagTotals(total),
         block_size=Reduced(StorageReply(pending=pending, processing=0), asked, answered, failed, 0.1),
         ping=Reduced(Pings(), asked, answered, failed, 0.1),
@@ -111,7 +111,7 @@ def test_a_partition_that_is_gone_is_gone_with_the_next_snapshot() -> None:
     exposition = Exposition(lambda: latest)
     assert b'partition="1"' in exposition.render("")[0]
 
-    latest = replace(latest, offset_checker=replace(latest.offset_checker, result=Partitions(latest.partitions[:1])))
+    latest = replace(latest, offset_checker=replace(latest.offset_checker, result=columns_of(row(0, 4, 5, 10))))
 
     assert b'partition="1"' not in exposition.render("")[0]
 
@@ -189,7 +189,7 @@ def full_snapshot() -> FleetSnapshot:
         base,
         workers=Reduced(Workers(workers), ("worker-0",), ("worker-0",), (), 0.1),
         member_leader=Reduced(GroupMembers(generation=4), ("worker-0",), ("worker-0",), (), 0.1),
-        assessments=(assessment,) * len(rows),
+        assessments=assessments_of(*[assessment] * len(rows)),
         group_assessment=assessment,
         broker_group=GroupStats("stable", 2),
         rpc={"ping": RpcStats({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from kctl.groups.filters import bounded, detail_of
 from kctl.groups.snapshot import GroupSnapshot
-from kctl.rows.partitions import PartitionRow
+from kctl.status.assessments import NOT_ASSESSED
+from tests.partitions import Row, columns_of
 
 
 def group(name: str, partitions: int) -> GroupSnapshot:
-    rows = tuple(PartitionRow("t", number, 0, 1, None, 2, None, None, None, 0.1) for number in range(partitions))
-    return GroupSnapshot("main", name, rows)
+    rows = (Row("t", number, 0, 1, None, 2, None, None, None, 0.1) for number in range(partitions))
+    return GroupSnapshot("main", name, columns_of(*rows).of_group(0), NOT_ASSESSED)
 
 
 def test_the_detail_of_a_group_is_by_the_patterns_of_its_name() -> None:

@@ -242,7 +242,7 @@ def test_offsets_of_a_silent_host_are_as_old_as_they_are() -> None:
     raw += b' "generation": 1}]}'
     kept = Answer("b/worker-0", msgspec.json.decode(raw, type=reply), 30.5, 30.0)
 
-    [row] = COMMANDS["offset_checker"].reduce([kept], BrokerSnapshot(())).rows
+    [row] = COMMANDS["offset_checker"].reduce([kept], BrokerSnapshot()).rows()
 
     assert row.age_seconds == pytest.approx(30.2)
 

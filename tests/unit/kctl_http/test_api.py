@@ -21,14 +21,28 @@ from kctl.http.app import create_app
 from kctl.master.control.service import lag_glance
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
-from kctl.reduce.partitions import Partitions, kafka_lag
+from kctl.reduce.partitions import kafka_lag
 from kctl.rows.workers import WorkerRow, Workers
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.errors import BadParams, CommandFailed
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
-from tests.fleet_snapshot import NOW, TOKEN, TOKENS, UNIX, ask, healthy, judged, partition, serving, snapshot, source_of
+from tests.fleet_snapshot import (
+    NOW,
+    ROWS,
+    TOKEN,
+    TOKENS,
+    UNIX,
+    ask,
+    healthy,
+    judged,
+    partition,
+    serving,
+    snapshot,
+    source_of,
+)
+from tests.partitions import assessments_of, columns_of
 
 pytestmark = pytest.mark.anyio
 
@@ -92,9 +106,23 @@ async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> 
 async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
     row = partition(0, lag=4, worker="report")
     warned = Assessment(Status.STALLED, "1 of 1 partitions stalled: orders-0; nothing is committed")
-    group = GroupSnapshot("main", "attached/report", (row,), (warned,), warned, kafka_lag(Partitions((row,))))
-    offsets = replace(healthy().offset_checker, result=Partitions(healthy().partitions, (row,)))
-    latest = judged(replace(healthy(), offset_checker=offsets, attached=(group,)))
+    group = GroupSnapshot(
+        "main",
+        "attached/report",
+        columns_of(row).of_group(0),
+        assessments_of(warned),
+        warned,
+        kafka_lag(columns_of(row)),
+    )
+    offsets = replace(healthy().offset_checker, result=columns_of(*ROWS, attached={"attached/report": (row,)}))
+    latest = judged(
+        replace(
+            healthy(),
+            offset_checker=offsets,
+            assessments=assessments_of(*healthy().assessments, warned),
+            attached=(group,),
+        )
+    )
 
     first = (await ask(latest, "/api/v1/lag?limit=1&history=1")).json()
     rest = (await ask(latest, f"/api/v1/lag?after={first['next']}")).json()
@@ -112,12 +140,12 @@ async def test_an_attached_application_has_rows_and_series_beside_the_groups() -
 
 @pytest.mark.shows("a lag of stale offsets is unknown: `-`, not the last number")
 async def test_the_lag_of_stale_offsets_is_unknown_in_every_view() -> None:
-    fresh = healthy().partitions
-    assert [row.lag for row in fresh] == [6, 6, None]
+    fresh = ROWS
+    assert [row.lag for row in healthy().partitions] == [6, 6, None]
     rows = tuple(row._replace(age_seconds=85.0) for row in fresh)
 
     for partitions, total, unknown in ((rows, None, 3), ((rows[0], *fresh[1:]), 6, 2)):
-        latest = replace(healthy(), offset_checker=replace(healthy().offset_checker, result=Partitions(partitions)))
+        latest = replace(healthy(), offset_checker=replace(healthy().offset_checker, result=columns_of(*partitions)))
         glance = lag_glance(latest)
 
         assert (await ask(latest, "/api/v1/status")).json()["lag"] == total

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
 from kctl.master.changes import Changes
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.reduce.partitions import Partitions
 from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.workers import Event, Scope, WaitingFor
+from tests.partitions import Row, assessments_of, columns_of
 
 
 def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
@@ -22,8 +21,8 @@ def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = 
     return WorkerStatus("worker-0", kind, "running", state, 1, 1.0, counts, None, error, "log")
 
 
-def partition(number: int = 0, owner: str | None = "worker-0") -> PartitionRow:
-    return PartitionRow("orders", number, 0, 1, 1, 1, None, owner, 1, 0.0)
+def partition(number: int = 0, owner: str | None = "worker-0") -> Row:
+    return Row("orders", number, 0, 1, 1, 1, None, owner, 1, 0.0)
 
 
 def snapshot(
@@ -39,13 +38,13 @@ def snapshot(
         group="g",
         taken_at=5.0,
         collect_seconds=0.1,
-        offset_checker=Reduced(Partitions((partition(),))),
+        offset_checker=Reduced(columns_of(partition())),
         member_leader=Reduced(GroupMembers(None, generation, members=members)),
         workers=Reduced(Workers((WorkerRow("worker-0", events=tuple(events)),))),
         supervised=(worker(state, restarts, "no such file"),),
         resident_bytes={},
         last_success={},
-        assessments=(Assessment(status, "a reason"),),
+        assessments=assessments_of(Assessment(status, "a reason")),
         group_assessment=Assessment(Status.OK, "all well"),
         taken_at_unix=2000.0,
     )
@@ -105,8 +104,12 @@ def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_mast
     assert again == []
 
 
-def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: PartitionRow | None = None) -> Owner:
-    return owners(rows, statuses, 30.0)(of or partition())
+def asked(owner_of: Callable[[tuple[str, int], str | None, int], Owner], of: Row) -> Owner:
+    return owner_of(of[:2], of.worker, of.behind_transaction or 0)
+
+
+def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: Row | None = None) -> Owner:
+    return asked(owners(rows, statuses, 30.0), of or partition())
 
 
 def test_an_owner_is_what_it_reports_of_itself() -> None:
@@ -125,8 +128,8 @@ def test_the_trigger_of_an_application_is_not_that_of_the_workers() -> None:
 def test_where_nobody_answers_the_members_of_the_group_are_known() -> None:
     nobodys = partition(owner=None)
 
-    assert owners([], [], 30.0, 2)(nobodys) == Owner(None, None, 30.0, members=2)
-    assert owners([], [], 30.0)(nobodys).members is None
+    assert asked(owners([], [], 30.0, 2), nobodys) == Owner(None, None, 30.0, members=2)
+    assert asked(owners([], [], 30.0), nobodys).members is None
 
 
 def test_where_nobody_reads_the_status_is_what_the_fleet_is_doing() -> None:

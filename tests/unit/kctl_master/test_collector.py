@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Never
 import pytest
 
 from kctl.config.load import load
-from kctl.kafka.polls.broker_cache import BrokerCache
+from kctl.groups.broker_cache import BrokerCache
 from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -23,11 +24,11 @@ from kctl.master.restart import RestartPolicy
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.reduce.base import BrokerSnapshot
-from kctl.rows.partitions import PartitionRow
 from kctl.rpc.fan_out import AgentPool
 from kctl.status import Status, rules
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
+from tests.partitions import Row, columns_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
@@ -150,8 +151,8 @@ async def test_an_open_transaction_counts_from_the_last_move(fleet: Fleet, monke
     monkeypatch.setattr(rules, "_TRANSACTION_SECONDS", 0.0)
 
     async def status(end: int) -> Status:
-        row = PartitionRow("t", 1, 0, end, None, end, None, None, None, 0.0, behind_transaction=3)
-        monkeypatch.setattr(fleet.cluster, "snapshot", lambda: BrokerSnapshot((row,)))
+        row = Row("t", 1, 0, end, None, end, None, None, None, 0.0, behind_transaction=3)
+        monkeypatch.setattr(fleet.cluster, "snapshot", lambda: BrokerSnapshot(columns_of(row, now=time.monotonic())))
         return (await fleet.collector.collect()).assessments[-1].status
 
     assert [await status(end) for end in (5, 6, 6)] == [Status.OK, Status.OK, Status.WARN]

@@ -11,27 +11,26 @@ import pytest
 
 from kctl.master.history import FLEET, FleetHistory, Subject
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.reduce.partitions import Partitions
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import WorkerRow, Workers
 from kctl.status import Assessment, Status
 from kctl_agent.replies.workers import SinkerStats
 from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot
+from tests.partitions import Row, assessments_of, columns_of
 from tests.served_groups import cluster, group
 
 
-def row(topic: str, number: int, committed: int | None, end: int | None, worker: str = "worker-0") -> PartitionRow:
-    return PartitionRow(topic, number, 0, committed, None, end, None, worker, 1, 0.5)
+def row(topic: str, number: int, committed: int | None, end: int | None, worker: str = "worker-0") -> Row:
+    return Row(topic, number, 0, committed, None, end, None, worker, 1, 0.5)
 
 
-def taken(rows: list[PartitionRow], second: float, workers: tuple[WorkerRow, ...] = ()) -> FleetSnapshot:
+def taken(rows: list[Row], second: float, workers: tuple[WorkerRow, ...] = ()) -> FleetSnapshot:
     found = tuple(Assessment(Status.OK, "", float(place)) for place in range(len(rows)))
     return replace(
         snapshot(),
         taken_at=TAKEN_AT + second,
         taken_at_unix=UNIX + second,
-        offset_checker=Reduced(Partitions(tuple(rows))),
-        assessments=found,
+        offset_checker=Reduced(columns_of(*(rows))),
+        assessments=assessments_of(*found),
         workers=Reduced(Workers(workers)),
         resident_bytes={"worker-0": 300, "sinker-0": 100},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
 from kctl.reduce.base import Answer, Freshness
 from kctl.status import Assessor, Owner, StatusRules
+from kctl.status.owners import Owners
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
 from tests.replies import NOBODY, outcome_of, parsed, reply_of
 
@@ -41,7 +43,9 @@ def test_whatever_one_agent_replies_the_others_are_reduced(rpc: str, partitions:
             sent = outcome_of(good, Answer(name, odd, 0.0))
             outcome, of_host = command.decoded(sent), command.between_hosts().decoded(command.shortened(sent))
             assert of_host.failed == outcome.failed
-            assert command.reduce(of_host.answers, NOBODY) == command.reduce(outcome.answers, NOBODY)
+            assert command.encoded(command.reduce(of_host.answers, NOBODY)) == command.encoded(
+                command.reduce(outcome.answers, NOBODY)
+            )
             assert expected in outcome.answers
             assert {failure.code for failure in outcome.failed} <= {"bad_result"}
             json.dumps(command.encoded(reduced(command, outcome, NOBODY, FRESH).result))
@@ -52,6 +56,6 @@ def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -
     owner = Owner("a", "running", 1.0)
     for odd in odd_ones(good.result["rows"][0]):
         outcome = OFFSET_CHECKER.decoded(outcome_of(good, Answer("b", {"rows": [odd]}, 0.0)))
-        rows, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY).rows, Assessor(StatusRules())
+        columns, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY), Assessor(StatusRules())
         for now in (1.0, 2.0):
-            assessor.assess(rows, lambda _: owner, now, now)
+            assessor.assess(replace(columns, now=now), Owners.of([owner] * len(columns.names)), now)

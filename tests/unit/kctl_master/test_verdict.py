@@ -13,7 +13,6 @@ from kctl.master.changes import Changes
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness
-from kctl.reduce.partitions import Partitions
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.decode import decoded
@@ -26,6 +25,7 @@ from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import SinkerStats, WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
+from tests.partitions import columns_of
 from tests.replies import raw
 
 NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
@@ -51,7 +51,7 @@ def fleet(states: dict[str, WorkerStatus] | None = None, rows: dict[str, WorkerR
         supervised=tuple((states or {}).get(name, status(name)) for name in NAMES),
         workers=Reduced(Workers(tuple((rows or {}).get(name, row(name)) for name in NAMES))),
         group_assessment=ok,
-        offset_checker=Reduced(Partitions((partition(0),))),
+        offset_checker=Reduced(columns_of(partition(0))),
         block_size=Reduced(StorageReply(pending=0, processing=0)),
     )
 
@@ -65,7 +65,7 @@ def of_storage(**stats: Any) -> FleetSnapshot:
 
 
 def of_brokers(age: float | None, complete: float | None, error: str | None, row_age: float = 9.0) -> FleetSnapshot:
-    rows = Partitions((partition(0)._replace(age_seconds=row_age),))
+    rows = columns_of(partition(0)._replace(age_seconds=row_age))
     return replace(fleet(), brokers=Freshness(age, complete, 5.0, error), offset_checker=Reduced(rows))
 
 

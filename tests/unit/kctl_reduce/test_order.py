@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from kctl.master.reduction import COMMANDS
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.reduce.reducers import union
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.partitions import ResetPolicy
+from kctl_agent.rpc.wire import JsonObject
+from tests.partitions import Row, columns_of
 from tests.replies import parsed, reduced_json
 
 names = st.sampled_from(["worker-0", "worker-1", "worker-2", "worker-3"])
@@ -68,8 +71,8 @@ RESULTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 
 def of_brokers(
     topic: str, partition: int, start: int | None, committed: int | None, end: int | None, age: float
-) -> PartitionRow:
-    return PartitionRow(topic, partition, start, committed, None, end, None, None, None, age)
+) -> Row:
+    return Row(topic, partition, start, committed, None, end, None, None, None, age)
 
 
 clusters = st.builds(
@@ -78,9 +81,13 @@ clusters = st.builds(
         st.builds(of_brokers, topics, partitions, offsets, offsets, offsets, ages),
         max_size=4,
         unique_by=lambda known: (known.topic, known.partition),
-    ).map(tuple),
+    ).map(lambda rows: columns_of(*sorted(rows, key=lambda row: row[:2]))),
     reset=st.sampled_from(ResetPolicy),
 )
+
+
+def reduced(command: str, answers: Sequence[Answer[Any]], cluster: BrokerSnapshot) -> JsonObject:
+    return COMMANDS[command].encoded(COMMANDS[command].reduce(answers, cluster))
 
 
 def test_every_reducer_is_held_to_this() -> None:
@@ -98,7 +105,7 @@ def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: s
     repeated = answers + data.draw(st.lists(st.sampled_from(answers), max_size=3) if answers else st.just([]))
     shuffled = data.draw(st.permutations(repeated))
 
-    assert COMMANDS[command].reduce(shuffled, cluster) == COMMANDS[command].reduce(answers, cluster)
+    assert reduced(command, shuffled, cluster) == reduced(command, answers, cluster)
 
 
 @pytest.mark.parametrize("command", sorted(RESULTS))
@@ -108,14 +115,14 @@ def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(comma
     cluster, cut = data.draw(clusters), data.draw(st.integers(0, 6))
     left, right = per_sender(answers[:cut]), per_sender(answers[cut:])
 
-    assert COMMANDS[command].reduce(per_sender([*right, *left]), cluster) == COMMANDS[command].reduce(answers, cluster)
+    assert reduced(command, per_sender([*right, *left]), cluster) == reduced(command, answers, cluster)
     assert per_sender([*left, *right]) == per_sender(answers)
 
 
 @given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
 def test_lag_and_offsets_come_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
     lag = reduced_json("kafka_lag", answers, cluster)
-    rows = COMMANDS["offset_checker"].reduce(parsed("offset_checker", answers), cluster).rows
+    rows = COMMANDS["offset_checker"].reduce(parsed("offset_checker", answers), cluster).of_group(0)
     remaining = [((row.topic, row.partition), row.lag) for row in rows]
 
     known = [count for _, count in remaining if count is not None]

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from kctl.reduce.base import Answer, BrokerSnapshot
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.partitions import ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
+from tests.partitions import Row, columns_of
 from tests.replies import reduced_json
 
 kafka_lag = partial(reduced_json, "kafka_lag")
@@ -34,9 +35,11 @@ def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer[JsonO
 
 def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> BrokerSnapshot:
     return BrokerSnapshot(
-        tuple(
-            PartitionRow("orders", number, 0, committed, None, end, None, None, None, age)
-            for number, committed, end in partitions
+        columns_of(
+            *(
+                Row("orders", number, 0, committed, None, end, None, None, None, age)
+                for number, committed, end in partitions
+            )
         )
     )
 
@@ -140,9 +143,9 @@ def test_with_nothing_committed_the_reset_policy_decides_what_lag_is_and_the_off
     reset: ResetPolicy, start: int | None, position: int | None, lag: int | None
 ) -> None:
     claim = answer("worker-0", row(0, None, 100, start=start, position=position))
-    known = PartitionRow("orders", 0, start, None, None, 100, None, None, None, 1.0)
+    known = Row("orders", 0, start, None, None, 100, None, None, None, 1.0)
 
-    for brokers in (BrokerSnapshot(reset=reset), BrokerSnapshot((known,), reset=reset)):
+    for brokers in (BrokerSnapshot(reset=reset), BrokerSnapshot(columns_of(known), reset=reset)):
         checked = offset_checker([claim], brokers)["rows"][0]
         assert (checked["current_offset"], checked["remaining_count"]) == (None, lag)
         assert kafka_lag([claim], brokers)["total"] == lag

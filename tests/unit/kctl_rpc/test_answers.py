@@ -44,7 +44,7 @@ def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> 
     if rpc == "kafka_lag":
         assert found == COMMANDS[rpc].shown(result)
     elif rpc == "offset_checker":
-        assert found.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows)
+        assert found.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows())
     else:
         assert found == result
 

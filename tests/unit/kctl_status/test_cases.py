@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks._burrow import Burrow, BurrowStatus
-from kctl.rows.partitions import PartitionRow, ResetPolicy
-from kctl.status.assessor import Assessor
+from kctl.rows.partitions import ResetPolicy
 from kctl.status.owners import Owner
 from kctl.status.rules import StatusRules
 from kctl.status.words import Status
+from tests.partitions import Row, RowAssessor
 
 PAGE = (Path(__file__).parents[3] / "docs" / "status.md").read_text(encoding="utf-8")
 CASES = Path(__file__).with_name("cases.md").read_text(encoding="utf-8")
@@ -127,11 +127,11 @@ def _seconds_between_polls(seen: str) -> int:
 def _judged_with(
     allowed: int, seconds: int, given: Mapping[int, tuple[str, str]], shift: float
 ) -> dict[int, Judgement]:
-    assessor = Assessor(StatusRules(hold_seconds=0.0, allowed_lag=allowed))
+    assessor = RowAssessor(StatusRules(hold_seconds=0.0), allowed)
     owners = {n: reader(words) for n, (_, words) in given.items()}
     seen = {n: observations(seen) for n, (seen, _) in given.items()}
     rows = {
-        n: PartitionRow("orders", n, None, None, None, None, None, owner.name, 1, 0.0, ResetPolicy.NONE)
+        n: Row("orders", n, None, None, None, None, None, owner.name, 1, 0.0, ResetPolicy.NONE)
         for n, owner in owners.items()
     }
     reported = {n: {each.at: each for each in found} for n, (found, _) in seen.items()}

@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kctl.rows.partitions import PartitionRow, ResetPolicy
-from kctl.status import Assessor, Owner, StatusRules, of_group
-from kctl.status.assessor import longest_lag_seconds
-from kctl.status.columns import Processed, lag_seconds
-from kctl.status.history import ABSENT, History, SeenOffsets
+from kctl.rows.columns import ABSENT
+from kctl.rows.partitions import ResetPolicy
+from kctl.status import Owner, StatusRules
+from kctl.status.assessments import longest_lag_seconds
+from kctl.status.assessor import Processed, lag_seconds
+from kctl.status.history import History, SeenOffsets
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
 from kctl.status.owners import Owners
 from kctl.status.rules import allowed_lag, growth_per_second, judge
 from kctl.status.words import Status
+from tests.partitions import Row, RowAssessor, of_group
 
 READER = Owner("worker-0", "running")
 STEPS_IN_TIME = st.lists(
@@ -32,9 +34,9 @@ STEPS_IN_TIME = st.lists(
 
 def row(
     partition: int = 0, committed: int | None = 0, end: int | None = 0, timestamp: float | None = None, age: float = 0.0
-) -> PartitionRow:
+) -> Row:
     worker = None if timestamp is None else "worker-0"
-    return PartitionRow("orders", partition, 0, committed, committed, end, timestamp, worker, 1, age)
+    return Row("orders", partition, 0, committed, committed, end, timestamp, worker, 1, age)
 
 
 def reported_after(*judgements: tuple[float, Status]) -> tuple[Status, Held]:
@@ -63,7 +65,7 @@ def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
 
 
 def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
-    assessor = Assessor(StatusRules())
+    assessor = RowAssessor()
     rows = [row(0, 5, 9), row(1, 9, 9)]
     for t in range(90):
         assessor.assess(rows, lambda _: READER, float(t), 1000.0 + t)
@@ -128,7 +130,7 @@ def rows_of(history: History) -> tuple[list[float], list[int], list[int]]:
 
 def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
     def assessed(base: int) -> list[object]:
-        assessor, found = Assessor(StatusRules()), list[object]()
+        assessor, found = RowAssessor(), list[object]()
         for t in range(0, 600, 5):
             rows = [
                 row(0, base + 3 * t, base + 4 * t),
@@ -268,7 +270,7 @@ def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> 
 
 
 def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
-    assessor = Assessor(StatusRules(allowed_lag=1))
+    assessor = RowAssessor(allowed_lag=1)
     for t in range(100):
         [found] = assessor.assess([row(0, 10, 11)], lambda _: READER, float(t), 1000.0 + t)
 
@@ -276,7 +278,7 @@ def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
 
 
 def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
-    assessor = Assessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
+    assessor = RowAssessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
     rows = [row(0), row(1), row(2)]
     for t in range(21):
         rows = [
@@ -295,7 +297,7 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
 
 
 def test_the_reason_of_a_group_gives_the_sums_of_its_partitions() -> None:
-    assessor = Assessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
+    assessor = RowAssessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
     rows = [row(0, 5, 9), row(1, 5, 1005), row(2, 10, 10)]
     for t in range(21):
         each = assessor.assess(rows, lambda _: Owner(None), float(t), 1000.0 + t)
@@ -307,7 +309,7 @@ def test_the_reason_of_a_group_gives_the_sums_of_its_partitions() -> None:
 
 def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
     rows = [row(0, 5, 100)._replace(start=15), row(1, 5, 100)._replace(start=45)]
-    each = Assessor(StatusRules()).assess(rows, lambda _: READER, 0.0, 1000.0)
+    each = RowAssessor().assess(rows, lambda _: READER, 0.0, 1000.0)
 
     expected = "2 of 2 partitions losing: orders-0, orders-1; 50 messages were removed before they were read; "
     assert of_group(rows, each).reason == f"{expected}190 messages wait"
@@ -318,7 +320,7 @@ def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
 def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None, status: str) -> None:
     owner = Owner("worker-0", "running", behind_transaction=1200, transaction_seconds=seconds)
     rows = [row(0, 10, 10), row(1, 10, 10)]
-    each = Assessor(StatusRules()).assess(rows, lambda _: owner, 0.0, 1000.0)
+    each = RowAssessor().assess(rows, lambda _: owner, 0.0, 1000.0)
 
     assert each[0].status.value == status
     if status != "ok":
@@ -328,8 +330,8 @@ def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None
 
 
 def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
-    assessor = Assessor(StatusRules())
-    uncommitted = PartitionRow("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
+    assessor = RowAssessor()
+    uncommitted = Row("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
     assessor.assess([uncommitted], lambda _: READER, 0.0, 1000.0)
 
     found = assessor.assess([row(0, 40, 100)], lambda _: READER, 1.0, 1001.0)
@@ -339,7 +341,7 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
 
 
 def test_nothing_is_known_of_a_group_without_partitions() -> None:
-    nothing = Assessor(StatusRules()).assess([], lambda _: READER, 0.0, 0.0)
+    nothing = RowAssessor().assess([], lambda _: READER, 0.0, 0.0)
     assert of_group([], nothing).status is Status.UNKNOWN
 
 
@@ -357,20 +359,20 @@ WAYS = st.lists(
 )
 
 
-def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator[tuple[PartitionRow | None, Owner]]:
+def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator[tuple[Row | None, Owner]]:
     start, committed, end, age = 0, 100, 100, 0.0
     for polls, commits, arrivals, removals, members, how in ways:
         for _ in range(polls):
             committed, end, start = max(committed + commits, 0), max(end + arrivals, 0), min(start + removals, end)
             age = age + 10.0 if how == "unseen" else 0.0
             seen = None if how == "uncommitted" else committed
-            found = PartitionRow("orders", 0, start, seen, None, end, None, None, None, age, ResetPolicy.NONE)
+            found = Row("orders", 0, start, seen, None, end, None, None, None, age, ResetPolicy.NONE)
             yield None if how == "absent" else found, Owner(None, None, None, members=members)
 
 
 def test_growth_is_measured_anew_while_nothing_changes() -> None:
     """No earlier judgement may be kept: the last commit leaves the window, and so what growth is measured from."""
-    assessor, now, committed, end = Assessor(StatusRules()), 0.0, 100, 100
+    assessor, now, committed, end = RowAssessor(), 0.0, 100, 100
     found = []
     for polls, commits, arrivals, seconds, members in [
         (1, 0, 0, 1.0, 0),
@@ -396,8 +398,8 @@ def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
 ) -> None:
     """The rules judge all partitions at once, whatever becomes of each, and whichever of them come and go."""
-    together, alone = Assessor(StatusRules()), [Assessor(StatusRules()) for _ in all_ways]
-    nobody: tuple[PartitionRow | None, Owner] = (None, Owner(None))
+    together, alone = RowAssessor(), [RowAssessor() for _ in all_ways]
+    nobody: tuple[Row | None, Owner] = (None, Owner(None))
     for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):
         at = 10.0 * poll
         rows = [found._replace(partition=n) for n, (found, _) in enumerate(steps) if found is not None]
@@ -411,7 +413,7 @@ def test_each_partition_is_assessed_among_others_as_it_is_alone(
 
 @pytest.mark.shows("a partition whose messages wait in the storage is not `idle`, and its reason has their number")
 def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_being_idle() -> None:
-    assessor = Assessor(StatusRules())
+    assessor = RowAssessor()
     parked, empty, unknown = (row(number, 9, 9) for number in range(3))
     parked = parked._replace(stored_messages=850, stored_seconds=75.0)
     read = row(3, 5, 9, timestamp=990.0)._replace(stored_messages=1, stored_seconds=3.0)
@@ -430,9 +432,9 @@ def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_bei
 def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None:
     rows = [row(0, 9, 9), row(1, None, 40)]
 
-    found = Assessor(StatusRules()).assess(rows, lambda _: READER, 0.0, 1000.0)
+    found = RowAssessor().assess(rows, lambda _: READER, 0.0, 1000.0)
 
     assert [each.lag_seconds for each in found] == [0.0, None]
     assert (of_group(rows, found).lag_seconds, longest_lag_seconds(found)) == (None, None)
-    late = Assessor(StatusRules()).assess([row(0, 5, 9, timestamp=990.0), rows[1]], lambda _: READER, 0.0, 1000.0)
+    late = RowAssessor().assess([row(0, 5, 9, timestamp=990.0), rows[1]], lambda _: READER, 0.0, 1000.0)
     assert (of_group(rows, late).lag_seconds, longest_lag_seconds(late)) == (10.0, 10.0)

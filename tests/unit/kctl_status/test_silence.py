@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.rows.partitions import PartitionRow
-from kctl.status.assessor import Assessor
 from kctl.status.owners import Owner
-from kctl.status.rules import StatusRules
 from kctl.status.words import Status
+from tests.partitions import Row, RowAssessor
 
 HOUR = 3600
 
 
 @pytest.mark.parametrize("state", ["paused", "throttled", "elsewhere"])
 def test_silence_counts_from_when_a_worker_may_read_again(state: str) -> None:
-    assessor = Assessor(StatusRules())
+    assessor = RowAssessor()
 
     def status(second: int, state: str) -> Status:
-        row = PartitionRow("orders", 0, 0, 100, 100, 101 + second, None, "worker-0", 1, 0.0)
+        row = Row("orders", 0, 0, 100, 100, 101 + second, None, "worker-0", 1, 0.0)
         owner = Owner("worker-0", state, last_batch_seconds=2.0)
         [found] = assessor.assess([row], lambda _: owner, float(second), float(second))
         return found.status

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kctl.status.history import ABSENT, History, SeenOffsets
+from kctl.rows.columns import ABSENT
+from kctl.status.history import History, SeenOffsets
 
 WEEK_SECONDS = 7 * 86_400.0
 SIZE = 5

@@ -1,9 +1,7 @@
-"""A cache of what the brokers reported, part by part with their ages; the event loop never waits for a broker.
+"""A cache of what the brokers reported of a fleet's group, part by part with their ages; no loop waits for a broker.
 
 `ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
-turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other. Not
-`kctl.groups.known_groups`, which is for groups of any client: of a fleet's topics every partition is shown, committed
-or not, and however old its values are, for workers report what else is known of it.
+turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other.
 """
 
 from __future__ import annotations
@@ -14,17 +12,19 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from math import inf
+from typing import Protocol
 
 from kctl.config.sections import KafkaSection
 from kctl.errors import KctlError, TopicMissing
+from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.client.access import ClusterAccess
-from kctl.kafka.client.layout import Partition
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.reduce.base import BrokerSnapshot, Freshness, GroupStats
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.columns import Names, PartitionColumns
+from kctl.rows.partitions import ResetPolicy
 
 log = logging.getLogger(__name__)
 
@@ -38,52 +38,6 @@ _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "of
 _PASSING = frozenset(
     {"LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE", "TOPIC_AUTHORIZATION_FAILED"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KnownOffsets:
-    """Offsets of one partition, and when (monotonic seconds) each pair was reported; None if never."""
-
-    start: int | None = None
-    end: int | None = None
-    offsets_at: float | None = None
-    committed: int | None = None
-    committed_at: float | None = None
-    topic_id: str | None = None
-    behind_transaction: int | None = None
-
-
-_NOTHING = KnownOffsets()
-
-
-def merge(
-    known: dict[Partition, KnownOffsets], reading: ClusterReading, group: str, now: float
-) -> dict[Partition, KnownOffsets]:
-    """Merges `reading`, which was taken at `now`, into what was known. A partition that no longer exists is dropped; of
-    a topic that was recreated nothing is kept."""
-    merged = {key: old for key, old in known.items() if key[0] in reading.unclear_topics}
-    committed = _committed(reading, group)
-    for topic, count in reading.partitions.items():
-        topic_id = reading.topic_ids.get(topic)
-        for number in range(count):
-            key = topic, number
-            old = known.get(key, _NOTHING)
-            if None not in (old.topic_id, topic_id) and old.topic_id != topic_id:
-                old = _NOTHING
-            offsets, behind = (old.start, old.end, old.offsets_at), old.behind_transaction
-            if key in reading.end:
-                offsets = (reading.start.get(key, old.start), reading.end[key], now)
-                high = reading.high_watermark.get(key)
-                behind = None if high is None else max(high - reading.end[key], 0)
-            of_group = (old.committed, old.committed_at) if committed is None else (committed.get(key), now)
-            merged[key] = KnownOffsets(*offsets, *of_group, topic_id or old.topic_id, behind)
-    return merged
-
-
-def _committed(reading: ClusterReading, group: str) -> dict[Partition, int] | None:
-    """A group's committed offsets; None: not answered. Where there is nothing for a partition, nothing is committed."""
-    committed = reading.committed.get(group)
-    return None if committed is None else dict(committed.items())
 
 
 def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
@@ -101,15 +55,6 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
     why = next(failed, "")
     return {"offsets": why} | errors if why else errors
-
-
-class _Known(NamedTuple):
-    """What is known after a poll."""
-
-    offsets: dict[Partition, KnownOffsets]
-    rows: tuple[PartitionRow, ...]
-    """A row for each, with its age at the time of the poll."""
-    at: float
 
 
 class OwnGroupReader(Protocol):
@@ -134,8 +79,8 @@ class BrokerCache:
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
         """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
-        self.nothing_known = BrokerSnapshot(reset=reset)
-        """The snapshot while nothing is known of any partition or of the group."""
+        self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
+        """The snapshot of one who knows of no partition, nor of the group."""
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
@@ -146,7 +91,8 @@ class BrokerCache:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
-        self._known: _Known | None = None
+        self._known = KnownGroups(inf, group, reset)
+        self._partitions = self.nothing_known.partitions
         self._group: GroupStats | None = None
         self._assigned = self.nothing_known.assigned
         self._missing_topics: tuple[str, ...] = ()
@@ -195,11 +141,8 @@ class BrokerCache:
     def snapshot(self) -> BrokerSnapshot:
         """Returns every partition with the age of its oldest part; none before the brokers have been reached. May be
         asked on any thread."""
-        known = self._known
-        if known is None:
-            return self.nothing_known
-        kept_seconds = self._clock() - known.at
-        return BrokerSnapshot(known.rows, self._group, self.nothing_known.reset, kept_seconds, self._assigned)
+        partitions = replace(self._partitions, now=self._clock())
+        return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
     def freshness(self) -> Freshness:
         """Returns how old the brokers' answers are. On any thread."""
@@ -231,7 +174,7 @@ class BrokerCache:
             pause = min(_BACKOFF_MAX_SECONDS, _BACKOFF_MIN_SECONDS * 2.0 ** min(self._failures, 10))
             self._not_before = self._clock() + pause
             return
-        self._known = await asyncio.get_running_loop().run_in_executor(self._thread, self._merged, reading, now)
+        self._partitions = await asyncio.get_running_loop().run_in_executor(self._thread, self._merged, reading, now)
         self._group = _stats(reading, self._name)
         self._assigned = reading.assigned.get(self._name, self._assigned)
         self._missing_topics = reading.missing_topics
@@ -246,20 +189,10 @@ class BrokerCache:
         self.error, self._failures, self._not_before = None, 0, 0.0
         self._complete_at = now
 
-    def _merged(self, reading: ClusterReading, now: float) -> _Known:
+    def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
         """Merges a poll into what is known; of thousands of partitions it takes a while."""
-        known = merge({} if self._known is None else self._known.offsets, reading, self._name, now)
-        reset = self.nothing_known.reset
-        rows = (
-            PartitionRow(
-                *(topic, partition, k.start, k.committed, None, k.end, None, None, None, now - min(times)),
-                ResetPolicy.NONE if k.committed_at is None else reset,  # of what is not known there is no lag
-                behind_transaction=k.behind_transaction,
-            )
-            for (topic, partition), k in sorted(known.items())
-            if (times := [at for at in (k.offsets_at, k.committed_at) if at is not None])
-        )
-        return _Known(known, tuple(rows), now)
+        self._known.add(reading, now)
+        return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
         """Takes the interval between two polls without a failure for the one that is kept to. Bounded: a broker that

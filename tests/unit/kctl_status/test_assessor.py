@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from kctl.groups.assessor import GroupAssessor
-from kctl.groups.partitions import Names, PartitionColumns
-from kctl.status import Assessment, Owner, Status, StatusRules
-from kctl.status.columns import Reported
+from kctl.rows.columns import Names, PartitionColumns
+from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
+from kctl.status.assessments import of_groups
+from kctl.status.owners import Owners
 
 CLIENTS = Owner(None, None, None, members=1)
 
 
-def assessed(assessor: GroupAssessor, names: Names, now: float, waiting: int) -> dict[str, Assessment]:
+def assessed(assessor: Assessor, names: Names, now: float, waiting: int) -> dict[str, Assessment]:
     """Each partition has committed 10, and so many messages wait."""
     committed = np.full(len(names), 10)
-    reported = Reported(
-        np.full(len(names), now), np.zeros(len(names), np.int64), committed, committed, committed + waiting
-    )
-    columns = PartitionColumns(names, now, reported)
-    _, of_groups = assessor.assess(columns, [CLIENTS] * len(names.groups), now)
-    return dict(zip(names.groups, of_groups, strict=True))
+    at, start = np.full(len(names), now), np.zeros(len(names), np.int64)
+    columns = PartitionColumns(names, now, at, start, committed, committed, committed + waiting)
+    found = assessor.assess(columns, Owners.of([CLIENTS] * len(names)), now)
+    return dict(zip(names.groups, of_groups(found, names.begins, names.name), strict=True))
 
 
 def orders(*groups: str) -> Names:
@@ -28,7 +26,7 @@ def orders(*groups: str) -> Names:
 
 
 def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
-    assessor = GroupAssessor(StatusRules(), lambda _: 0)
+    assessor = Assessor(StatusRules(), lambda _: 0)
     for second, names in enumerate([orders("a", "c")] * 50 + [orders("b", "c")] * 50):
         found = assessed(assessor, names, float(second), 0)
 
@@ -37,7 +35,7 @@ def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
 
 
 def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_concern() -> None:
-    assessor, names = GroupAssessor(StatusRules(), lambda _: 0), orders("a", "b")
+    assessor, names = Assessor(StatusRules(), lambda _: 0), orders("a", "b")
     for second in range(100):
         assessed(assessor, names, float(second), 0)
 
@@ -53,7 +51,7 @@ def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_conce
 def test_a_group_without_partitions_is_unknown_between_others() -> None:
     names = Names({"a": (), "b": (("orders", 0),), "c": ()})
 
-    found = assessed(GroupAssessor(StatusRules(), lambda _: 0), names, 0.0, 0)
+    found = assessed(Assessor(StatusRules(), lambda _: 0), names, 0.0, 0)
 
     assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
     assert found["a"].reason == "no partition is known"

@@ -1,0 +1,256 @@
+"""Partitions of groups by the column, the one form in which they are kept; a row is made when it is asked for. Pure.
+
+There may be a hundred thousand: as objects they would cost more, in each collection, than all that is found out about
+them. A fleet's partitions are those of a group with a few more columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import accumulate, chain, compress, groupby, pairwise
+from operator import itemgetter
+from typing import Any, overload
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl_agent.replies.topic_partition import TopicPartition
+from kctl_agent.rpc.wire import JsonObject
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Rows = NDArray[np.intp]
+"""Numbers of partitions."""
+Partition = tuple[str, int]
+ABSENT = int(np.iinfo(np.int64).min)
+"""An offset, or another number of a partition, that is not known."""
+
+
+class Names:
+    """The names of partitions by group, in order. Immutable."""
+
+    def __init__(self, groups: Mapping[str, Sequence[Partition]]) -> None:
+        """`groups` has the sorted partitions of each group."""
+        self.groups = tuple(groups)
+        self.of_groups = tuple(groups.values())
+        self.begins = [0, *accumulate(map(len, self.of_groups))]
+        """Indices at which the partitions of each group begin, and where all end."""
+        self.keys: list[Partition] = list(chain.from_iterable(self.of_groups))
+        runs = [
+            [(topic, sum(1 for _ in keys)) for topic, keys in groupby(each, itemgetter(0))] for each in self.of_groups
+        ]
+        self.topics = [topic for each in runs for topic, _ in each]
+        """Topics of the groups, one group after the other."""
+        self.topic_begins = [0, *accumulate(count for each in runs for _, count in each)]
+        self.topic_bounds = [0, *accumulate(map(len, runs))]
+        """Indices at which the `topics` of each group begin, and where all end."""
+        self._sizes: Rows = np.array([*map(len, self.of_groups)], np.intp)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def name(self, row: int) -> str:
+        topic, partition = self.keys[row]
+        return f"{topic}-{partition}"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Names)
+            and (self.groups, self.begins, self.keys) == (other.groups, other.begins, other.keys)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of_each(self) -> Iterator[tuple[str, Partition]]:
+        """Yields the group and the key of each partition."""
+        return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
+
+    def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
+        """Whether these are the same objects; then nothing needs to be compared."""
+        return (*groups,) == self.groups and all(map(_is_same, self.of_groups, groups.values()))
+
+    def moved_from(self, old: Names) -> Rows:
+        """Returns where each of these partitions stood among the `old` ones; -1: nowhere."""
+        places = dict(zip(old.groups, zip(old.of_groups, old.begins, strict=False), strict=True))
+        found = np.full(len(self), -1, np.intp)
+        for name, keys, begin in zip(self.groups, self.of_groups, self.begins, strict=False):
+            old_keys, old_begin = places.get(name, ((), 0))
+            if old_keys is keys:
+                found[begin : begin + len(keys)] = np.arange(old_begin, old_begin + len(keys))
+            elif old_keys:
+                known = dict(zip(old_keys, range(old_begin, old_begin + len(old_keys)), strict=True))
+                found[begin : begin + len(keys)] = [known.get(key, -1) for key in keys]
+        return found
+
+    def only(self, is_shown: Bools) -> Names:
+        """Returns the names without the partitions that are not shown."""
+        shown = is_shown.tolist()
+        return Names(
+            {
+                name: keys if all(part := shown[begin : begin + len(keys)]) else tuple(compress(keys, part))
+                for name, keys, begin in zip(self.groups, self.of_groups, self.begins, strict=False)
+            }
+        )
+
+    def spread(self, of_groups: NDArray[Any]) -> NDArray[Any]:
+        """Spreads a value of each group over its partitions."""
+        return np.repeat(of_groups, self._sizes)
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _no_offsets() -> Ints:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionColumns:
+    """The partitions of one collection. What is not known is `ABSENT`, NaN or None; a column that is None has nothing
+    of any partition. The columns of a `PartitionRow` have the names of its fields."""
+
+    names: Names = field(default_factory=lambda: Names({"": ()}))
+    now: float = 0.0
+    """Monotonic seconds, as `at`."""
+    at: Reals = field(default_factory=lambda: np.empty(0))
+    """When the offsets were reported."""
+    start: Ints = field(default_factory=_no_offsets)
+    committed: Ints = field(default_factory=_no_offsets)
+    lag_from: Ints = field(default_factory=_no_offsets)
+    """The offset from which lag is counted."""
+    end: Ints = field(default_factory=_no_offsets)
+    share_lag: Ints | None = None
+    """The lag of share groups."""
+    behind_transaction: Ints | None = None
+    position: Ints | None = None
+    last_timestamp: Reals | None = None
+    worker: NDArray[np.object_] | None = None
+    generation: Ints | None = None
+    stored_messages: Ints | None = None
+    """None: there is no storage between Kafka and the consumer."""
+    stored_seconds: Reals | None = None
+
+    @property
+    def lag(self) -> Ints:
+        is_known = (self.lag_from != ABSENT) & (self.end != ABSENT)
+        return np.where(is_known, np.maximum(self.end - self.lag_from, 0), ABSENT)
+
+    @property
+    def age_seconds(self) -> Reals:
+        ages: Reals = np.round(self.now - self.at, 6)
+        return ages
+
+    def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
+        """Returns these partitions, whose names are `names`; -1 is one of which nothing is known."""
+        columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
+        chosen: dict[str, Any] = {
+            name: None if column is None else np.append(column, _absent(column))[rows] for name, column in columns
+        }
+        return PartitionColumns(names, self.now, **chosen)
+
+    def of_group(self, number: int) -> PartitionRows:
+        """Returns the partitions of a group."""
+        return PartitionRows(self, *self.names.begins[number : number + 2])
+
+    def lags(self) -> list[LagTotals]:
+        """Returns the sums of each group."""
+        names, lag = self.names, self.lag
+        if not len(lag):
+            return [LagTotals() for _ in names.groups]
+        is_known = lag != ABSENT
+        begins = np.array(names.topic_begins[:-1], np.intp)
+        counts = np.add.reduceat(is_known, begins, dtype=np.intp).tolist()
+        sums = np.add.reduceat(np.where(is_known, lag, 0), begins).tolist()
+        of_topics = [total if count else None for total, count in zip(sums, counts, strict=True)]
+        unknown = np.flatnonzero(~is_known)
+        gaps = np.searchsorted(unknown, names.begins).tolist() if len(unknown) else [0] * len(names.begins)
+        totals = []
+        for (first, last), (gap, next_gap) in zip(pairwise(names.topic_bounds), pairwise(gaps), strict=True):
+            topics = dict(zip(names.topics[first:last], of_topics[first:last], strict=True))
+            known = [total for total in topics.values() if total is not None]
+            missing = unknown[gap:next_gap].tolist() if gap < next_gap else ()
+            of_group = tuple(TopicPartition(*names.keys[row]) for row in missing)
+            totals.append(LagTotals(sum(known) if known else None, of_group, topics))
+        return totals if self.behind_transaction is None else [*map(self._with_behind, totals, pairwise(names.begins))]
+
+    def _with_behind(self, total: LagTotals, bounds: tuple[int, int]) -> LagTotals:
+        behind = self.listed("behind_transaction", ABSENT)[slice(*bounds)]
+        known = [messages for messages in behind if messages != ABSENT]
+        return replace(total, behind_transaction=sum(known) if known else None)
+
+    def oldest(self) -> list[float | None]:
+        """Returns the age of the oldest offsets of each group; None without partitions."""
+        bounds = np.array(self.names.begins, np.intp)
+        has_any = bounds[1:] > bounds[:-1]
+        ages = np.full(len(has_any), None, np.object_)
+        if has_any.any():
+            ages[has_any] = np.maximum.reduceat(self.age_seconds, bounds[:-1][has_any])
+        found: list[float | None] = ages.tolist()
+        return found
+
+    def rows(self, part: slice = slice(None)) -> Iterator[PartitionRow]:
+        """Makes the rows of some partitions."""
+        keys = self.names.keys[part]
+        columns = (_listed(getattr(self, name), part, len(keys)) for name in PartitionRow._fields[2:])
+        return map(PartitionRow._make, zip(*zip(*keys, strict=True), *columns, strict=True) if keys else ())
+
+    def listed(self, name: str, absent: Any) -> list[Any]:
+        """Returns a column as a list, filled with `absent` where it is None."""
+        column: NDArray[Any] | None = getattr(self, name)
+        return [absent] * len(self.names) if column is None else column.tolist()
+
+    def to_json(self) -> JsonObject:
+        """Returns the answer to `offset_checker`."""
+        return {"rows": list(self.rows())}
+
+
+def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
+    """Returns the offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
+    `earliest` the log start, `latest` the position, as soon as there is one."""
+    first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
+    return committed if first is None else np.where(committed == ABSENT, first, committed)
+
+
+def _absent(column: NDArray[Any]) -> Any:
+    return {"f": np.nan, "O": None}.get(column.dtype.kind, ABSENT)
+
+
+def _listed(column: NDArray[Any] | None, part: slice, size: int) -> Sequence[Any]:
+    """Returns values as they stand in rows: None is not known."""
+    if column is None:
+        return [None] * size
+    values: list[Any] = column[part].tolist()
+    if column.dtype == np.float64:
+        return [None if value != value else value for value in values]
+    return [None if value == ABSENT else value for value in values]
+
+
+class PartitionRows(Sequence[PartitionRow]):
+    """The rows of one group's partitions. Immutable."""
+
+    __slots__ = ("_begin", "_columns", "_end")
+
+    def __init__(self, columns: PartitionColumns, begin: int, end: int) -> None:
+        self._columns, self._begin, self._end = columns, begin, end
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def __iter__(self) -> Iterator[PartitionRow]:
+        return self._columns.rows(slice(self._begin, self._end))
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PartitionRow]: ...
+    def __getitem__(self, index: int | slice) -> PartitionRow | Sequence[PartitionRow]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        row = range(self._begin, self._end)[index]
+        return next(self._columns.rows(slice(row, row + 1)))
