@@ -153,7 +153,7 @@ async function load() {
     for (const row of lag.rows) histories.set(keyOf(row), row.history);
     state.historyAt = now;
   }
-  Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), took: (performance.now() - now) / 1000, age: lag.age_seconds});
+  Object.assign(state, {rows: lag.rows, matching: lag.matching, workers: workers.rows, fetchedAt: performance.now(), took: (performance.now() - now) / 1000, age: status.age_seconds});
   showStatus(status);
   showPartitions();
   showWorkers();
