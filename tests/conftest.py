@@ -72,9 +72,9 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
 
 
 def on_this_machine(seconds: float) -> float:
-    """What takes `seconds` on a machine with nothing else to do may take longer where more processes want to run than
-    there are processors."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """What takes `seconds` on a machine with nothing else to do may take longer, up to a minute, where more processes
+    want to run than there are processors."""
+    return max(seconds, min(seconds * os.getloadavg()[0] / (os.cpu_count() or 1), 60.0))
 
 
 @pytest.fixture(name="eventually")

@@ -11,7 +11,7 @@ import yaml
 
 from kctl.exporter import METRICS
 
-__all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "rules"]
+__all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "paging", "rules"]
 
 _ROOT = Path(__file__).parents[1]
 RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
@@ -43,3 +43,9 @@ def rules() -> Any:
 def alerts() -> dict[str, str]:
     """Alert to its expression."""
     return {rule["alert"]: rule["expr"] for group in rules()["groups"] for rule in group["rules"] if "alert" in rule}
+
+
+def paging() -> set[str]:
+    """Alerts that wake somebody."""
+    found = (rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule)
+    return {rule["alert"] for rule in found if rule["labels"]["severity"] == "critical"}

@@ -135,9 +135,15 @@ class Prometheus(_Server):
         series: list[dict[str, Any]] = data["result"]
         return series
 
-    def active(self) -> set[str]:
-        """The alerts whose expression holds, whether they have waited long enough to fire or not."""
-        return {alert["labels"]["alertname"] for alert in self.get("/api/v1/alerts")["data"]["alerts"]}
+    def has_scraped(self) -> bool:
+        """Whether all targets answer, and rules were evaluated with that."""
+        return bool(self.query("count(up == 1) == count(up)")) and "KctlMasterDown" not in self.active()
+
+    def active(self) -> dict[str, str]:
+        """The alerts whose expression holds, whether they have waited long enough to fire or not, each with its
+        description."""
+        found = self.get("/api/v1/alerts")["data"]["alerts"]
+        return {alert["labels"]["alertname"]: alert["annotations"]["description"] for alert in found}
 
     def firing(self) -> list[dict[str, str]]:
         """The labels of each alert that fires."""

@@ -1,5 +1,5 @@
-"""What every view of a fleet shows of its verdict: the page in a browser, the command line, `/readyz`, `/metrics`,
-and what the alert rules make of these."""
+"""What every view of a fleet shows of its verdict: the page in a browser, the command line, `kctl top`, the API,
+`/readyz`, `/metrics`, and what the alert rules make of these."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,14 +18,18 @@ from typing import NamedTuple
 import httpx
 from selenium import webdriver
 
-from tests.conftest import eventually
+from tests.conftest import on_this_machine
 from tests.prometheus import Prometheus
 
-__all__ = ["Shown", "Views", "agree", "are_silent"]
+__all__ = ["Shown", "Top", "Views", "agree", "are_silent", "await_shown", "pattern", "watched"]
 
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 1.5
 """`kctl rpc` waits for so long for what is frozen."""
+_WELL_SECONDS = 60.0
+_LATE_BROKER = re.compile(r"no Kafka broker has answered|waited for the brokers")
+_TOP_SECONDS = 10.0
+"""It asks thrice for a line, and waits for so long for what is frozen."""
 _ALERTS = {"KctlMasterDown": "none", "KctlFleetFailing": "failing", "KctlFleetDegraded": "degraded"}
 
 
@@ -33,62 +39,81 @@ class Shown(NamedTuple):
     level: str
     reason: str
     code: int | None = None
+    about: str = ""
+    """The part of the fleet, as the API names it."""
 
     @property
     def what(self) -> str:
         """The reason up to its time, which is the same in all views; why may have numbers that change."""
-        return re.split(r" since \d", self.reason)[0]
+        return re.split(r" (?:since|at) \d|;", self.reason)[0]
+
+
+class Top:
+    """`kctl top` without a terminal: a line each time, of which the last one is shown."""
+
+    def __init__(self, config: Path, every_seconds: float = 0.5) -> None:
+        line = [sys.executable, "-m", "kctl", "-c", str(config), "top", "--every", str(every_seconds)]
+        self._process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._line, self._at = "", time.monotonic()
+        self._thread = threading.Thread(target=self._read, name="top")
+        self._thread.start()
+
+    def shown(self) -> Shown:
+        age = time.monotonic() - self._at
+        if age > on_this_machine(_TOP_SECONDS):
+            return Shown("none", f"no line for {age:.1f} s")
+        return _sentence(self._line.partition("  ")[2], None)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._line, self._at = line.rstrip(), time.monotonic()
 
 
 @dataclass(frozen=True)
 class Views:
-    """Of one fleet, whose page is open in the browser."""
+    """Of one fleet, on this host of it. Views that are not given, or without a `url`, are not asked."""
 
     config: Path
-    url: str
-    browser: webdriver.Chrome
+    url: str | None
     headers: dict[str, str]
+    browser: webdriver.Chrome | None = None
+    """Has the page open."""
     prometheus: Prometheus | None = None
+    top: Top | None = None
+    timeout_seconds: float = _TIMEOUT_SECONDS
 
     def shown(self) -> dict[str, Shown]:
         """All of them at once. One that cannot be had has the level `none`."""
         asked: dict[str, Callable[[], Shown]] = {
-            "page": self.page,
             "status": self.status,
             "rpc": self.rpc,
-            "readyz": self.readyz,
-            "metrics": self.metrics,
+            **({"page": self.page} if self.browser else {}),
+            **({"api": self.api, "readyz": self.readyz, "metrics": self.metrics} if self.url else {}),
             **({"alerts": self.alerts} if self.prometheus else {}),
+            **({"top": self.top.shown} if self.top else {}),
         }
         with ThreadPoolExecutor(len(asked)) as pool:
             return dict(zip(asked, pool.map(lambda ask: ask(), asked.values()), strict=True))
 
-    def await_shown(self, is_so: Callable[[dict[str, Shown]], bool], seconds: float, what: str) -> None:
-        """Raises AssertionError with what they have shown last."""
-        shown: dict[str, Shown] = {}
-
-        def asked() -> bool:
-            nonlocal shown
-            shown = self.shown()
-            return is_so(shown)
-
-        try:
-            eventually(asked, seconds, what)
-        except AssertionError as error:
-            error.add_note("\n".join(f"{name}: {each}" for name, each in shown.items()))
-            raise
-
     def page(self) -> Shown:
+        assert self.browser is not None
         script = "return ['status', 'reason'].map(id => document.getElementById(id).innerText)"
         return Shown(*self.browser.execute_script(script))
 
     def status(self) -> Shown:
-        done = self._kctl("status", "--timeout", str(_TIMEOUT_SECONDS))
+        done = self._kctl("status", "--timeout", str(self.timeout_seconds))
         return _sentence((done.stdout or done.stderr.removeprefix("kctl: ")).split("\n")[0], done.returncode)
 
     def rpc(self) -> Shown:
         """The line on stderr, and the field of the JSON, which must be the same."""
-        done = self._kctl("rpc", "ping", "-o", "json", "--timeout", str(_TIMEOUT_SECONDS))
+        done = self._kctl("rpc", "ping", "-o", "json", "--timeout", str(self.timeout_seconds))
         if not done.stdout:
             return _sentence(done.stderr.removeprefix("kctl: ").strip(), done.returncode)
         verdict = json.loads(done.stdout)["verdict"]
@@ -96,49 +121,70 @@ class Views:
         assert (line in done.stderr) is (verdict["level"] != "ok"), done.stderr
         return Shown(verdict["level"], verdict["reason"], done.returncode)
 
+    def api(self) -> Shown:
+        answer = self._get("api/v1/status")
+        if isinstance(answer, Shown):
+            return answer
+        if answer.status_code != 200:
+            return Shown("none", answer.text, answer.status_code)
+        verdict = answer.json()["verdict"]
+        return Shown(verdict["level"], verdict["reason"], 200, verdict["about"])
+
     def readyz(self) -> Shown:
-        try:
-            answer = httpx.get(f"{self.url}/readyz", headers=self.headers, timeout=_TIMEOUT_SECONDS)
-        except httpx.TransportError as error:
-            return Shown("none", type(error).__name__)
+        answer = self._get("readyz")
+        if isinstance(answer, Shown):
+            return answer
         body = answer.json()
         if answer.status_code == 200:
             return Shown(body["status"], body["reason"], 200)
         return _sentence(body["error"]["message"], answer.status_code)
 
     def metrics(self) -> Shown:
-        try:
-            text = httpx.get(f"{self.url}/metrics", headers=self.headers, timeout=_TIMEOUT_SECONDS).text
-        except httpx.TransportError as error:
-            return Shown("none", type(error).__name__)
-        found = _METRIC.search(text)
+        answer = self._get("metrics")
+        if isinstance(answer, Shown):
+            return answer
+        found = _METRIC.search(answer.text)
         return Shown(found[1] if found else "none", "")
 
     def alerts(self) -> Shown:
-        """Of those that are about the fleet as a whole."""
+        """Of those that are about the fleet as a whole: the description of the gravest."""
         assert self.prometheus is not None
         active = self.prometheus.active()
-        level = next((level for alert, level in _ALERTS.items() if alert in active), "ok")
-        return Shown(level, ", ".join(sorted(active)))
+        alert = next((alert for alert in _ALERTS if alert in active), None)
+        return Shown("ok", "") if alert is None else Shown(_ALERTS[alert], active[alert])
+
+    def pending(self) -> set[str]:
+        """All alerts whose expression holds."""
+        return set() if self.prometheus is None else set(self.prometheus.active())
+
+    def _get(self, path: str) -> httpx.Response | Shown:
+        try:
+            return httpx.get(f"{self.url}/{path}", headers=self.headers, timeout=self.timeout_seconds)
+        except httpx.TransportError as error:
+            return Shown("none", type(error).__name__)
 
     def _kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "kctl", "-c", str(self.config), *words]
         return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
-def _sentence(text: str, code: int) -> Shown:
+def _sentence(text: str, code: int | None) -> Shown:
     level, colon, reason = text.partition(": ")
     if level not in ("ok", "degraded", "unknown", "failing") or not colon:
         return Shown("none", text, code)
     return Shown(level, reason, code)
 
 
-def agree(shown: dict[str, Shown], level: str, what: str) -> bool:
-    """All views, on this level and on one reason; exit codes and `/readyz` follow from it."""
+def agree(shown: dict[str, Shown], level: str, *whats: str) -> bool:
+    """All views, on this level and on one of these reasons; exit codes and `/readyz` follow from it, and the alert
+    names the part of the fleet. In a reason `N` is any number."""
     reasons = {each.what for name, each in shown.items() if name not in ("metrics", "alerts")}
     alerts = shown.get("alerts")
-    is_alerted = alerts is None or alerts.level == ("degraded" if level == "unknown" else level)
-    is_one = len(reasons) == 1 and re.match(what, reasons.pop()) is not None
+    is_alerted = alerts is None or (
+        alerts.level == ("degraded" if level == "unknown" else level)
+        and (level == "ok" or re.search(rf"[:,] {re.escape(shown['api'].about)}[,.]", alerts.reason) is not None)
+    )
+    is_one = len(reasons) == 1 and any(map(pattern(*whats).fullmatch, reasons))
     codes = (shown["status"].code, shown["readyz"].code)
     return (
         is_one
@@ -148,10 +194,69 @@ def agree(shown: dict[str, Shown], level: str, what: str) -> bool:
     )
 
 
+def pattern(*whats: str) -> re.Pattern[str]:
+    """Finds these reasons, in which `N` is any number."""
+    return re.compile("|".join(re.sub(r"\bN\b", r"\\d+", re.escape(what)) for what in whats))
+
+
 def are_silent(shown: dict[str, Shown], code: int) -> bool:
     """Of a master that is gone or hangs: the page has no data, nobody else an answer, the command line an exit code."""
     return (
         (shown["page"].level, shown["page"].what) == ("unknown", "no data")
         and all((shown[name].level, shown[name].code) == ("none", code) for name in ("status", "rpc"))
-        and all(shown[name].level == "none" for name in shown.keys() & {"readyz", "metrics", "alerts"})
+        and all(shown[name].level == "none" for name in shown.keys() & {"api", "readyz", "metrics", "alerts", "top"})
     )
+
+
+def await_shown(
+    ask: Callable[[], dict[str, Shown]], is_so: Callable[[dict[str, Shown]], bool], seconds: float, what: str
+) -> None:
+    """Asks all views again and again. Raises AssertionError with what they have shown last; `seconds` is what it may
+    take where nothing else runs."""
+    began = time.monotonic()
+    while not is_so(shown := ask()):
+        if (passed := time.monotonic() - began) > (limit := on_this_machine(seconds)):
+            error = AssertionError(
+                f"not within {seconds:g} s ({limit:.0f} s as busy as it is): {what}, for {passed:.0f} s"
+            )
+            error.add_note("\n".join(f"{name}: {each}" for name, each in shown.items()))
+            raise error
+
+
+def watched(
+    ask: Callable[[], dict[str, Shown]],
+    pending: Callable[[], set[str]],
+    change: Callable[[], object],
+    opened: Callable[[], None],
+) -> set[str]:
+    """Asks all views again and again from before a change until all is well after it; none may ever show `failing`.
+
+    `opened` lets the views follow a master to another address when the change is done. Returns all alerts that were
+    pending at any time.
+    """
+    alerts: set[str] = set()
+
+    def look() -> dict[str, Shown]:
+        shown = ask()
+        if any(_LATE_BROKER.search(each.reason) for each in shown.values()):  # on a busy machine
+            return shown
+        failing = {name: each for name, each in shown.items() if each.level == "failing"}
+        assert not failing, failing
+        alerts.update(pending())
+        return shown
+
+    def keep_looking() -> None:
+        while look() and not is_done.is_set():
+            pass
+
+    is_done = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(keep_looking)
+        try:
+            change()  # by this thread: a master ends with the thread that has started it
+        finally:
+            is_done.set()
+        looking.result()
+    opened()
+    await_shown(look, lambda shown: all(each.level == "ok" for each in shown.values()), _WELL_SECONDS, "all is well")
+    return alerts

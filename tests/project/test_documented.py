@@ -20,6 +20,7 @@ from kctl.cli.help import page as help_of
 from kctl.errors import KctlError
 from kctl.operations import COMMANDS as OPERATIONS
 from kctl_agent.errors import AgentError
+from tests import problems_page
 from tests.configuration_page import reference
 from tests.rpc_page import reference as questions_and_operations
 
@@ -144,3 +145,10 @@ def test_the_page_of_questions_and_operations_is_the_one_that_is_generated() -> 
     page = (DOCS / "rpc.md").read_text(encoding="utf-8")
 
     assert page == questions_and_operations(), "python -m tests.rpc_page > docs/rpc.md"
+
+
+@pytest.mark.shows("what every view shows of more than thirty problems is a generated table")
+def test_the_page_of_problems_is_the_one_that_is_generated() -> None:
+    page = (DOCS / "problems.md").read_text(encoding="utf-8")
+
+    assert page == problems_page.page(), "python -m tests.problems_page > docs/problems.md"

@@ -1,0 +1,349 @@
+"""Problems of every part of a fleet, each on real parts, and what every view shows of them (docs/problems.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import psutil
+from kafka import KafkaProducer
+
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import quorum_leader
+from tests.acceptance.fleets import START_SECONDS
+from tests.acceptance.outage_bench import CODE, WORKERS, Bench
+from tests.conftest import eventually
+from tests.processes import stopped
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_cluster import KafkaCluster
+
+__all__ = ["PROBLEMS", "Problem"]
+
+Outage: TypeAlias = Callable[[Bench], Any]
+
+
+@contextmanager
+def broker_killed(bench: Bench) -> Iterator[None]:
+    """The only broker is killed."""
+    broker: KafkaBroker = bench.parts["broker"]
+    broker.kill()
+    yield
+    broker.restart()
+
+
+def broker_frozen(bench: Bench) -> Any:
+    """The only broker is frozen."""
+    return stopped([bench.parts["broker"].pid])
+
+
+@contextmanager
+def one_of_three(bench: Bench) -> Iterator[None]:
+    """One of three brokers is killed."""
+    with without(bench, 2):
+        yield
+
+
+@contextmanager
+def controller(bench: Bench) -> Iterator[None]:
+    """Of three brokers, the one that leads the quorum is killed."""
+    with ClusterConnection(plain(bench.parts["cluster"].bootstrap_servers), 30) as connection:
+        connection.open()
+        node = quorum_leader(connection)
+    assert node is not None
+    with without(bench, node):
+        yield
+
+
+@contextmanager
+def without(bench: Bench, node: int) -> Iterator[None]:
+    cluster: KafkaCluster = bench.parts["cluster"]
+    cluster.brokers[node].kill()
+    yield
+    cluster.start()
+
+
+@contextmanager
+def redis_killed(bench: Bench) -> Iterator[None]:
+    """Redis is killed."""
+    bench.parts["redis"].kill()
+    yield
+    bench.parts["redis"].start()
+
+
+def redis_frozen(bench: Bench) -> Any:
+    """Redis is frozen."""
+    return bench.parts["redis"].frozen()
+
+
+@contextmanager
+def redis_full(bench: Bench) -> Iterator[None]:
+    """Redis is at its `maxmemory`."""
+    with bench.parts["redis"].client() as client:
+        client.config_set("maxmemory", "1mb")
+        yield
+        client.config_set("maxmemory", "0")
+
+
+@contextmanager
+def disk_full(bench: Bench) -> Iterator[None]:
+    """The disk of a file storage is full."""
+    filler = bench.parts["disk"] / "filler"
+    with filler.open("wb") as file:
+        free = os.statvfs(bench.parts["disk"])
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def engine_killed(bench: Bench) -> Iterator[None]:
+    """The engine is killed."""
+    os.kill(bench.pids("engine")[0], signal.SIGKILL)
+    yield
+    eventually(lambda: bench.fleet.engine().get("state") == "running", START_SECONDS, "the engine is back")
+
+
+def engine_frozen(bench: Bench) -> Any:
+    """The engine is frozen."""
+    return stopped(bench.pids("engine"))
+
+
+def jvm_frozen(bench: Bench) -> Any:
+    """The engine's JVM is frozen."""
+    return stopped([bench.fleet.jvm().pid])
+
+
+def workers_frozen(bench: Bench) -> Any:
+    """All workers are frozen."""
+    return stopped(bench.pids(*WORKERS))
+
+
+def one_worker_frozen(bench: Bench) -> Any:
+    """One of two workers is frozen."""
+    return stopped(bench.pids("worker-1"))
+
+
+@contextmanager
+def workers_fatal(bench: Bench) -> Iterator[None]:
+    """The transform cannot be imported, by any worker."""
+    with fatal(bench, *WORKERS):
+        yield
+
+
+@contextmanager
+def one_worker_fatal(bench: Bench) -> Iterator[None]:
+    """The transform cannot be imported, by one of two workers."""
+    with fatal(bench, "worker-0"):
+        yield
+
+
+@contextmanager
+def sinkers_dead(bench: Bench) -> Iterator[None]:
+    """The only sinker is killed."""
+    with killed(bench, "sinker-0"):
+        yield
+
+
+@contextmanager
+def workers_killed(bench: Bench) -> Iterator[None]:
+    """All workers are killed."""
+    with killed(bench, *WORKERS):
+        yield
+
+
+@contextmanager
+def killed(bench: Bench, *names: str) -> Iterator[None]:
+    for pid in bench.pids(*names):
+        os.kill(pid, signal.SIGKILL)
+    yield
+    bench.start_again(*names)
+
+
+@contextmanager
+def fatal(bench: Bench, *names: str) -> Iterator[None]:
+    """Started again with a transform and a handler that cannot be imported."""
+    bench.parts["code"].write_text("def transform(")
+    bench.fleet.kctl("restart", *names, exit_code=None)
+    bench.await_states("fatal", *names)
+    yield
+    bench.parts["code"].write_text(CODE)
+    bench.start_again(*names)
+
+
+@contextmanager
+def one_worker_hung(bench: Bench) -> Iterator[None]:
+    """The main thread of one of two workers hangs: it waits for a JVM that is its own."""
+    [pid] = bench.pids("worker-1")
+    [jvm] = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
+    with stopped([jvm.pid]):
+        yield
+
+
+@contextmanager
+def clock_moved(bench: Bench) -> Iterator[None]:
+    """The clock is moved by an hour."""
+    place: Path = bench.parts["clock"]
+    place.touch()
+    yield
+    place.unlink()
+
+
+@contextmanager
+def handler_hangs(bench: Bench) -> Iterator[None]:
+    """A call of the handler hangs.
+
+    The problem begins when the call has run for longer than a call may.
+    """
+    place: Path = bench.parts["handler"].with_name("handler-hangs")
+    place.touch()
+    bench.fleet.send(1700)
+    eventually(lambda: (of_sinker(bench)["call_seconds"] or 0.0) > 10.0, 30, "the call hangs")
+    yield
+    place.unlink()
+
+
+@contextmanager
+def handler_fails_a_fifth(bench: Bench) -> Iterator[None]:
+    """The handler fails for a fifth of the messages.
+
+    The problem is over when no try of the last minute has failed.
+    """
+    place: Path = bench.parts["handler"].with_name("handler-fails")
+    place.touch()
+    bench.fleet.send(1000)
+    yield
+    place.unlink()
+    eventually(lambda: of_sinker(bench)["recent_failures"] == 0, 90, "the last failures are a minute ago")
+
+
+@contextmanager
+def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
+    """The handler fails for each message of one kind, and for no other.
+
+    The problem is over when the dead letters are requeued with a handler that is corrected.
+    """
+    place: Path = bench.parts["handler"].with_name("handler-refuses")
+    place.touch()
+    bench.fleet.send(3, b"refused")  # fifteen tries, which are too few to be a finding themselves
+    yield
+    place.unlink()
+    bench.fleet.kctl("storage", "dead", "requeue")
+
+
+@contextmanager
+def full_without_sinkers(bench: Bench) -> Iterator[None]:
+    """The storage is at its limit, and there is no sinker."""
+    bench.fleet.kctl("scale", "sinkers=0", "--wait")
+    bench.fleet.send(6000)
+    eventually(lambda: (bench.fleet.ask("block_size") or {}).get("full"), START_SECONDS, "the storage is full")
+    yield
+    bench.fleet.kctl("scale", "sinkers=1", "--wait")
+
+
+@contextmanager
+def topic_deleted(bench: Bench) -> Iterator[None]:
+    """The topic is deleted.
+
+    The problem is over when there is a topic of this name again.
+    """
+    servers = bench.parts["broker"].bootstrap_servers
+    topics.delete_topic(servers, bench.fleet.topic)
+    yield
+    topics.create_topic(servers, bench.fleet.topic, bench.fleet.partitions)
+
+
+@contextmanager
+def hanging_transaction(bench: Bench) -> Iterator[None]:
+    """A producer hangs in a transaction, and workers read with `read_committed`.
+
+    The problem begins when the transaction has been open for longer than is usual.
+    """
+    broker: KafkaBroker = bench.parts["broker"]
+    more: dict[str, Any] = {"transactional_id": "hangs", "transaction_timeout_ms": 900_000}
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **more)
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(bench.fleet.topic, b"x", partition=0)
+        producer.flush()
+        opened = time.monotonic()
+        bench.fleet.send(40)
+        eventually(lambda: time.monotonic() - opened > 60.0, 120.0, "it has been open for long")
+        yield
+        producer.abort_transaction()
+    finally:
+        producer.close()
+
+
+def of_sinker(bench: Bench) -> dict[str, Any]:
+    rows = json.loads(bench.fleet.kctl("rpc", "workers", "-o", "json", exit_code=None).stdout)["rows"]
+    return next(row["sinker"] for row in rows if row["name"] == "sinker-0")
+
+
+class Problem(NamedTuple):
+    """What is done to which fleet, and the level and the reason that every view has to show then."""
+
+    bench: str
+    outage: Outage
+    level: str
+    whats: tuple[str, ...]
+    """One of these; `N` is any number."""
+    why: str = ""
+    """Words of the cause or of the remedy, which the reason has too."""
+    is_quick: bool = False
+    """Whether `make test` shows it, not `make test-long` alone."""
+
+
+NO_BROKER = ("no Kafka broker has answered",)
+NO_STORAGE = ("the storage has not answered",)
+FULL = ("the storage has been full",)
+NO_ENGINE = ("the engine has not run",)
+NO_WORKER = ("no worker has worked",)
+ONE_WORKER = ("1 of 2 workers has not worked",)
+LACKING = (
+    "the Kafka brokers have not answered everything",
+    "N of 4 partitions has lacked in-sync replicas",
+    "N of 4 partitions have lacked in-sync replicas",
+)
+PROBLEMS: tuple[Problem, ...] = (
+    Problem("redis", broker_killed, "failing", NO_BROKER, is_quick=True),
+    Problem("redis", broker_frozen, "failing", NO_BROKER),
+    Problem("redis", topic_deleted, "failing", ("topic TOPIC has not existed",), "create it again", is_quick=True),
+    Problem("redis", redis_killed, "failing", NO_STORAGE, is_quick=True),
+    Problem("redis", redis_frozen, "failing", NO_STORAGE),
+    Problem("redis", redis_full, "failing", FULL),
+    Problem("redis", full_without_sinkers, "failing", FULL, "no sinker takes messages out", is_quick=True),
+    Problem("redis", engine_killed, "failing", NO_ENGINE),
+    Problem("redis", engine_frozen, "failing", NO_ENGINE),
+    Problem("redis", jvm_frozen, "failing", NO_ENGINE),
+    Problem("redis", workers_frozen, "failing", NO_WORKER),
+    Problem("redis", one_worker_frozen, "degraded", ONE_WORKER, is_quick=True),
+    Problem("redis", workers_killed, "failing", NO_WORKER),
+    Problem("redis", workers_fatal, "failing", NO_WORKER),
+    Problem("redis", one_worker_fatal, "degraded", ONE_WORKER),
+    Problem("redis", sinkers_dead, "failing", ("no sinker has worked",), is_quick=True),
+    Problem("redis", handler_hangs, "degraded", ("the handler user_code:handle has not returned in 1 of 1 sinker",)),
+    Problem(
+        "redis",
+        handler_refuses_one_kind,
+        "degraded",
+        ("messages have become dead letters",),
+        "ValueError",
+        is_quick=True,
+    ),
+    Problem("redis", handler_fails_a_fifth, "degraded", ("the handler user_code:handle has failed too often",)),
+    Problem("redis", clock_moved, "ok", ("everything is running",), is_quick=True),
+    Problem("cluster", one_of_three, "degraded", LACKING),
+    Problem("cluster", controller, "degraded", LACKING),
+    Problem("disk", disk_full, "failing", FULL),
+    Problem("own", one_worker_hung, "degraded", ONE_WORKER),
+    Problem("own", hanging_transaction, "degraded", ("1 of 4 partitions warn",), "wait behind a transaction"),
+)
