@@ -52,7 +52,7 @@ def test_what_a_handler_raises_comes_with_its_traceback_its_cause_and_no_frame_o
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("size", [1, 1_000_000])
+@pytest.mark.parametrize("size", [1, 10_000])
 def test_a_traceback_is_bounded_and_keeps_its_beginning_and_its_end(size: int) -> None:
     def handle(_messages: list[Message]) -> list[bool]:
         raise ValueError("\n".join(["first", *["x" * 100] * size, "last"]))
