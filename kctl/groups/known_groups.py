@@ -181,7 +181,7 @@ class KnownGroups:
         if any(map(reads_committed, names.groups)):
             is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
             end = np.where(is_stable, logs.stable_end[places], end)
-        committed, share_lag, high = _committed(groups), _share_lag(groups), logs.high_watermark[places]
+        committed, share_lag = _committed(groups), _share_lag(groups)
         start = np.where(np.isnan(log_at), ABSENT, logs.start[places])
         reset = (
             ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
@@ -195,7 +195,7 @@ class KnownGroups:
             lag_from=_of_shares(lag_from(committed, start, None, reset), end, share_lag),
             end=end,
             share_lag=share_lag,
-            behind_transaction=None if self._own is None else _behind(end, high),
+            behind_transaction=None if self._own is None else _behind(end, logs.high_watermark[places]),
         )
         is_shown = (committed_at >= limit) & ~(logs.does_not_exist[places] & np.isnan(log_at))
         if self._own is not None:
