@@ -72,7 +72,7 @@ def first_screens(folder: Path) -> None:
         for (name, state), width in product(found.items(), HEIGHTS):
             with on_page(chromium, state, width):
                 seen(chromium, state, "return 0")
-                eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 1)
+                await_second_snapshot(chromium)
                 chromium.save_screenshot(str(folder / f"{name}-{width}.png"))
 
 
@@ -104,9 +104,15 @@ def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", wi
     ready = "['status', 'link'].map(id => document.getElementById(id).innerText)"
     eventually(lambda: chromium.execute_script(f"return {ready}") == ["ok", "live"], 60)
     eventually(lambda: chromium.execute_script("return document.querySelectorAll('canvas').length") > 1, 60)
-    handled = "return document.querySelector('#summary [data-number=handled]')?.innerText ?? '-'"
-    eventually(lambda: view or chromium.execute_script(handled) != "-", 60, "a second snapshot is shown")
+    if not view:
+        await_second_snapshot(chromium)
     chromium.save_screenshot(str(picture))
+
+
+def await_second_snapshot(chromium: webdriver.Chrome) -> None:
+    """Returns when the page shows how many messages are handled a second."""
+    handled = "return document.querySelector('#summary [data-number=handled]')?.innerText ?? '-'"
+    eventually(lambda: chromium.execute_script(handled) != "-", 60, "a second snapshot is shown")
 
 
 def views(chromium: webdriver.Chrome, url: str, folder: Path) -> None:
