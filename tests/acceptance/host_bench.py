@@ -305,7 +305,7 @@ HOST_PROBLEMS = (
     HostProblem(
         frozen,
         "degraded",
-        ("host a has left the group of masters without a word",),
+        ("host a has left the group of masters without notice",),
         answering=("b", "c"),
         alerts=frozenset({"KctlFleetDegraded", "KctlHostMissing", "KctlMasterDown"}),
     ),
