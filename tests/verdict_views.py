@@ -26,7 +26,7 @@ __all__ = ["Shown", "Top", "Views", "agree", "are_silent", "await_shown", "patte
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 1.5
 """`kctl rpc` waits for so long for what is frozen."""
-_WELL_SECONDS = 60.0
+_WELL_SECONDS = 180.0
 _LATE_BROKER = re.compile(r"no Kafka broker has answered|waited for the brokers")
 _TOP_SECONDS = 10.0
 """It asks thrice for a line, and waits for so long for what is frozen."""
