@@ -20,7 +20,7 @@ from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, Rp
 from kctl.reduce.base import GroupStats
 from kctl.reduce.partitions import kafka_lag
 from kctl.rows.members import GroupMembers
-from kctl.rows.verdict import Level, Verdict
+from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
@@ -111,7 +111,10 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
         events_total={"rebalance": tick, **lost},
         memory_limit_bytes={"worker-0": 1000},
-        verdict=Verdict(Level.FAILING if is_sick else Level.OK, "brokers", "no broker answers", 0.0),
+        verdict=Verdict.of(
+            Finding(Level.FAILING if is_sick else Level.OK, "brokers", "no broker answers", 0.0),
+            (Finding(Level.DEGRADED, "unhandled", "messages have waited too long", 0.0),) if is_sick else (),
+        ),
     )  # fmt: skip
 
 
