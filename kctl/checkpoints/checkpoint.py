@@ -74,8 +74,8 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, also while its query runs. Without `state/`, whose listing may be long, it takes two listings
-    and four files; two listings alone if no batch was planned or committed since `last`. Raises CheckpointUnreadable:
-    there is none, or no permission, or the place does not answer."""
+    and four files; two listings alone if no batch was planned or committed since `last`, in which nothing was found.
+    Raises CheckpointUnreadable: there is none, or no permission, or the place does not answer."""
     with reading(folder):
         try:
             return _Reader(folder).read(last, with_state=with_state)
@@ -93,7 +93,8 @@ class _Reader:
 
     def read(self, last: Checkpoint | None, *, with_state: bool) -> Checkpoint:
         planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
-        if last is not None and planned is not None and (planned, committed) == (last.planned, last.committed):
+        is_same = last is not None and planned is not None and (last.planned, last.committed) == (planned, committed)
+        if last is not None and is_same and not last.findings:
             return last
         query_id = self._query_id()
         newest = self._planned(planned)

@@ -150,3 +150,18 @@ def test_a_checkpoint_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_read_is_rejected(uri: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         place(uri)
+
+
+def test_files_are_read_again_after_a_batch_and_while_something_is_wrong_with_them(tmp_path: Path) -> None:
+    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
+    whole = (job / "offsets" / "2").read_text()
+    (job / "offsets" / "2").write_text("")
+    bad = read(place(str(job)), with_state=False)
+    (job / "offsets" / "2").write_text(whole)
+
+    good = read(place(str(job)), with_state=False, last=bad)
+
+    assert (bad.offsets, set(good.offsets.values())) == ({}, {NEXT_OFFSETS})
+    assert read(place(str(job)), with_state=False, last=good) is good
+    (job / "commits" / "2").unlink()
+    assert read(place(str(job)), with_state=False, last=good).committed == 1
