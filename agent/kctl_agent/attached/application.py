@@ -177,9 +177,8 @@ class Attached:
         from kafka.admin import KafkaAdminClient
 
         if self._admin is None:
-            self._admin = opened(
-                KafkaAdminClient, client_id="kctl-attached", request_timeout_ms=_REQUEST_MS, **settings
-            )
+            own = {"client_id": "kctl-attached", "request_timeout_ms": _REQUEST_MS}
+            self._admin = opened(KafkaAdminClient, **{**own, **settings})
         return self._admin
 
 
