@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.places import place
@@ -33,25 +33,6 @@ _FRESH_INTERVALS = 3
 """After so many intervals without an answer the offsets are no longer known."""
 
 
-class Watched(NamedTuple):
-    """A checkpoint that is to be watched, with the name of the group that it is shown as."""
-
-    group: str
-    uri: str
-    topics: tuple[str, ...] = ()
-    """Topics that count; empty: all."""
-    every_seconds: float | None = None
-    """How often the job is started; None: it runs all the time."""
-    interval_seconds: float = 60.0
-
-    @classmethod
-    def of(cls, checkpoints: Mapping[str, CheckpointSection]) -> tuple[Watched, ...]:
-        return tuple(
-            cls(each.group or name, each.uri, each.topics, seconds_of(each.every), each.interval_seconds)
-            for name, each in checkpoints.items()
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _Seen:
     checkpoint: Checkpoint
@@ -62,8 +43,9 @@ class _Seen:
 class CheckpointWatcher:
     """Reads checkpoints, on threads of its own; what it has seen may be taken on any thread."""
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
-        self._watched = {each.group: each for each in watched}
+    def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
+        """`watched`: checkpoints by the group that each is shown as."""
+        self._watched = watched
         self._seen: dict[str, _Seen] = {}
         self._errors: dict[str, str] = {}
         self._folders: dict[str, Folder] = {}
@@ -75,9 +57,9 @@ class CheckpointWatcher:
         if self._is_started:
             return
         self._is_started = True
-        of_folders = defaultdict[str, list[Watched]](list)
-        for each in self._watched.values():
-            of_folders[each.uri.rstrip("/").rpartition("/")[0]].append(each)
+        of_folders = defaultdict[str, list[str]](list)
+        for group, each in self._watched.items():
+            of_folders[each.uri.rstrip("/").rpartition("/")[0]].append(group)
         for parts in of_folders.values():
             for number in range(min(_THREADS, len(parts))):
                 some = parts[number::_THREADS]
@@ -93,13 +75,10 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in old._seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch. A group of Kafka
-        of the same name is left out."""
+        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch."""
         now = time.monotonic()
         for name, watched in self._watched.items():
             reading.groups[name] = ListedGroup(name, "checkpoint", None, None, -1)
-            for part in (reading.committed, reading.members, reading.share_lag):
-                part.pop(name, None)
             seen = self._seen.get(name)
             if seen is None or now - seen.at > _FRESH_INTERVALS * watched.interval_seconds:
                 continue
@@ -118,7 +97,7 @@ class CheckpointWatcher:
         running = None
         if found is not None and found.planned != found.committed and found.planned_at is not None:
             running = max(now_unix - found.planned_at, 0.0)
-        return Owner("the query", UNSEEN, watched.every_seconds, None, running)
+        return Owner("the query", UNSEEN, seconds_of(watched.every), None, running)
 
     def has(self, group: str) -> bool:
         return group in self._watched
@@ -127,32 +106,31 @@ class CheckpointWatcher:
         """Returns why the offsets of a checkpoint are not known, a sentence."""
         return self._errors.get(group)
 
-    def _run(self, watched: Sequence[Watched]) -> None:
-        due = dict.fromkeys(watched, 0.0)
+    def _run(self, groups: Sequence[str]) -> None:
+        due = dict.fromkeys(groups, 0.0)
         while not self._stop.is_set():
-            each = min(due, key=due.__getitem__)
-            if self._stop.wait(max(due[each] - time.monotonic(), 0.0)):
+            group = min(due, key=due.__getitem__)
+            if self._stop.wait(max(due[group] - time.monotonic(), 0.0)):
                 return
-            due[each] = time.monotonic() + each.interval_seconds
-            self._read(each)
+            due[group] = time.monotonic() + self._watched[group].interval_seconds
+            self._read(group, self._watched[group].uri)
 
-    def _read(self, watched: Watched) -> None:
-        at, last = time.monotonic(), self._seen.get(watched.group)
+    def _read(self, group: str, uri: str) -> None:
+        at, last = time.monotonic(), self._seen.get(group)
         try:
-            if watched.uri not in self._folders:
-                self._folders[watched.uri] = place(watched.uri)
-            known = None if last is None else last.checkpoint
-            found = read(self._folders[watched.uri], with_state=False, last=known)
+            if uri not in self._folders:
+                self._folders[uri] = place(uri)
+            found = read(self._folders[uri], with_state=False, last=None if last is None else last.checkpoint)
             why = "" if found.offsets else "; ".join(each.text for each in found.findings) or "it has no offsets yet"
-            error = f"{watched.uri}: {why}" if why else None
-            self._seen[watched.group] = _Seen(found, at)
+            error = f"{uri}: {why}" if why else None
+            self._seen[group] = _Seen(found, at)
         except KctlError as failure:
             error = str(failure)
         except Exception as failure:  # a boundary: one checkpoint spoils no other
-            log.exception("action=checkpoint_failed group=%s", watched.group)
-            error = f"{watched.uri} cannot be read: {failure}"
+            log.exception("action=checkpoint_failed group=%s", group)
+            error = f"{uri} cannot be read: {failure}"
         if error is None:
-            self._errors.pop(watched.group, None)
-        elif self._errors.get(watched.group) != error:
-            log.warning("action=checkpoint_unknown group=%s error=%s", watched.group, error)
-            self._errors[watched.group] = error
+            self._errors.pop(group, None)
+        elif self._errors.get(group) != error:
+            log.warning("action=checkpoint_unknown group=%s error=%s", group, error)
+            self._errors[group] = error

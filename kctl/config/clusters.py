@@ -1,6 +1,7 @@
 """The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL; and
 `[checkpoints.NAME]`, one for each Spark query that reads one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -72,6 +73,11 @@ class CheckpointSection(Section):
     """How often the job is started that does not run all the time; in between it is healthy."""
     interval_seconds: Annotated[float, number(1, 3600)] = 60.0
     """How often the checkpoint is read: two listings, and a few small files after each batch."""
+
+
+def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:
+    """Returns the sections by the group that each is shown as."""
+    return {each.group or name: each for name, each in checkpoints.items()}
 
 
 def seconds_of(text: str) -> float | None:

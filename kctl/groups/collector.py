@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from kctl.checkpoints.watcher import CheckpointWatcher, Watched
+from kctl.checkpoints.watcher import CheckpointWatcher
+from kctl.config.clusters import CheckpointSection
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
 from kctl.groups.filters import NameFilter, bounded, detail_of, fits
@@ -47,7 +48,8 @@ class CollectedCluster:
     status: StatusSection
     excluded: Collection[str] = ()
     """Groups that are not collected."""
-    checkpoints: tuple[Watched, ...] = ()
+    checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
+    """Checkpoints by the group that each is shown as; a group of Kafka of this name is not collected."""
 
     def is_same_place(self, other: CollectedCluster) -> bool:
         """Whether what is known of the other's groups is true of the groups of this cluster."""
@@ -61,6 +63,7 @@ class ClusterCollector:
     def __init__(self, collected: CollectedCluster) -> None:
         """Nothing is asked before `run` or `collect`. Raises ConfigError: a pattern is no regular expression."""
         exporter, status, excluded = collected.exporter, collected.status, collected.excluded
+        checkpoints = collected.checkpoints
         try:
             wants = NameFilter(exporter.groups, exporter.groups_except)
             wants_topic = NameFilter(exporter.topics, exporter.topics_except)
@@ -69,7 +72,7 @@ class ClusterCollector:
         except ValueError as error:
             raise ConfigError(f"exporter: {error}") from None
         self.cluster = collected.cluster
-        self._watcher = CheckpointWatcher(collected.checkpoints)
+        self._watcher = CheckpointWatcher(checkpoints)
         self.describe: Callable[[str], Group] = partial(
             _described, self._watcher, collected.access, exporter.timeout_seconds
         )
@@ -79,7 +82,7 @@ class ClusterCollector:
         self._reader = ClusterReader(
             collected.access,
             exporter.timeout_seconds,
-            AllGroups(lambda name: name not in excluded and wants(name)),
+            AllGroups(lambda name: name not in excluded and name not in checkpoints and wants(name)),
             WantedLogs(reads_committed=self._reads_committed),
             wants_topic=wants_topic,
             add_more=self._watcher.add_to,

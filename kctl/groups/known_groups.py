@@ -183,9 +183,8 @@ class KnownGroups:
             end = np.where(is_stable, logs.stable_end[places], end)
         committed, share_lag = _committed(groups), _share_lag(groups)
         start = np.where(np.isnan(log_at), ABSENT, logs.start[places])
-        reset = (
-            ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
-        )  # of what is not known there is no lag
+        # Of what is not known there is no lag.
+        reset = ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
         columns = PartitionColumns(
             names,
             now,

@@ -9,8 +9,8 @@ import os
 import time
 from collections.abc import Callable
 
-from kctl.checkpoints.watcher import Watched
 from kctl.children import PRIVATE
+from kctl.config.clusters import by_group
 from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
@@ -142,7 +142,7 @@ def _wanted(config: ExporterConfig) -> list[CollectedCluster]:
             of_cluster(name, cluster, config.path),
             config.exporter,
             config.status,
-            checkpoints=Watched.of({key: each for key, each in config.checkpoints.items() if each.cluster == name}),
+            checkpoints=by_group({key: each for key, each in config.checkpoints.items() if each.cluster == name}),
         )
         for name, cluster in config.clusters.items()
     ]

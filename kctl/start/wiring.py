@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kctl.audit import fleet_log
-from kctl.checkpoints.watcher import Watched
+from kctl.config.clusters import by_group
 from kctl.config.effects import shown_settings
 from kctl.config.sections import Config, HttpSection
 from kctl.dead_letters.sending import sending
@@ -157,7 +157,7 @@ def wired(
 
 
 def _all_groups(config: Config) -> list[CollectedCluster]:
-    kafka, exporter, checkpoints = config.kafka, config.exporter, Watched.of(config.checkpoints)
+    kafka, exporter, checkpoints = config.kafka, config.exporter, by_group(config.checkpoints)
     if not exporter.all_groups:
         if not checkpoints:
             return []
