@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -412,7 +413,8 @@ class ProcessSupervisor:
         """Kills a session; returns whether something of it survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
-        await asyncio.to_thread(tidy, self.launch.socket_path, session)
+        with suppress(OSError):  # a full disk, on which a survivor's session is recorded with the next try
+            await asyncio.to_thread(tidy, self.launch.socket_path, session)
         return bool(self._survivors)
 
     async def _post_at(self, due: float, event: Event) -> None:

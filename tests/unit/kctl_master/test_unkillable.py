@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -119,6 +120,32 @@ async def test_a_sigkill_survivor_is_reported(tmp_path: Path, hung: set[int], ca
         await until(lambda: fleet[0].state == "running")
         assert fleet[0].pid not in (None, pid)
     assert caplog.text.count("action=unkillable worker=worker-0") == 1
+
+
+@pytest.mark.parametrize("survives", [True, False])
+async def test_a_full_disk_ends_no_supervisor(
+    tmp_path: Path, hung: set[int], monkeypatch: pytest.MonkeyPatch, *, survives: bool
+) -> None:
+    """Neither where a survivor's session cannot be recorded, nor where a socket cannot be removed."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fleet = Fleet(tmp_path)
+    async with fleet.running():
+        pid, other = fleet[0].pid, fleet[1].pid
+        assert pid is not None
+        if survives:
+            hung.add(pid)
+            session_members(pid)
+        with monkeypatch.context() as patched:
+            patched.setattr(kctl.master.process_supervisor, "record_session", full)
+            patched.setattr(kctl.master.process_supervisor, "remove_socket", full)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: fleet[0].state == "unkillable" if survives else fleet[0].restarts == 1)
+            assert (fleet[1].state, fleet[1].pid) == ("running", other)
+        hung.clear()
+        await until(lambda: fleet[0].state == "running")
 
 
 async def test_a_gone_child_is_followed_by_no_other_while_its_child_lives(tmp_path: Path, hung: set[int]) -> None:
