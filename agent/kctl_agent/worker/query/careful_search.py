@@ -36,6 +36,8 @@ class _Partition:
     """The end of the log when the partition was seen first, or failed last: read up to there it is good."""
     alone: int = 0
     """How many records are read of it next, alone; 0: it is read with others."""
+    bad_before: int = 0
+    """The end of the range that failed last, in which there is a bad record; not above `position`: there is none."""
     failures: int = 0
     """In a row, of the record at `position` alone."""
     retry_at: float = 0.0
@@ -47,9 +49,15 @@ class CarefulSearch:
     """The state of one search."""
 
     def __init__(
-        self, positions: Mapping[TopicPartition, int], most: int, now: float, before: CarefulSearch | None = None
+        self,
+        positions: Mapping[TopicPartition, int],
+        most: int,
+        wait_seconds: float,
+        now: float,
+        before: CarefulSearch | None = None,
     ) -> None:
-        """At most so many records are read at a time. What an earlier search knows of the same positions is kept."""
+        """At most so many records are read at a time; those of good partitions wait for so long to be as many. What an
+        earlier search knows of the same positions is kept."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
@@ -57,7 +65,9 @@ class CarefulSearch:
         }
         self.readable: tuple[TopicPartition, int] | None = before.readable if before else None
         """A partition and the offset of a record in it that could be read when another one could not."""
-        self._most = most
+        self._most, self._wait_seconds = most, wait_seconds
+        self.good_at: float = before.good_at if before else float("-inf")
+        """When good partitions were read last."""
         self._join_at = now + JOIN_SECONDS
         self.waiting = deque(self._divided_before(before))
         """Groups that are read next, because a larger one has failed."""
@@ -72,16 +82,25 @@ class CarefulSearch:
             if ranges := self._ranges(self.waiting.popleft(), ends):
                 return ranges
         good = {} if self._was_good else self._ranges(self._good(), ends)
-        self._was_good = bool(good)
-        return good or self._failing(ends, now)
+        is_due = now - self.good_at >= self._wait_seconds or _records(good) >= self._most
+        self._was_good = bool(good) and is_due
+        if not self._was_good:
+            return self._failing(ends, now)
+        self.good_at = now
+        return good
 
     def done(self, ranges: Ranges) -> None:
         """Records that these were stored."""
         for tp, (_, end) in ranges.items():
             each = self.partitions[tp]
             each.position, each.failures = end, 0
-            is_good = each.goal is not None and end >= each.goal
-            each.alone = 0 if is_good else min(each.alone * PARTS, self._most)
+            left = each.bad_before - end
+            if each.goal is not None and end >= each.goal:
+                each.alone = 0
+            elif left <= 0:
+                each.alone = min(each.alone * PARTS, self._most)
+            elif left <= each.alone:  # which has the bad record, as the other parts had none
+                each.alone = max(left // PARTS, 1)
 
     def failed(self, ranges: Ranges, why: str, now: float) -> None:
         """Records that these were not stored because of some of their records."""
@@ -90,7 +109,7 @@ class CarefulSearch:
             return
         [(tp, (start, end))] = ranges.items()
         each = self.partitions[tp]
-        each.goal, each.alone, each.retry_at = None, max((end - start) // PARTS, 1), now
+        each.goal, each.bad_before, each.alone, each.retry_at = None, end, max((end - start) // PARTS, 1), now
         if end - start == 1:
             each.retry_at += RETRY_SECONDS[min(each.failures, len(RETRY_SECONDS) - 1)]
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
@@ -145,6 +164,10 @@ class CarefulSearch:
         _, tp = min(due)
         each = self.partitions[tp]
         return {tp: (each.position, min(ends[tp], each.position + each.alone))}
+
+
+def _records(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges.values())
 
 
 def _divided(partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:

@@ -226,9 +226,10 @@ class Pipeline:
     def _read_carefully(self, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path) -> Run:
         session, settings = self._session(), self._settings
         starts = {tp: source.start for tp, source in sources.items()}
-        most = settings.pipeline.max_records_per_batch
-        self._search = CarefulSearch(starts, most, time.monotonic(), self._search)
-        is_wanted = settings.pipeline.on_unreadable == "dead_letter"
+        given = settings.pipeline
+        limits = given.max_records_per_batch, given.trigger_seconds
+        self._search = CarefulSearch(starts, *limits, time.monotonic(), self._search)
+        is_wanted = given.on_unreadable == "dead_letter"
         return CarefulRun(
             self.batch_put(self._storage),
             sources,

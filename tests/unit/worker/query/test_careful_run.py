@@ -70,7 +70,7 @@ class Reading:
         self.timestamp: Callable[[int], int] = lambda offset: offset * 10
         self.is_own_fault = True
         sources = {tp: KafkaSource(0, None, 1) for tp in (A, B)}
-        self.search = CarefulSearch(dict.fromkeys((A, B), 0), 1000, time.monotonic())
+        self.search = CarefulSearch(dict.fromkeys((A, B), 0), 1000, 0.0, time.monotonic())
         put = BlockPut(self.storage, lambda frame: frame, "")
         self._parts = put, sources, folder, self.batches.append, self.search
         self.unreadable = self._unreadable

@@ -17,15 +17,24 @@ SPREAD = [(40, 8), (40, 10), (40, 20), (100, 12), (400, 8), (400, 40)]
 class Reads:
     """Partitions with records at all offsets up to their ends, of which those in `bad` cannot be read."""
 
-    def __init__(self, ends: list[int], bad: set[tuple[int, int]], *, stores: float = 0.3, fails: float = 0.9) -> None:
+    def __init__(
+        self,
+        ends: list[int],
+        bad: set[tuple[int, int]],
+        *,
+        stores: float = 0.3,
+        fails: float = 0.9,
+        wait: float = 0.0,
+        gives_up: bool = False,
+    ) -> None:
         self.partitions = [TopicPartition("t", number) for number in range(len(ends))]
         self.ends = dict(zip(self.partitions, ends, strict=True))
         self.bad = {(self.partitions[number], offset) for number, offset in bad}
-        self.stores, self.fails = stores, fails
+        self.stores, self.fails, self.gives_up = stores, fails, gives_up
         self.now = 0.0
         self.stored = dict.fromkeys(self.partitions, 0)
-        self.failed = 0
-        self.search = CarefulSearch(self.stored, MOST, self.now)
+        self.failed = self.batches = 0
+        self.search = CarefulSearch(self.stored, MOST, wait, self.now)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds
@@ -37,9 +46,14 @@ class Reads:
             assert sum(end - start for start, end in ranges.values()) <= max(MOST, len(ranges))
             if self._is_bad(ranges):
                 self.now, self.failed = self.now + self.fails, self.failed + 1
-                self.search.failed(ranges, "no number", self.now)
+                [(tp, (start, end)), *others] = ranges.items()
+                if self.gives_up and not others and end - start == 1:
+                    self.stored[tp] = end
+                    self.search.gave_up(tp, end, self.now)
+                else:
+                    self.search.failed(ranges, "no number", self.now)
             else:
-                self.now += self.stores
+                self.now, self.batches = self.now + self.stores, self.batches + 1
                 for tp, (start, end) in ranges.items():
                     assert start == self.stored[tp] < end <= self.ends[tp]
                     self.stored[tp] = end
@@ -79,6 +93,16 @@ def test_each_bad_partition_is_read_up_to_its_first_bad_record_which_is_named(pa
     assert all(reads.stored[tp] == reads.first_bad.get(tp, 5000) for tp in reads.partitions)
 
 
+@pytest.mark.parametrize("offset", [10, 4321, 4999])
+def test_a_range_that_failed_is_not_read_whole_again(offset: int) -> None:
+    reads = Reads([5000] * 20, {(number, offset) for number in range(20)})
+    while len(reads.search.unreadable()) < 20:
+        reads.run(1)
+
+    assert reads.failed + reads.batches <= 20 * (5 * 6 + 1), "6 ** 5 is more than 5,000"
+    assert reads.failed <= 20 * 9, "one each level, and retries of those that were found first"
+
+
 @given(
     st.lists(st.integers(0, 300), min_size=1, max_size=30),
     st.sets(st.tuples(st.integers(0, 29), st.integers(0, 299)), max_size=60),
@@ -90,6 +114,22 @@ def test_each_partition_is_read_up_to_its_first_bad_record(ends: list[int], bad:
     assert reads.stored == reads.ends | reads.first_bad
     assert reads.search.cleared(reads.now) == reads.good
     assert {tp: each.offset for tp, each in reads.search.unreadable().items()} == reads.first_bad
+
+
+def test_good_partitions_wait_for_a_full_batch_or_the_trigger() -> None:
+    """As a streaming query does: each batch of a lake leaves three inodes."""
+    reads = Reads([0, 0], set(), wait=20.0, gives_up=True)
+    for second in range(3600):
+        reads.ends = dict.fromkeys(reads.partitions, 10 * second)
+        if second % 300 == 150:
+            reads.bad = {(reads.partitions[0], 10 * second - 5)}
+        reads.run(second - reads.now)
+
+    assert reads.batches < 3600 / 20 + 12 * 20
+    assert all(end - reads.stored[tp] < 300 for tp, end in reads.ends.items())
+    reads.ends = dict.fromkeys(reads.partitions, 10 * MOST)
+    reads.run(10)
+    assert sum(reads.ends.values()) - sum(reads.stored.values()) < MOST, "full batches do not wait"
 
 
 def test_good_partitions_are_read_while_bad_ones_are_retried_in_turn_with_a_back_off() -> None:
@@ -133,7 +173,7 @@ def test_a_search_that_is_begun_again_every_twenty_seconds_reads_all_good_partit
     for _ in range(10):
         reads.run(JOIN_SECONDS)
         left = {tp: at for tp, at in reads.stored.items() if tp not in reads.search.cleared(reads.now)}
-        reads.search = CarefulSearch(left, MOST, reads.now, reads.search)
+        reads.search = CarefulSearch(left, MOST, 0.0, reads.now, reads.search)
 
     assert all(reads.stored[tp] == 12 for tp in reads.good)
 
@@ -143,7 +183,7 @@ def test_the_next_search_knows_what_the_last_one_found_out_unless_the_partition_
     reads.run(100)
     moved = {**reads.stored, reads.partitions[1]: 51}
 
-    search = CarefulSearch(moved, MOST, reads.now, reads.search)
+    search = CarefulSearch(moved, MOST, 0.0, reads.now, reads.search)
 
     assert list(search.unreadable()) == [reads.partitions[2]]
     assert search.next(reads.ends, reads.now)[reads.partitions[1]] == (51, 100)
