@@ -20,5 +20,5 @@ def test_a_storage_that_cannot_be_used_is_known_by_its_type_and_nothing_else_pas
     assert "No such file or directory" in text
     is_storage, text = found["gap"]
     assert not is_storage
-    assert text.startswith("GapRefused: a range of t-0 begins at 7, above the stored offset 5")
+    assert text.startswith("GapRefused: a range of t-0 starts at 7, above the stored offset 5")
     assert [found["quoted"][0]] == [False]

@@ -172,7 +172,7 @@ class Dead(Generic[S]):
         store = self.kill_two_kinds(storage)
 
         for change in (store.requeue_dead, store.remove_dead):
-            with pytest.raises(CountChanged, match="5 dead letters match, and 4 were expected") as refused:
+            with pytest.raises(CountChanged, match="5 dead letters match, but 4 were expected") as refused:
                 change(Selection(error_class="KeyError"), expect=4)
             assert (refused.value.expected, refused.value.found) == (4, 5)
             with pytest.raises(CountChanged):

@@ -196,7 +196,7 @@ class DeadLetters(Dead[Storage]):
         fill(storage, 3)
 
         for change in (storage.clear, storage.requeue_stuck):
-            with pytest.raises(StorageError, match="what waits cannot be chosen by text, tries_from"):
+            with pytest.raises(StorageError, match="pending messages cannot be selected by text, tries_from"):
                 change(Selection(text="x", tries_from=1))
 
         assert total(storage) == (3, 0, 0, 0)

@@ -71,7 +71,7 @@ class StoredOffsets(Generic[S]):
     def test_a_range_that_begins_above_the_stored_offset_is_refused_and_nothing_is_written(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
 
-        with pytest.raises(GapRefused, match="begins at 7, above the stored offset 4: offsets 4 to 6 would be lost"):
+        with pytest.raises(GapRefused, match="starts at 7, above the stored offset 4: offsets 4 to 6 would be lost"):
             self.put(storage, chunk(7, 9))
 
         assert self.stored(storage) == []
@@ -108,7 +108,7 @@ class StoredOffsets(Generic[S]):
         seen = storage.stored_offsets([("t", 0)])
         storage.init_offsets([StoredOffset("t", 0, OTHER_TOPIC_ID, 4)], seen)  # a reset, or a topic that was recreated
 
-        with pytest.raises(StoredOffsetMoved, match="set anew since this batch was planned"):
+        with pytest.raises(StoredOffsetMoved, match="set again since this batch was planned"):
             self.put(storage, chunk(4, 6))
         with pytest.raises(StoredOffsetMoved):
             storage.advance_offsets([Advance("t", 0, 1, 4, 9)])
@@ -189,7 +189,7 @@ class StoredOffsets(Generic[S]):
         assert next_offset(storage) == 10
         storage.advance_offsets([Advance("t", 0, 1, 9, 12)])
         assert next_offset(storage) == 12
-        with pytest.raises(GapRefused, match="begins at 13, above the stored offset 12"):
+        with pytest.raises(GapRefused, match="starts at 13, above the stored offset 12"):
             storage.advance_offsets([Advance("t", 1, 1, 10, 11), Advance("t", 0, 1, 13, 20)])
 
         stored_offsets = storage.stored_offsets([("t", 0), ("t", 1), ("t", 2)])

@@ -348,8 +348,8 @@ def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) 
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
-        (("--appendonly", "no"), "keeps no append-only file"),
-        (("--appendfsync", "everysec"), "may forget the last seconds when it is killed (appendfsync everysec)"),
+        (("--appendonly", "no"), "has no append-only file"),
+        (("--appendfsync", "everysec"), "may lose the last seconds when it is killed (appendfsync everysec)"),
         ((), ""),
     ],
 )
@@ -376,5 +376,5 @@ def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -
     with client_of(server) as client:
         client.set(storage._session.prefix + "layout", "9")
 
-    with pytest.raises(StorageUnusable, match="layout 9, and this release reads 6: name another"):
+    with pytest.raises(StorageUnusable, match="layout 9, but this release reads 6: name another"):
         storage.prepare()

@@ -1,1 +1,2 @@
-"""Where fetched messages go: one contract (`base`), what kinds there are (`kinds`), and a file or folder for each."""
+"""Where fetched messages go: the contract (`base`), the kinds of storage (`kinds`), and a file or folder for each
+kind."""

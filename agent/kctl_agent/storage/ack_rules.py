@@ -1,4 +1,4 @@
-"""What becomes of messages, in every storage: which go, which come again, which are dead, and which return. Pure."""
+"""Decides for every storage which claimed messages are done, retried or dead-lettered, and which are requeued. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kctl_agent.storage.block import BadBlock, Block, decode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
 MAX_ERROR_BYTES = 8192
-"""Of a dead letter's error, its sentence and traceback: an exception's message may quote the payload it is about."""
+"""The longest stored error of a dead letter: an exception's message may quote the payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """What one transaction has to do to a claimed block: replace it by `again` (or nothing), and dead-letter `dead`."""
+    """What one transaction does to a claimed block: replace it with `again` (or remove it) and store `dead`."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -27,7 +27,8 @@ class AckVerdict:
 
 
 def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: str, at: float) -> AckVerdict:
-    """What becomes of a claim's messages, as in `Storage.settle`. Raises ValueError: another number of acks."""
+    """Decides what happens to a claim's messages, as `Storage.settle` defines. Raises ValueError if the number of acks
+    differs."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
@@ -45,8 +46,8 @@ def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: st
 def given_up(
     messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
-    """As `Storage.dead_letter` is to store them: each alone, so that each can be found, shown and put back. Raises
-    ValueError for another number of errors than of messages."""
+    """Builds the dead letters of `Storage.dead_letter`, each in its own block so that it can be shown and requeued
+    alone. Raises ValueError if the number of errors differs."""
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)
     return [
@@ -58,7 +59,8 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Dead letters as blocks, in offset order, incarnations of a topic apart; and the ids of those that can be read."""
+    """Packs dead letters into blocks in offset order, one incarnation of a topic per block; also returns the ids of the
+    readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -76,7 +78,7 @@ def requeued(
 
 
 def _kept(error: str) -> str:
-    """Bounded, and such that every storage can encode it: a lone surrogate would make each settle of it fail."""
+    """Cuts an error to size and escapes lone surrogates, which would make every settle of it fail."""
     return error.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 
@@ -88,7 +90,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Claims of blocks that were leased, given as (id, tries, block); and those that are damaged, by id."""
+    """Builds claims of leased blocks, given as (id, tries, block); damaged blocks come back as dead letters, by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

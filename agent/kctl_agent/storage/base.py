@@ -1,32 +1,31 @@
-"""The contract of a storage, and the types of its calls. tests/conformance has a class of tests for each of its parts.
+"""The contract of a storage, and the types of its calls. tests/conformance has one test class for each part.
 
-What every implementation guarantees to the workers that put:
+Guarantees to the workers that put messages:
 
-- **One transaction.** `put_all`, or of a table the commit of a batch, writes messages *and* moves stored offsets.
-- **The stored offset decides.** Messages below the stored offset are skipped, so a task that is retried, a batch that
-  is run again and two owners that overlap store nothing twice. A chunk that begins above the stored offset is refused
-  (`GapRefused`): it would lose what lies between.
-- **Only `init_offsets` moves a stored offset backwards**, and only if it still is the one that the decision was made
-  on: compare and set. Each such write gives it a new version; puts and advances that were planned on another are
-  refused (`StoredOffsetMoved`). So a worker that was frozen between any two steps can neither move the stored offset
-  of the next owner nor store beside it.
-- **One storage, one group.** With the first `bind` a storage gets an id of its own and belongs to one group of one
-  cluster; every other is refused. A table keeps the stored offsets of each group of each cluster apart.
-- **Durable when the writer is closed.** Only then may an offset be committed. So is a stored offset that was returned.
+- **One transaction.** `put_all` (for a table, the commit of a batch) writes messages *and* moves stored offsets.
+- **The stored offset decides.** Messages below it are skipped, so retried tasks, repeated batches and overlapping
+  owners store nothing twice. A chunk that starts above it is rejected (`GapRefused`), because the messages between
+  would be lost.
+- **Only `init_offsets` moves a stored offset backwards**, by compare-and-set. Each such write gives it a new version;
+  puts and advances planned on another version are rejected (`StoredOffsetMoved`). So a worker that was frozen at any
+  point can neither move the next owner's stored offset nor store messages next to it.
+- **One storage, one group.** The first `bind` gives a storage an id and ties it to one group of one cluster; all others
+  are rejected. A table keeps the stored offsets of each group and cluster apart.
+- **Durable once the writer is closed.** Only then may an offset be committed. A stored offset that was returned is
+  durable.
 
-And to the sinkers that claim:
+Guarantees to the sinkers that claim messages:
 
-- **At least once, and once as a rule.** A block belongs to one owner at a time. It comes again only when its lease ran
-  out, its owner was released, or messages of it failed.
-- **The lease decides.** What holds no lease any more can settle nothing: `settle` changes everything or nothing, and
-  returns which. A lease that ran out but was not given to anybody else since is still good.
-- **A message is never between two places.** One transaction takes it out of its block and puts it where it belongs:
-  nowhere, into the smaller block of those that come again, or among the dead letters, in place of an older one.
-- **Order.** Blocks of a partition are handed out in offset order as long as nothing failed; what comes again comes
-  before what was put later. With `ordered` nothing of a partition is handed out while an earlier block of it is leased
-  or waits for its next try.
-- **Time only goes on.** Leases and delays are measured on a clock that setting the wall clock does not move.
-- **Damage stays local.** A block that cannot be read becomes a dead letter with its bytes; the others go on.
+- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
+  its owner was released, or some of its messages failed.
+- **The lease decides.** An owner without the lease cannot settle: `settle` changes everything or nothing, and returns
+  which. An expired lease is still valid until another owner gets the block.
+- **A message is always in one place.** One transaction takes it out of its block and removes it, puts it into the
+  smaller block of messages to retry, or stores it as a dead letter, replacing an older one.
+- **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks come before later
+  puts. With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
+- **Time never goes back.** Leases and delays use a clock that setting the wall clock does not move.
+- **Damage stays local.** An unreadable block becomes a dead letter with its bytes; the other blocks are unaffected.
 """
 
 from __future__ import annotations
@@ -49,21 +48,21 @@ if TYPE_CHECKING:
 
 
 class StorageUnusable(StorageError):
-    """The storage cannot be opened or written: missing folder, rights, full disk, another version, damage."""
+    """The storage cannot be opened or written: missing folder, permissions, full disk, other version, damage."""
 
     code = "storage_unusable"
     retriable = True
 
 
 class StorageMisconfigured(StorageUnusable):
-    """What its settings name cannot be used by any process: a package that is missing, a file of keys."""
+    """No process can use what the settings name, because of a missing package or a bad credentials file for example."""
 
     code = "storage_misconfigured"
     retriable = False
 
 
 class TableRefused(StorageError):
-    """The table, or what is to be written into it, is of a kind that cannot be written; another try would not help."""
+    """The table, or what should be written into it, cannot be written; a retry would not help."""
 
     code = "table_refused"
 
@@ -75,35 +74,37 @@ class RowRefused(TableRefused):
 
 
 class OffsetStore(ABC):
-    """How far each partition is stored, and in what. Every method may be called from any process and any thread."""
+    """Keeps the stored offset of each partition. Any process and thread may call every method."""
 
     limits: StorageLimits = StorageLimits()
     exchanges: int = 0
-    """How often this process has found another file in the place of this one, of a storage that is a file."""
+    """For a file storage: how often this process has found that its file was replaced by another."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Equal for all processes that share this storage, `file:/absolute/path` for instance."""
+        """Equal for all processes that share this storage, for example `file:/absolute/path`."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Create what is missing and check what is there; raises `StorageUnusable` with the reason."""
+        """Creates what is missing and checks what exists. Raises StorageUnusable with the reason."""
 
     @abstractmethod
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets of these partitions; a partition without one is absent."""
+        """Returns the stored offsets of these partitions; a partition without one is absent."""
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """The id of this storage, a random one that is made with the first call and stays with the messages: a copy of
-        the storage has the same, an emptied storage another. Empty: this storage keeps nothing that could be lost. With
-        the first call the storage belongs to `owner`; with `take_over` it does from now on, even if it belonged to
-        another. Of a table `owner` is whose stored offsets are meant from now on; before the first call what reads or
-        sets some raises `StorageUnusable`. Raises OtherGroup: it belongs to somebody else; nothing was changed."""
+        """Ties the storage to `owner` if it is new, or with `take_over`, and returns its id.
+
+        The id is random, made by the first call, and stays with the messages: a copy of the storage has the same id, an
+        emptied storage a new one. An empty id means that this storage keeps nothing that could be lost. For a table,
+        `owner` selects whose stored offsets the other calls use; before `bind` they raise StorageUnusable. Raises
+        OtherGroup if the storage belongs to another owner; nothing was changed.
+        """
 
     def moved_from(self) -> Binding | None:
-        """The same group of another cluster that has stored offsets in a table, where the owner has none."""
+        """Returns the same group of another cluster, if it has stored offsets in this table and the owner has none."""
         return None
 
     @abstractmethod
@@ -112,35 +113,35 @@ class OffsetStore(ABC):
         stored_offsets: Collection[StoredOffset],
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
-        """Write these stored offsets, backwards too, in one transaction, if each still is as it was `seen` (not in
-        there: there was none); each gets the next `version`. Raises StoredOffsetMoved: nothing was written."""
+        """Writes these stored offsets in one transaction, also backwards, if each is still as `seen` (absent there: it
+        had none). Each gets the next `version`. Raises StoredOffsetMoved; nothing was written."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Move stored offsets forward over offsets that hold no message, in one transaction; never backwards. Raises
-        GapRefused, StoredOffsetMissing, StoredOffsetMoved: nothing was written."""
+        """Moves stored offsets forward over offsets without messages, in one transaction; never backwards. Raises
+        GapRefused, StoredOffsetMissing, StoredOffsetMoved; nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Counted without reading messages; cheap enough for once a second."""
+        """Counts without reading messages; cheap enough to call every second."""
 
     def expire_dead(self) -> int:
-        """Remove dead letters that are older than the limits allow, once a minute; returns the number of messages."""
+        """Removes dead letters older than the limits allow (called once a minute); returns the number of messages."""
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """The dead letters of this storage; None where it is not known yet whose they are."""
+        """The dead letters of this storage; None until a table knows its owner."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
-        """Give up connections; the next call opens them again."""
+        """Closes connections; the next call opens them again."""
 
 
 class DeadLetterStore(ABC):
-    """Where messages are that were given up."""
+    """Stores dead letters: messages that were given up."""
 
     note: str = ""
-    """What the last change adds to its count, such as dead letters that it left."""
+    """What the last change adds to its count, such as dead letters that it skipped."""
 
     @property
     @abstractmethod
@@ -154,13 +155,13 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """The next dead letters behind the `next` of a former page, the oldest first. Once it has read for so many
-        seconds it returns what it has found. Raises BadParams: `after` is nothing of the kind."""
+        """Returns the next dead letters, oldest first, after the `next` of an earlier page. After `seconds` it returns
+        what it has found. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """Dead letters, the oldest first, read as they are iterated; without a limit, those of a table file by file."""
+        """Yields dead letters, oldest first, reading page by page; without a limit, those of a table file by file."""
         after, left = None, limit
         while left is None or left > 0:
             page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)
@@ -172,34 +173,34 @@ class DeadLetterStore(ABC):
 
     @abstractmethod
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        """The dead letter of this id."""
+        ...
 
     @abstractmethod
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Dead letters counted by what they died of, the most frequent first, and how many died in each of the last
-        `hours`. `progress` is called now and then with 0, and may raise to stop."""
+        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. `progress` is called
+        from time to time with 0 and may raise to stop."""
 
     def count_dead(self, selection: Selection = EVERYTHING, progress: Progress = silent) -> int:
-        """How many dead letters there are."""
         return sum(group.count for group in self.dead_groups(selection, 0, progress))
 
     @abstractmethod
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Remove dead letters for good, but for those that were put back; returns how many. `progress` gets how many it
-        has been so far, while they are counted 0, and may raise to stop: what is done then stays done. Raises
-        CountChanged: not `expect` dead letters match; nothing was changed."""
+        """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far
+        (0 while counting) and may raise to stop; what was deleted stays deleted. Raises CountChanged if the number of
+        matches is not `expect`; nothing was changed."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Put dead letters back, to be handed out anew, or, of a table, to become rows by a worker; returns how many.
-        From now on they are no dead letters. Damaged ones stay. `progress` as above. Raises CountChanged: not `expect`
-        dead letters match; nothing was changed; StorageError: there is no place to put them."""
+        """Requeues dead letters, so that sinkers claim them again or a worker makes rows of a table from them; returns
+        how many. They stop being dead letters at once. Damaged ones stay. `progress` as in `remove_dead`. Raises
+        CountChanged if the number of matches is not `expect` (nothing was changed), StorageError if there is no queue
+        to put them into."""
 
     @abstractmethod
     def move_dead(
@@ -209,33 +210,34 @@ class DeadLetterStore(ABC):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Remove dead letters that are somewhere else: `send` gets some at a time, and returns those that are; returns
-        how many were removed. What it raises ends the call. It may get the same ones again, when the process ends
-        before they are removed; what somebody else puts back meanwhile may be in both places. Damaged ones stay.
-        `progress` as above. Raises CountChanged: not `expect` dead letters match; nothing was changed."""
+        """Removes dead letters that `send` has stored elsewhere; returns how many. `send` gets some at a time and
+        returns those it stored; an exception from it ends the call. If the process ends before the removal, `send` gets
+        the same ones again; a dead letter requeued by another process meanwhile may end up in both places. Damaged ones
+        stay. `progress` as in `remove_dead`. Raises CountChanged if the number of matches is not `expect`; nothing was
+        changed."""
 
 
 class Storage(OffsetStore, DeadLetterStore):
-    """One in which messages wait for sinkers. Instances can be pickled."""
+    """A storage whose messages wait for sinkers. Instances can be pickled."""
 
     @abstractmethod
     def stats(self) -> StorageStats: ...
 
     @abstractmethod
     def writer(self) -> Writer:
-        """A connection for puts, to be closed by the caller (it is a context manager)."""
+        """A connection for puts; the caller closes it (it is a context manager)."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
-        """All blocks but dead ones, in the order they were put, for audits."""
+        """Yields all blocks except dead letters in the order they were put, for audits."""
 
     @abstractmethod
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Lease blocks to `owner`: as many as hold `limit` messages together, but not more than `limit_bytes` as they
-        are stored; at least one; none when none waits. First gives back leases that ran out (that counts as a try) and
-        delays that are over. With `ordered`, on which all should agree, one block of each partition."""
+        """Leases blocks to `owner` until they hold `limit` messages, within `limit_bytes` as stored; at least one block
+        if any is pending. First makes blocks with expired leases (which counts as a try) and expired delays claimable
+        again. With `ordered`, on which all sinkers should agree, it takes one block per partition."""
 
     @abstractmethod
     def settle(
@@ -246,18 +248,18 @@ class Storage(OffsetStore, DeadLetterStore):
         dead: Mapping[int, str] = MappingProxyType({}),
         retry_seconds: float = 0.0,
     ) -> Settled:
-        """Settle each message of the claim: done or not. Those in `dead`, by their place in the claim, become dead
-        letters with that error, whatever their ack is. The others that are not done come again after `retry_seconds`
-        with one more try. Raises ValueError: other acks."""
+        """Settles each message of the claim. Messages in `dead` (index in the claim -> error) become dead letters
+        regardless of their ack. Other messages with a false ack are retried after `retry_seconds`, with one more try.
+        Raises ValueError if the number of acks differs."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
-        """Let the lease run for so long from now on. False: it is lost."""
+        """Extends the lease to this long from now. False: the lease is lost."""
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Give back all that `owner` holds, to be claimed at once; returns the number of messages. `count_try` is for
-        an owner that died: the message that killed it must not do so for ever."""
+        """Makes all blocks leased to `owner` claimable at once; returns the number of messages. `count_try` is for an
+        owner that died, so that a message that kills its handler does not do so for ever."""
 
     @abstractmethod
     def dead_letter(
@@ -267,18 +269,19 @@ class Storage(OffsetStore, DeadLetterStore):
         topic_id: str | None = None,
         advance: Advance | None = None,
     ) -> None:
-        """Store messages as dead letters, with one error or one each, whether they are in the storage or not. With
-        `advance` the stored offset moves over them, in the same transaction. Raises StoredOffsetMissing,
-        StoredOffsetMoved: the stored offset is not where `advance` starts; nothing was written."""
+        """Stores messages as dead letters, whether or not they are in the storage, with one error for all or one each.
+        With `advance`, the stored offset moves over them in the same transaction. Raises StoredOffsetMissing,
+        StoredOffsetMoved if the stored offset is not at the start of `advance`; nothing was written."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
-        """Remove for good what waits, never what is leased; returns the number of messages. Stored offsets stay."""
+        """Deletes pending and delayed messages, never leased ones; returns the number of messages. Stored offsets
+        stay."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Put back to be claimed what waits for its next try, and leases that ran out or, with `older_than_seconds`,
-        were taken so long ago, whatever was renewed since; returns the number of messages."""
+        """Makes delayed blocks and expired leases claimable; with `older_than_seconds` also leases taken that long ago,
+        even if renewed since. Returns the number of messages."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self
@@ -289,7 +292,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
 
 class Writer(ABC):
-    """Puts chunks, as many partitions' at a time as one transaction takes."""
+    """Puts chunks of as many partitions at a time as fit into one transaction."""
 
     def __enter__(self) -> Writer:
         return self
@@ -298,19 +301,18 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Chunks of a partition each, in parts whose puts, one after another, cost least: as a rule one part is all of
-        them. A chunk may be divided; no part has two of one partition."""
+        """Divides chunks (one per partition) into parts that are cheapest to put one after another; usually one part
+        with all of them. A chunk may be divided, but a part has at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
-        """`put_all` of one."""
         return self.put_all([chunk])[0]
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Store chunks, each of a partition of its own, and move the stored offsets to their ends, in one transaction.
-        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable: nothing was written of any."""
+        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction.
+        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable; nothing was written."""
 
     @abstractmethod
     def close(self) -> None:
-        """Make durable what was put, and close. Raises StorageUnusable: nothing that was put may count as stored."""
+        """Makes the puts durable and closes. Raises StorageUnusable; then nothing that was put may count as stored."""

@@ -3,13 +3,15 @@
     b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
     msgpack, compressed with the codec
 
-The CRC-32 is that of all other bytes of the block, in their order. The msgpack is of {"o","t","k","v","h"}:
+The CRC-32 covers all other bytes of the block in order. The msgpack is a map {"o","t","k","v","h"}:
+- `o`: offsets as int64 little-endian bytes, or None if they have no gaps;
+- `t`: Kafka timestamps in milliseconds as int64 bytes;
+- `k`, `v`: (lengths as int32 bytes, -1 for null; all bytes joined), or None if every one is null;
+- `h`: as `k`, with each message's headers as JSON `[{"k": key, "v": base64}]`, without `v` for a null value, and null
+  for a message without headers.
 
-`o` offsets as int64 little-endian bytes, or None when they follow one another without a hole; `t` Kafka timestamps in
-milliseconds as int64 bytes; `k` and `v` a pair (lengths as int32 bytes, -1 for null; all bytes joined), or None when
-every one is null; `h` the same with each message's headers as JSON, `[{"k": key, "v": base64}]` without `v` for a null
-value, and null for a message without headers. Columns are made from Arrow buffers without touching single messages:
-that keeps the put near the speed of a sink that drops everything (benchmarks/pipeline.py).
+Columns are built from Arrow buffers without touching single messages, which keeps a put nearly as fast as a sink that
+drops everything (benchmarks/pipeline.py).
 """
 
 from __future__ import annotations
@@ -37,23 +39,23 @@ CODECS = ("none", "snappy", "lz4", "zstd")
 HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
 BLOCK_BYTES = 1 << 20
-"""The most bytes of messages in a block, where nothing else is set."""
+"""The default limit for the message bytes of a block."""
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
-"""What there is of msgpack in a block (https://github.com/msgpack/msgpack/blob/master/spec.md), written here because
-its packer copies the bytes of the messages twice; it is read by msgpack's own."""
+"""The msgpack (https://github.com/msgpack/msgpack/blob/master/spec.md) of a block, written here because msgpack's
+packer copies the message bytes twice; msgpack reads it."""
 
 Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError):
-    """Bytes that are not a block, or a block of a version or codec that this release does not know."""
+    """Bytes that are not a block, or that have a version or codec unknown to this release."""
 
     code = "bad_block"
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """`lengths[i]` bytes of `data` belong to message i, in order; -1 is null, which is not empty."""
+    """`lengths[i]` bytes of `data` belong to message i, in order; -1 is null, which differs from empty."""
 
     lengths: NDArray[np.int32]
     data: Bytes
@@ -71,20 +73,21 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Messages of one partition, as columns of equal length. `keys` is None when every key is null."""
+    """Messages of one partition, as columns of equal length. `keys`, `values` and `headers` are None if every one is
+    null."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
     keys: BinaryColumn | None
     values: BinaryColumn | None
     headers: BinaryColumn | None
-    """Each message's headers as JSON, see above."""
+    """Each message's headers as JSON, as described in the module docstring."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def take(self, wanted: NDArray[np.bool_]) -> Columns:
-        """The messages at which `wanted` is true."""
+        """Returns the messages at which `wanted` is true."""
         columns = (self.keys, self.values, self.headers)
         return Columns(
             self.offsets[wanted],
@@ -93,17 +96,18 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Runs of at most `size` messages and `most_bytes` bytes (keys, values, headers), but of one message."""
+        """Yields runs of at most `size` messages and `most_bytes` bytes of keys, values and headers; a larger message
+        is a run alone."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
-        """The messages from each of these indexes up to the next one, in one pass by running sums."""
+        """Yields the messages between consecutive `edges` (indexes), in one pass by running sums."""
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
 
     def _edges(self, size: int, most_bytes: int | None) -> list[int]:
-        """Where the runs of `split` begin, and where the last one ends."""
+        """Returns the indexes where the runs of `split` start, and where the last one ends."""
         total = len(self)
         binary = [column for column in (self.keys, self.values, self.headers) if column is not None]
         if most_bytes is None or sum(len(column.data) for column in binary) <= most_bytes:
@@ -118,12 +122,11 @@ class Columns:
 
     @property
     def bytes(self) -> int:
-        """Bytes of keys and values."""
         return sum(len(column.data) for column in (self.keys, self.values) if column is not None)
 
 
 def _sums(column: BinaryColumn) -> NDArray[np.int64]:
-    """Where each message's bytes begin, and where the last one's end."""
+    """Returns where each message's bytes start, and where the last one's end."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
 
 
@@ -139,7 +142,7 @@ def _cut(column: BinaryColumn | None, edges: Sequence[int]) -> list[BinaryColumn
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stored block with its coordinates; `body` is what `encode` made."""
+    """A stored block with its coordinates; `body` is the output of `encode`."""
 
     topic: str
     topic_id: str | None
@@ -151,12 +154,12 @@ class Block:
 
     @classmethod
     def of(cls, topic: str, topic_id: str | None, partition: int, columns: Columns, codec: str) -> Block:
-        """Of these messages, at least one."""
+        """Encodes these messages, at least one."""
         first, last = int(columns.offsets[0]), int(columns.offsets[-1])
         return cls(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))
 
     def messages(self, tries: int = 0) -> list[Message]:
-        """The messages of this block, each tried so often. Raises BadBlock."""
+        """Decodes the messages, each with this many tries. Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)
         keys = columns.keys.values() if columns.keys else repeat(None)
         values = columns.values.values() if columns.values else repeat(None)
@@ -180,7 +183,7 @@ def _headers(text: bytes | None) -> Headers:
 
 
 def pack(messages: Sequence[Message]) -> Columns:
-    """Messages of one partition in offset order, at least one, as columns."""
+    """Converts messages of one partition in offset order, at least one, to columns."""
     return Columns(
         np.array([message.offset for message in messages], np.int64),
         np.array([message.timestamp for message in messages], np.int64),
@@ -196,7 +199,7 @@ def _header_json(headers: Headers) -> bytes | None:
 
 
 def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
-    """These values as a column; None when every one is null."""
+    """Converts values to a column; None if every one is null."""
     if all(value is None for value in values):
         return None
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)
@@ -204,7 +207,7 @@ def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
 
 
 def encode(columns: Columns, codec: str = "none") -> bytes:
-    """The bytes of a block. Raises BadBlock for a codec that is not known."""
+    """Returns the bytes of a block. Raises BadBlock if the codec is unknown."""
     if codec not in CODECS:
         raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
     offsets = columns.offsets
@@ -225,7 +228,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """zlib's CRC-32, by the instructions that processors have for it: a tenth of the time (benchmarks/README.md)."""
+    """zlib's CRC-32, in a tenth of the time because zlib-ng uses the CPU's CRC instructions (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)
@@ -245,7 +248,7 @@ def _bin(data: Bytes) -> tuple[bytes, Bytes]:
 
 
 def decode(body: bytes, first: int, count: int) -> Columns:
-    """The columns of a block that holds `count` messages from offset `first`. Raises BadBlock."""
+    """Returns the columns of a block that holds `count` messages from offset `first`. Raises BadBlock."""
     if len(body) < HEADER.size + CHECKSUM.size or body[:2] != MAGIC:
         raise BadBlock("these bytes are not a block")
     _, version, codec, length = HEADER.unpack_from(body)

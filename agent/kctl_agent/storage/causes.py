@@ -1,6 +1,6 @@
-"""What dead letters died of: the class of an error and the line of the user's code, by the text that is kept. Pure.
+"""The cause of a dead letter, read from its stored error: the exception class and the line in the user's code. Pure.
 
-The text is a sentence and, below it, a traceback, or whatever a handler or a transform gave as its reason.
+The error is a sentence followed by a traceback, or any reason that a handler or transform gave.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ _NOT_THE_USERS = (
 _FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
-"""How the sentence of a handler's error ends: `kctl_agent.sinker.handler.described`."""
+"""How a handler error's sentence ends: see `kctl_agent.sinker.handler.described`."""
 _EXCEPTION = re.compile(r"\w*(Error|Exception|Exit|Interrupt|Timeout|Warning)|([A-Z][a-z0-9]+){2,}")
-"""A class as people name one: a word of a reason that a user wrote may be anything."""
+"""Recognizes a class name, since a reason that a user wrote may contain any word."""
 _TIMED_OUT = re.compile(r"the handler \S+ did not return within \S+ s")
 RETURNED_FALSE = "the handler returned False"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-"""Numbers, and addresses of objects."""
+"""Numbers and object addresses."""
 
 
 class DeathCause(NamedTuple):
-    """By what dead letters are grouped."""
+    """The key by which dead letters are grouped."""
 
     error_class: str
-    """`ValueError`; where nothing was raised the sentence, without what differs from message to message."""
+    """For example `ValueError`; if no exception was raised, the sentence without the parts that vary between
+    messages."""
     line: str
-    """`shop.py:7`, where the traceback ends in the user's code; empty where there is none."""
+    """Where the traceback ends in the user's code, for example `shop.py:7`; empty without a traceback."""
 
 
 def public_class(error_class: str) -> str:
-    """Returns the class of a `DeathCause` as anybody may see it: of what is no class, a reason of the user's or a
-    sentence, only what kind of failure it was."""
+    """Returns an error class that anyone may see: the text of a user's reason or sentence is replaced by the kind of
+    failure."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:
@@ -63,18 +64,18 @@ def cause_of(error: str) -> DeathCause:
 
 
 def sentence_of(error: str) -> str:
-    """What it was, in one line: the first, or of a bare traceback the last."""
+    """Returns the error's first line, or the last line of a bare traceback."""
     lines = [line for line in error.splitlines() if line.strip()] or [""]
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def traceback_in(error: str) -> str | None:
-    """What stands after the sentence, if anything does."""
+    """Returns what follows the sentence, or None."""
     first, _, rest = error.strip().partition("\n")
     return error if first.startswith("Traceback") else rest or None
 
 
 def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """The last of these files and lines that is neither ours nor of a package, as `shop.py:7`; "" where none is."""
+    """Returns the last frame that is neither ours nor a package's, for example `shop.py:7`, or ""."""
     own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -1,4 +1,4 @@
-"""What goes in and out of the first half of the contract: stored offsets, whose they are, chunks, what a put stored."""
+"""Types of the worker's half of the contract: stored offsets and their owners, chunks, results of a put."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError):
-    """A chunk begins above the stored offset: storing it would lose the messages between."""
+    """A chunk starts above the stored offset; storing it would lose the messages between."""
 
     code = "gap_refused"
 
 
 class StoredOffsetMissing(StorageError):
-    """A chunk of a partition for which no stored offset was set."""
+    """A chunk of a partition that has no stored offset."""
 
     code = "stored_offset_missing"
 
 
 class StoredOffsetMoved(StorageError):
-    """The stored offset is not the one that was decided or planned on: another owner has set it, or stored further."""
+    """The stored offset is not the one planned on: another owner has set it or stored further."""
 
     code = "stored_offset_moved"
     retriable = True
@@ -50,8 +50,8 @@ class _OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
-    """How far one partition is stored: `next` is the first offset that is not. `topic_id` (KIP-516) shows a recreated
-    topic, `version` counts how often `init_offsets` wrote it: `next` may come again."""
+    """How far one partition is stored: `next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated
+    topic; `version` counts writes by `init_offsets`, because `next` may repeat."""
 
     topic_id: str | None
     next: int
@@ -60,7 +60,7 @@ class StoredOffset(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """Offsets `start` up to, not including, `end` hold nothing to store, as was planned on this `version`."""
+    """Offsets from `start` up to, but not including, `end` hold nothing to store, planned on this `version`."""
 
     version: int
     start: int
@@ -69,13 +69,13 @@ class Advance(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Whose messages a storage holds. `cluster_id` is None where the brokers report none."""
+    """The group whose messages a storage holds. `cluster_id` is None if the brokers report none."""
 
     group: str
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """An id that is not known differs from none."""
+        """Whether it is another group or cluster; an unknown cluster id equals any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -84,7 +84,7 @@ class Binding:
         return self.group == other.group and self.differs_from(other)
 
     def known_from(self, before: Binding | None) -> Binding:
-        """With the cluster's id as it was known before, where it is not known now."""
+        """If the cluster id is unknown, falls back to the one in `before`."""
         return self if self.cluster_id or before is None else replace(self, cluster_id=before.cluster_id)
 
     def __str__(self) -> str:
@@ -93,8 +93,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages of one partition in offset order that cover the offsets `start` up to, not including, `end` (there are
-    holes). `version` is the stored offset's on which the batch was planned."""
+    """Messages of one partition in offset order, covering the offsets from `start` up to, but not including, `end`
+    (there may be gaps). `version` is that of the stored offset the batch was planned on."""
 
     topic_id: str | None
     start: int
@@ -105,7 +105,8 @@ class Chunk(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What one put stored: `stored` messages of so many `bytes`, after `skipped` ones below the stored offset."""
+    """Result of one put: it stored `stored` messages of `bytes`, after skipping `skipped` messages below the stored
+    offset."""
 
     stored: int
     skipped: int

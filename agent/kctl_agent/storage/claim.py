@@ -1,4 +1,4 @@
-"""What goes in and out of the second half of the contract: claims, what became of them, dead letters."""
+"""Types of the sinker's half of the contract: claims, their results, dead letters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A block that `owner` holds until it is settled or released, or its lease runs out. With as many `tries` as are
-    allowed it has cost its owners their lives, and is settled with every message False."""
+    """A block leased to `owner` until it is settled or released, or the lease expires. A claim that has reached the
+    limit of `tries` has killed its owners; it is settled with every message False."""
 
     id: str
-    """Of the block, in this storage."""
+    """Id of the block in this storage."""
     token: str
-    """Of this lease: another claim of the same block has another one."""
+    """Id of this lease; another claim of the block has another token."""
     owner: str
     block: Block = field(repr=False)
     tries: int
     lease_until: float
-    """When to have settled or renewed, in the claiming process's `time.monotonic()` and on the safe side."""
+    """When to have settled or renewed, by the claiming process's `time.monotonic()`, with a safety margin."""
     messages: list[Message] = field(repr=False)
 
     @property
@@ -40,8 +40,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many messages are gone for good, will come again, or became dead letters. `is_lost`: the lease was lost
-    before; nothing was changed, and what was handled will be handled again."""
+    """How many messages are done, will be retried, or became dead letters. `is_lost`: the lease had been lost, so
+    nothing was changed and the messages will be handled again."""
 
     gone: int = 0
     again: int = 0
@@ -51,16 +51,16 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was tried too often; or a whole block that cannot be read (`is_damaged`), with its bytes."""
+    """A message that failed too often, or a whole unreadable block (`is_damaged`) with its bytes."""
 
     id: str
-    """In this storage; "" before it is stored."""
+    """Id in this storage; "" before it is stored."""
     block: Block = field(repr=False)
     tries: int
     error: str
-    """Why: the error of its last handler, or of the reader of the block."""
+    """The error of its last handler, or of the reader of the block."""
     at: float
-    """When it died, Unix seconds."""
+    """When it was dead-lettered, in Unix seconds."""
     is_damaged: bool = False
 
     @property
@@ -72,14 +72,14 @@ class DeadLetter:
         return cause_of(self.error)
 
     def messages(self) -> list[Message]:
-        """The message, or none of a damaged block."""
+        """Returns the message; empty for a damaged block."""
         return [] if self.is_damaged else self.block.messages(self.tries)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Some dead letters, the oldest first. `next` is where to go on, for the next call; None: these are the last. There
-    may be few, or none, of a page that has read for as long as it may."""
+    """Some dead letters, oldest first. `next` continues in the next call; None after the last. A page whose time ran
+    out may have few rows or none."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -87,33 +87,33 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Dead letters that died of the same; times in Unix seconds."""
+    """Dead letters with the same cause; times in Unix seconds."""
 
     cause: DeathCause
     count: int
     first_died: float
     last_died: float
     newest: str
-    """The id of the newest."""
+    """Id of the newest dead letter."""
     hours: tuple[int, ...] = ()
-    """How many died in each of the last hours, the one that has just ended last."""
+    """How many died in each of the last hours; the current hour is last."""
 
 
 class CountChanged(StorageError):
-    """There are not as many dead letters as the caller has seen; nothing was changed."""
+    """The number of dead letters is not what the caller has seen; nothing was changed."""
 
     code = "count_changed"
 
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(
-            f"{found} dead letters match, and {expected} were expected: nothing was changed; look again what matches"
+            f"{found} dead letters match, but {expected} were expected; nothing was changed. List what matches again"
         )
         self.expected = expected
         self.found = found
 
 
 def check_count(found: int, expected: int | None) -> int:
-    """The number that was found. Raises CountChanged: another one was expected."""
+    """Returns `found`. Raises CountChanged if another number was expected."""
     if expected not in (None, found):
         raise CountChanged(expected, found)
     return found

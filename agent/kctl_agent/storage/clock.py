@@ -1,4 +1,4 @@
-"""The clock that leases and delays of a file storage are measured on."""
+"""The clock for the leases and delays of a file storage."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 class MachineClock:
-    """Seconds since this machine was booted, suspension included, and which boot that was. Setting the wall clock does
-    not move it; after a boot all owners are dead, and their leases void."""
+    """Seconds since boot, including suspend, and the id of the boot. Setting the wall clock does not move it; after a
+    reboot all owners are dead and their leases void."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

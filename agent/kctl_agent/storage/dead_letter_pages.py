@@ -1,4 +1,4 @@
-"""One page of dead letters, read step by step until it is full, its time is over, or no more are there."""
+"""Reads one page of dead letters step by step until it is full, its time is over, or there are no more."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterPage
 
 PAGE = 1000
 PAGE_BYTES = 16 << 20
-"""Of bodies: a page that holds as many ends there."""
+"""A page ends when its message bodies reach this size."""
 
 STEP_SECONDS = 0.5
-"""After so long somebody who reads all is asked whether to go on."""
+"""How often a caller that reads everything can stop."""
 
 Progress: TypeAlias = Callable[[int], None]
-"""Called with how many dead letters something was done to so far; may raise to stop it there."""
+"""Called with how many dead letters were processed so far; may raise to stop."""
 P = TypeVar("P")
-"""Where a dead letter is among the others; its text goes into `DeadLetterPage.next`."""
+"""The position of a dead letter among the others; its text becomes `DeadLetterPage.next`."""
 
 
 def silent(_: int) -> None:
-    """A `Progress` of nobody who listens."""
+    """A `Progress` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Step(Generic[P]):
     rows: Iterable[tuple[P, DeadLetter]]
     """In order, selected or not; read as they are iterated."""
     last: P | None
-    """The place behind which the next step goes on; None: there are no more."""
+    """Where the next step continues; None: there are no more."""
 
 
 def read_page(
@@ -43,8 +43,8 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
-    """The next dead letters behind a place, `limit` of them at the most. `read` is called with a place and how many are
-    still missing; once it has taken so many seconds in all, the page is what was found."""
+    """Returns up to `limit` dead letters after a position. `read` is called with a position and the number still
+    missing. After `seconds` the page is what was found."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

@@ -1,6 +1,6 @@
-"""Mode `directly`: no storage between Kafka and the handler, which runs inside the batch.
+"""Mode `directly`: no queue between Kafka and the handler, which runs inside the batch.
 
-What remains is what has to outlive a batch: the stored offsets, and the dead letters, in one SQLite file.
+One SQLite file keeps what must outlive a batch: stored offsets and dead letters.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kctl_agent.storage.put_rules import judged
 
 
 class DirectlyStorage(FileStorage):
-    """See `Storage`, without its queue."""
+    """See `Storage`; there is no queue."""
 
     @property
     def identity(self) -> str:
         return f"directly:{self.path}"
 
     def writer(self) -> Writer:
-        raise StorageError('storage.mode is "directly": the handler gets the messages, they are not put anywhere')
+        raise StorageError('storage.mode is "directly": messages go to the handler and are not stored')
 
     def finish(self, advance: Advance, dead: Sequence[tuple[Message, str]], topic_id: str | None) -> None:
-        """Moves a stored offset over messages that were handled, and stores the dead ones with their errors, in one
-        transaction. Raises as `advance_offsets`."""
+        """Moves a stored offset over handled messages and stores the dead ones with their errors, in one transaction.
+        Raises as `advance_offsets`."""
         dead_letters = given_up([m for m, _ in dead], [error for _, error in dead], topic_id, self.codec, time.time())
         with self._session(is_durable=True) as db, transaction(db):
             stored = offset_table.read(db, [advance.tp]).get(advance.tp)
@@ -40,6 +40,6 @@ class DirectlyStorage(FileStorage):
 
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:  # noqa: ARG002
         raise StorageError(
-            'storage.mode is "directly": there is no queue to put dead letters back into; with mode "file" and the '
-            "same storage.path they can be requeued"
+            'storage.mode is "directly": there is no queue for requeued dead letters; to requeue them, use mode '
+            '"file" with the same storage.path'
         )

@@ -1,7 +1,5 @@
-"""The kinds of storage and what each can do: what a value of `storage.mode` stands for.
-
-Who needs to know what a storage can do asks its kind. To import this costs nothing.
-"""
+"""The kinds of storage, one for each value of `storage.mode`, and what each can do. Importing this module costs
+nothing."""
 
 from __future__ import annotations
 
@@ -17,23 +15,21 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage
 
 Settings: TypeAlias = Mapping[str, Any]
-"""Of `[storage]`, as `kctl.config.storage.storage_settings` gives them."""
+"""The settings of `[storage]`, from `kctl.config.storage.storage_settings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of storage."""
-
     open: Callable[[Settings, float | None], Storage] | None = None
-    """Of settings, and how many seconds a server's reply is waited for; None: it is a table (`open_lake`)."""
+    """Takes settings and how many seconds to wait for a server's reply; None for a table (`open_lake`)."""
     is_queue: bool = False
-    """Messages wait in it for sinkers, which claim them."""
+    """Messages wait in it until sinkers claim them."""
     is_handled_inside: bool = False
-    """Nothing waits in it: workers call the handler inside their batch."""
+    """It has no queue: workers call the handler inside their batch."""
     is_file: bool = False
     """It is the file `storage.path`."""
     is_table: bool = False
-    """Batches become rows of a table, whose files have to be looked after; its dead letters are a second table."""
+    """Batches become rows of a table, whose files need maintenance; dead letters are in a second table."""
 
     @property
     def is_local(self) -> bool:
@@ -42,24 +38,22 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """The storage that the settings name, unless that is a table. It opens no file and no connection yet. A server's
-    reply is waited for `reply_seconds`, or as long as is usual. The result can be pickled: executors get it with their
-    task. Raises StorageError: the mode is not known, or it is a table."""
+    """Returns the storage named by the settings, without opening files or connections. `reply_seconds`: how long to
+    wait for a server's reply, or None for the default. The result can be pickled, because executors get it with their
+    task. Raises StorageError if the mode is unknown or a table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
     if kind is None:
         raise StorageError(f"storage.mode is {settings['mode']!r}; known are: {', '.join(KINDS)}")
     if kind.open is None:
-        raise StorageError(
-            f'storage.mode is "{settings["mode"]}": rows go into a table, and nothing waits in a storage'
-        )
+        raise StorageError(f'storage.mode is "{settings["mode"]}": rows go into a table, which has no queue')
     return kind.open(settings, reply_seconds)
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """The table that the settings name. It opens no file and no connection yet. Raises StorageMisconfigured: a package
-    or the keys of an object store are missing; TableRefused: a kind of table that cannot be there."""
+    """Returns the table named by the settings, without opening files or connections. Raises StorageMisconfigured if a
+    package or the object store's keys are missing, TableRefused if this place cannot have such a table."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage
@@ -81,7 +75,7 @@ def open_lake(settings: Settings) -> LakeStorage:
 
 
 def _need_packages(uri: str) -> None:
-    """Those of a table, each an extra of `kctl-agent`, before anything of them is imported."""
+    """Checks for the optional packages of a table before importing them. Raises StorageMisconfigured."""
     from kctl_agent.storage.base import StorageMisconfigured
 
     needed = {"deltalake": 'storage.mode = "lake"'}
@@ -94,7 +88,7 @@ def _need_packages(uri: str) -> None:
 
 
 def _of_all(settings: Settings) -> dict[str, Any]:
-    """What each but a table is made with."""
+    """Arguments common to all storages except tables."""
     from kctl_agent.storage.block import BLOCK_BYTES
     from kctl_agent.storage.limits import StorageLimits
 
@@ -139,4 +133,4 @@ KINDS: Final[Mapping[str, Kind]] = {
     "lake": Kind(is_table=True),
 }
 MODES: Final = tuple(KINDS)
-"""What `storage.mode` may be."""
+"""The values of `storage.mode`."""

@@ -7,52 +7,52 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 FREE_INODES = 0.01
-"""The share of inodes that should stay free, where the room on a disk is limited."""
+"""The share of inodes that must stay free, if the free disk space is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLimits:
-    """At which workers take no new batch, and how long dead letters are kept; None: no limit."""
+    """Limits at which workers take no new batch, and how long dead letters are kept; None: no limit."""
 
     messages: int | None = None
-    """That are not dead."""
+    """Messages except dead letters."""
     bytes: int | None = None
-    """As stored, dead letters included."""
+    """Bytes as stored, including dead letters."""
     dead: int | None = None
-    """Messages that are dead letters."""
     min_free_bytes: int | None = None
-    """Of the disk of a file storage."""
+    """On the disk of a file storage."""
     dead_seconds: float | None = None
-    """Dead letters that are older are removed for good (`Storage.expire_dead`)."""
+    """Older dead letters are deleted (`Storage.expire_dead`)."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """Those of `open_storage`'s settings; what is missing or 0 is no limit."""
+        """Reads the limits from `open_storage`'s settings; a missing setting or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Room where a storage lies: `bytes` of it are free, and `minimum` should stay so (None: no matter)."""
+    """Free space of a storage: `bytes` are free and `minimum` must stay free (None: no limit)."""
 
     where: str
-    """In a sentence, such as "the disk of /var/lib/kctl"."""
+    """Names the place in a sentence, for example "the disk of /var/lib/kctl"."""
     bytes: int
     minimum: int | None
     inodes: float | None = None
-    """The share of inodes that is free; None: there is no limit."""
+    """The share of inodes that is free; None: the file system has no limit."""
 
     @classmethod
     def on_disk(cls, folder: object, disk: Any, minimum: int | None = None) -> Self:
-        """Of the file system of this folder, by its `os.statvfs`."""
+        """From the `os.statvfs` of this folder."""
         inodes = disk.f_favail / disk.f_files if disk.f_files else None
         return cls(f"the disk of {folder}", disk.f_bavail * disk.f_frsize, minimum, inodes)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """Messages of one partition by state, bytes as stored (dead letters too), age of the oldest that is not dead."""
+    """Messages of one partition by state, stored bytes including dead letters, and age of the oldest message that is
+    not dead."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class PartitionStats:
         return self.pending + self.processing + self.delayed
 
     def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
-        """With so many messages more in a state, of `size` bytes; `age` of the oldest of them."""
+        """Returns a copy with more messages in a state, of `size` bytes, the oldest of them of this `age`."""
         ages = [each for each in (self.oldest_seconds, age) if each is not None]
         more: dict[str, Any] = {state: getattr(self, state) + messages, "bytes": self.bytes + size}
         return replace(self, **more, oldest_seconds=max(ages, default=None))
@@ -77,8 +77,8 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state, bytes as stored, limits. `pending` may be claimed now; `processing` are leased; `delayed` wait
-    for their next try; `dead` are dead letters. What ran out counts as it was until somebody claims."""
+    """Messages by state, stored bytes, limits. `pending` can be claimed now, `processing` are leased, `delayed` wait
+    for a retry, `dead` are dead letters. An expired lease or delay counts in its old state until the next claim."""
 
     pending: int
     processing: int
@@ -87,10 +87,10 @@ class StorageStats:
     limits: StorageLimits
     delayed: int = 0
     oldest_seconds: float | None = None
-    """For how long the oldest message that is not dead has been in the storage; None when there is none."""
+    """How long the oldest message that is not dead has been in the storage; None if there is none."""
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
-    """What is left where the storage lies; None where that is not known or has no bound."""
+    """Free space where the storage lies; None if unknown or unlimited."""
 
     @property
     def limit(self) -> int | None:
@@ -101,7 +101,7 @@ class StorageStats:
     def of(
         cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None
     ) -> StorageStats:
-        """The sums."""
+        """Sums up partitions."""
         ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
         names = ("pending", "processing", "delayed", "dead", "bytes")
         sums = {name: sum(getattr(each, name) for each in partitions) for name in names}
@@ -110,36 +110,36 @@ class StorageStats:
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """What a version of a table holds."""
+    """What one version of a table holds."""
 
     version: int
     files: int
     bytes: int
     rows: int | None
-    """None where the log does not have them of every file."""
+    """None if the log does not have the count for every file."""
     small_files: int
-    """Smaller than half of what compaction aims at."""
+    """Files smaller than half of the compaction target."""
     committed_at: float | None
-    """Unix seconds of the last commit, by anybody."""
+    """Unix seconds of the last commit by any writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """A table, in which nothing waits; `counts` is None before the first count."""
+    """A table, which has no queue; `counts` is None before the first count."""
 
     limits: StorageLimits
     free: Free | None
     counts: TableCounts | None = None
     dead: int | None = None
-    """Dead letters in the table beside it."""
+    """Dead letters in the table next to it."""
     commits_failed: int = 0
-    """Of this process; and how often others got ahead of one in a way that had it decided anew."""
+    """By this process. `commits_retried`: how often another writer's commit made this process decide its own again."""
     commits_retried: int = 0
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Why a storage has no room for another batch, in one sentence; None if it has. With a `share` less than 1 it has
-    room only below that part of its limits: for workers that wait, so that they do not start and stop all the time."""
+    """Says in one sentence why a storage has no room for another batch, or returns None. With `share` below 1 the
+    limits are scaled down, so that waiting workers do not start and stop all the time."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead
@@ -168,7 +168,7 @@ def _why_queue_full(stats: StorageStats, share: float) -> str | None:
 
 
 def readable(number: float) -> str:
-    """Bytes as people read them: `1.5 GiB`."""
+    """Formats bytes for people: `1.5 GiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

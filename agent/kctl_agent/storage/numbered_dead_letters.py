@@ -1,7 +1,7 @@
-"""Dead letters of storages that number them: read in pages, counted in groups, put back and removed.
+"""Reads dead letters that have numbers: pages, groups, requeue and delete.
 
-What is done to all that match is done page by page, to those that were there when it began, else a handler that fails
-at once would keep it going for ever.
+A change to all matches goes page by page and only covers dead letters that existed when it began; otherwise a handler
+that fails at once would keep it going for ever.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, S
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_number
 
 LATEST = 1e12
-"""No time is later."""
 SCANNED = 1000
-"""That are looked through at a time where an index does not know which are selected."""
+"""How many dead letters to scan at a time if no index can select them."""
 
 
 class Place(NamedTuple):
-    """Of a dead letter among the others: when it died, in Unix seconds, and its number."""
+    """The position of a dead letter among the others: when it died, in Unix seconds, and its number."""
 
     at: float
     number: int
@@ -37,23 +36,23 @@ class Place(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Place:
-        """Of its text. Raises BadParams."""
+        """Parses the text of a place. Raises BadParams."""
         at, _, number = text.partition("/")
         with suppress(ValueError):
             place = cls(float(at), int(number))
             if 0 <= place.at < LATEST and 0 <= place.number < 2**63:
                 return place
-        raise BadParams("after: not the `next` of a former page")
+        raise BadParams("after: not the `next` of an earlier page")
 
     def __str__(self) -> str:
         return f"{self.at!r}/{self.number}"
 
 
 class NumberedDeadLetters(DeadLetterStore):
-    """Of a storage that can do what is abstract here."""
+    """A dead-letter store built on the abstract methods below."""
 
     counted = INDEXED
-    """By what `_indexed_groups` can select."""
+    """The criteria that `_indexed_groups` can select by."""
 
     @abstractmethod
     def _dead_now(self) -> float:
@@ -61,32 +60,32 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _last_dead(self) -> int:
-        """The number of the newest dead letter that there ever was; 0 before the first."""
+        """The highest number ever given to a dead letter; 0 before the first."""
 
     @abstractmethod
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-        """The next ones behind a place, of those that an index gives for the selection."""
+        """Returns the next places after `after` that the index finds for the selection."""
 
     @abstractmethod
     def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
-        """Those of them that may be selected by what no index knows, in this order: without reading more of the others
-        than that needs."""
+        """Filters numbers by the criteria that no index knows, keeping their order, without reading more than that
+        needs."""
 
     @abstractmethod
     def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
-        """Those of them that are still there, in this order, read as they are iterated."""
+        """Yields those that still exist, in this order, read as they are iterated."""
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Of a selection by `counted` alone; in any order."""
+        """Groups a selection that uses only `counted` criteria; in any order."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """In one transaction, those that are still there, unless they are damaged; how many these were."""
+        """Requeues in one transaction those that still exist and are not damaged; returns how many."""
 
     @abstractmethod
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """The same, without putting them back."""
+        """Deletes in one transaction those that still exist; returns how many."""
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         return next(iter(self._read_dead(_numbers([id]))), None)
@@ -158,7 +157,7 @@ class NumberedDeadLetters(DeadLetterStore):
         done, after = 0, None
         while True:
             page = self.dead_page(selection, after, PAGE, STEP_SECONDS)
-            progress(done)  # before: one who has stopped it, while it waited or counted, has nothing changed
+            progress(done)  # before the change: a stop while waiting or counting must change nothing
             if rows := [each for each in page.rows if int(each.id) <= last]:
                 done += change(rows)
             progress(done)
@@ -168,5 +167,5 @@ class NumberedDeadLetters(DeadLetterStore):
 
 
 def _numbers(ids: Iterable[str]) -> list[int]:
-    """Each once; what cannot be an id is left out."""
+    """Returns each id once as a number; texts that cannot be ids are left out."""
     return sorted({int(id_) for id_ in ids if is_id_number(id_)})

@@ -1,4 +1,4 @@
-"""The bucket of a table: where it is and with which keys, as delta-rs, obstore and Spark's S3A are configured."""
+"""The bucket of a table: its location and keys, as settings for delta-rs, obstore and Spark's S3A."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
 _REGION = "us-east-1"
-"""What servers other than AWS mostly call theirs."""
+"""The usual region of servers other than AWS."""
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 5
 RETRY_SECONDS = 20
-"""After so long a request that fails is given up; what it was for is tried again by the caller."""
+"""A failing request is given up after this time; the caller retries the whole operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreKeys:
-    """Never shown."""
+    """Secret: no field appears in `repr`."""
 
     id: str = field(repr=False)
     secret: str = field(repr=False)
@@ -35,7 +35,7 @@ class StoreKeys:
 
     @classmethod
     def read(cls, path: Path) -> StoreKeys:
-        """From a file as `~/.aws/credentials` is. Raises StorageMisconfigured."""
+        """Reads a file in the format of `~/.aws/credentials`. Raises StorageMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
@@ -46,20 +46,20 @@ class StoreKeys:
             raise StorageMisconfigured(f"{path} (storage.credentials_file) cannot be read: {why}") from None
         except (KeyError, configparser.Error):  # whose text quotes the file
             raise StorageMisconfigured(
-                f"{path} (storage.credentials_file) is no file of credentials: it wants `[{_PROFILE}]` and lines "
-                "`aws_access_key_id = …`, `aws_secret_access_key = …`"
+                f"{path} (storage.credentials_file) is not a credentials file: it needs `[{_PROFILE}]` and the lines "
+                "`aws_access_key_id = …` and `aws_secret_access_key = …`"
             ) from None
         if not all(map(_PRINTABLE.fullmatch, (keys.id, keys.secret, keys.session_token or "-"))):
-            raise StorageMisconfigured(  # obstore and delta-rs end in a panic by them
-                f"{path} (storage.credentials_file) has an empty key, or one of several lines or of characters other "
-                "than printable ASCII"
+            raise StorageMisconfigured(  # they make obstore and delta-rs panic
+                f"{path} (storage.credentials_file) has an empty key, or a key that is not one line of printable ASCII"
             )
         return keys
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """Without `keys` each client finds its own, as AWS' own do. `endpoint` is a server's other than AWS."""
+    """A bucket. Without `keys` each client finds its own, as AWS clients do. `endpoint`: URL of an S3-compatible server
+    other than AWS."""
 
     bucket: str
     endpoint: str | None
@@ -68,7 +68,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """The one that the `[storage]` settings, and for what they leave open AWS' own variables, name."""
+        """Reads the `[storage]` settings, falling back to AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -76,11 +76,11 @@ class ObjectStore:
         return cls(urlsplit(storage["uri"]).netloc, endpoint, region, StoreKeys.read(Path(file)) if file else None)
 
     def options(self) -> dict[str, str]:
-        """Of delta-rs, and the `config` of obstore."""
+        """Options of delta-rs, and the `config` of obstore."""
         options = {
             "aws_region": self.region,
             "aws_endpoint": self.endpoint,
-            # A server has buckets as folders, AWS as names of hosts.
+            # Other servers address a bucket by path, AWS by host name.
             "aws_virtual_hosted_style_request": "false" if self.endpoint else "true",
             "aws_conditional_put": "etag",
         }
@@ -90,12 +90,12 @@ class ObjectStore:
         return {name: value for name, value in options.items() if value is not None}
 
     def client_options(self) -> dict[str, str]:
-        """Of the same, how their connections are."""
+        """Connection options of delta-rs and obstore."""
         options = {"timeout": f"{_TIMEOUT_SECONDS}s", "connect_timeout": f"{_CONNECT_SECONDS}s"}
         return options | {"allow_http": "true"} if self._is_plain else options
 
     def spark_properties(self) -> dict[str, str]:
-        """Of S3A, for this bucket alone."""
+        """Properties of S3A for this bucket only."""
         properties = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
@@ -116,13 +116,15 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Refuse what obstore and delta-rs would end in a panic by. Raises StorageMisconfigured."""
+    """Rejects values that make obstore and delta-rs panic. Raises StorageMisconfigured."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"
         raise StorageMisconfigured(
-            f"the endpoint{shown} (storage.endpoint, or AWS_ENDPOINT_URL) is no URL as `https://host` or "
+            f"the endpoint{shown} (storage.endpoint, or AWS_ENDPOINT_URL) is not a URL such as `https://host` or "
             "`http://host:port`"
         )
     if not _PRINTABLE.fullmatch(region):
-        raise StorageMisconfigured(f"the region {region!r} (storage.region, or AWS_REGION) is none, as `us-east-1` is")
+        raise StorageMisconfigured(
+            f"{region!r} (storage.region, or AWS_REGION) is not the name of a region, such as `us-east-1`"
+        )

@@ -1,4 +1,4 @@
-"""What all storages share: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
+"""Rules that all storages share: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from kctl_agent.storage.chunk import (
 
 
 def skipped(chunk: Chunk, stored: StoredOffset) -> int:
-    """How many messages of the chunk lie below the stored offset."""
+    """Counts the chunk's messages below the stored offset."""
     return int(np.searchsorted(chunk.columns.offsets, stored.next))
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """The stored offset. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved: the plan does not hold."""
+    """Returns the stored offset if the plan still holds. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:
         raise StoredOffsetMissing(f"{where} has no stored offset in the storage; nothing was written")
     if stored.version != planned.version:
         raise StoredOffsetMoved(
-            f"the stored offset of {where} was set anew since this batch was planned (version {stored.version}, "
+            f"the stored offset of {where} was set again since this batch was planned (version {stored.version}, "
             f"planned on {planned.version}); nothing was written"
         )
     if planned.start > stored.next:
         raise GapRefused(
-            f"a range of {where} begins at {planned.start}, above the stored offset {stored.next}: offsets "
+            f"a range of {where} starts at {planned.start}, above the stored offset {stored.next}: offsets "
             f"{stored.next} to {planned.start - 1} would be lost; nothing was written"
         )
     return stored
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """As `judged`, for what may be written only once. Raises StoredOffsetMoved also where more is stored already."""
+    """As `judged`, for what may be written only once: raises StoredOffsetMoved also if more is stored already."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))
     return now
 
 
 def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffset:
-    """The stored offset as it is written over the one that was seen."""
+    """Returns the stored offset with the version after the one seen."""
     return replace(stored, version=seen.version + 1 if seen else 1)
 
 
 def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredOffset | None) -> None:
-    """Refuse a stored offset that is not the one that was seen. Raises StoredOffsetMoved."""
+    """Checks that the stored offset is still the one that was seen. Raises StoredOffsetMoved."""
     if current != seen:
         topic, partition = tp
         raise StoredOffsetMoved(
@@ -67,14 +67,14 @@ def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredO
 
 
 def refuse_other(identity: str, owner: Binding, before: Binding | None, take_over: bool) -> None:
-    """Refuse the storage of another group or cluster that is not to be taken over. Raises OtherGroup."""
+    """Checks whose storage it is, unless `take_over`. Raises OtherGroup."""
     if before is None or not owner.differs_from(before) or take_over:
         return
     advice = (
-        "if the topics were copied there, stop the fleet and run `kctl storage migrate`; else name another storage, or "
-        "set storage.on_other_storage to take_over to begin anew"
+        "if the topics were copied there, stop the fleet and run `kctl storage migrate`; otherwise name another "
+        "storage, or set storage.on_other_storage to take_over to start again"
         if owner.is_moved_from(before)
-        else "give each group a storage of its own (storage.path, storage.namespace), or, if the group was renamed, "
+        else "give each group its own storage (storage.path, storage.namespace), or, if the group was renamed, "
         "set storage.on_other_storage to take_over"
     )
     raise OtherGroup(f"the storage {identity} belongs to {before}, and this is {owner}: {advice}")
@@ -85,7 +85,7 @@ def _shown(stored: StoredOffset | None) -> str:
 
 
 def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, codec: str) -> Iterator[Block]:
-    """The chunk without its first `skip` messages as blocks of so many messages and bytes at the most."""
+    """Cuts the chunk, without its first `skip` messages, into blocks of at most this many messages and bytes."""
     columns = next(chunk.columns.cut((skip, len(chunk.columns)))) if skip else chunk.columns
     for part in columns.split(block_messages, block_bytes):
         yield Block.of(chunk.topic, chunk.topic_id, chunk.partition, part, codec)

@@ -1,4 +1,4 @@
-"""Dead letters of the last minutes, counted for the verdict on a fleet."""
+"""Counts the dead letters of the last minutes, for the verdict on a fleet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _READ_SECONDS = 2.0
 
 
 def recent(store: DeadLetterStore) -> RecentDeadLetters | None:
-    """Returns the dead letters of the last `RECENT_DEAD_SECONDS`, by the clock of this machine; None if there is none.
-    Raises StorageError, also if they are not read within two seconds."""
+    """Returns the dead letters of the last `RECENT_DEAD_SECONDS` by this machine's clock; None if there are none.
+    Raises StorageError, also if reading takes more than two seconds."""
     deadline = time.monotonic() + _READ_SECONDS
 
     def in_time(_: int) -> None:

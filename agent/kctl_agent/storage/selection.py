@@ -1,4 +1,4 @@
-"""What messages can be chosen by: the one declaration for storage, HTTP and the command line. Pure."""
+"""Criteria that select messages, declared once for storage, HTTP and the command line. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
-"""By what messages that wait can be chosen too."""
+"""Criteria that also apply to pending messages."""
 INDEXED = frozenset({"topic", "partition", "older_than_seconds", "error_class", "line", "died_from", "died_to"})
-"""By what dead letters are found without reading others."""
+"""Criteria by which dead letters are found without reading others."""
 
 
 def _by(help_: str, **more: Any) -> Any:
@@ -24,23 +24,24 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is None does not restrict; bounds are inclusive. Blocks that overlap the offsets are taken whole."""
+    """Criteria; None does not restrict, bounds are inclusive. A block that overlaps the offsets is selected as a
+    whole."""
 
-    topic: str | None = _by("Only of this topic.", metavar="NAME")
-    partition: int | None = _by("Only of this partition.", metavar="N")
+    topic: str | None = _by("Only this topic.", metavar="NAME")
+    partition: int | None = _by("Only this partition.", metavar="N")
     offset_from: int | None = _by("Only from this offset on.", metavar="N")
     offset_to: int | None = _by("Only up to this offset.", metavar="N")
-    older_than_seconds: float | None = _by("Only what is so old at least.", metavar="SECONDS")
-    error_class: str | None = _by("Only what died of errors of this class.", metavar="NAME")
+    older_than_seconds: float | None = _by("Only messages at least this old.", metavar="SECONDS")
+    error_class: str | None = _by("Only errors of this class.", metavar="NAME")
     line: str | None = _by(
-        "Only what died at this line of the handler, such as shop.py:7; an empty one: at no known line.",
+        "Only errors at this line of the handler, such as shop.py:7; an empty text: at no known line.",
         metavar="FILE:LINE",
         may_be_empty=True,
     )
-    died_from: float | None = _by("Only what died at this time or later.", metavar="TIME")
-    died_to: float | None = _by("Only what died up to this time.", metavar="TIME")
-    tries_from: int | None = _by("Only what was tried so often at least.", metavar="N")
-    tries_to: int | None = _by("Only what was tried so often at the most.", metavar="N")
+    died_from: float | None = _by("Only dead letters from this time on.", metavar="TIME")
+    died_to: float | None = _by("Only dead letters up to this time.", metavar="TIME")
+    tries_from: int | None = _by("Only messages with at least this many tries.", metavar="N")
+    tries_to: int | None = _by("Only messages with at most this many tries.", metavar="N")
     key: str | None = _by("Only messages with this key.", metavar="TEXT")
     text: str | None = _by("Only messages with this text in their value.", metavar="TEXT")
     traceback: str | None = _by("Only errors with this text in their sentence or traceback.", metavar="TEXT")
@@ -48,7 +49,7 @@ class Selection:
 
     @property
     def named(self) -> dict[str, Any]:
-        """What restricts it, by name."""
+        """The criteria that restrict it, by name."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: value for name, value in values if value is not None}
 
@@ -58,7 +59,7 @@ class Selection:
         return INDEXED.issuperset(self.named)
 
     def dated(self, now: float) -> Selection:
-        """With a time in place of the age; `now` in Unix seconds."""
+        """Replaces the age with a time; `now` in Unix seconds."""
         if self.older_than_seconds is None:
             return self
         latest = now - self.older_than_seconds
@@ -66,13 +67,13 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """This one, for messages that wait. Raises StorageError: they cannot be chosen by it."""
+        """Returns it for pending messages. Raises StorageError if it has criteria of dead letters."""
         if more := sorted(set(self.named) - OF_BLOCKS):
-            raise StorageError(f"what waits cannot be chosen by {', '.join(more)}: that is for dead letters")
+            raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
 
     def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
-        """Whether a block of these coordinates is selected, its age aside."""
+        """Whether a block with these coordinates is selected, ignoring its age."""
         return (
             self.takes_partition(topic, partition)
             and (self.offset_from is None or last >= self.offset_from)
@@ -86,7 +87,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Of a selection that is `dated`."""
+        """For a `dated` selection."""
         block = dead_letter.block
         return (
             self.takes(block.topic, block.partition, block.first, block.last)
@@ -108,7 +109,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """Whether a text from outside may be a number in the id of a dead letter: such numbers have less than 64 bits."""
+    """Whether a text from outside may be the number of a dead letter: these have less than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 
@@ -117,6 +118,6 @@ def _is_between(value: float, least: float | None, most: float | None) -> bool:
 
 
 def _messages(dead_letter: DeadLetter) -> Iterator[Message]:
-    """None of one that cannot be read."""
+    """Empty if the dead letter cannot be read."""
     with suppress(StorageError):
         yield from dead_letter.messages()

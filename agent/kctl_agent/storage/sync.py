@@ -1,4 +1,4 @@
-"""Brings to the disk what was written, so that a power cut leaves it."""
+"""Syncs files to the disk, so that they survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync_file(path: Path) -> None:
-    """A file or a folder, to the disk. Raises OSError."""
+    """Syncs a file or folder. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

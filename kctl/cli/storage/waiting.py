@@ -44,7 +44,7 @@ def requeue(
 
 def _unstuck(fleet: Config, selection: Selection) -> str:
     if fleet.storage.kind.is_table:
-        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
+        raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
     params = params_of(selection, "stuck")
     with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
         running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} put back"
@@ -83,7 +83,7 @@ def clear(
 
 def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
     if fleet.storage.kind.is_table:
-        raise UsageError('storage.mode is "lake": rows go into a table, and nothing waits in a storage')
+        raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
     with opened(fleet) as storage:
         if not yes:
             chosen = selection.of_blocks()

@@ -36,9 +36,9 @@ def test_a_table_whose_folder_and_keys_are_there_can_be_used(kctl: Kctl, short_d
     [
         (None, 0o600, "keys (storage.credentials_file) cannot be read: No such file or directory"),
         (KEYS, 0o644, "chmod o= "),
-        ("hello", 0o600, "is no file of credentials"),
-        ("[prod]\naws_access_key_id = a\n", 0o600, "it wants `[default]` and lines `aws_access_key_id = …`"),
-        ("[default]\n", 0o600, "it wants `[default]` and lines `aws_access_key_id = …`"),
+        ("hello", 0o600, "is not a credentials file"),
+        ("[prod]\naws_access_key_id = a\n", 0o600, "it needs `[default]` and the lines `aws_access_key_id = …`"),
+        ("[default]\n", 0o600, "it needs `[default]` and the lines `aws_access_key_id = …`"),
     ],
 )
 def test_keys_that_cannot_be_used_are_refused_by_check_and_by_status_with_one_exit_code(
@@ -125,8 +125,8 @@ def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir:
         ('endpoint = "http://127.0.0.1:abc"', "the endpoint http://127.0.0.1:abc"),
         ('endpoint = "http://%zz"', "the endpoint http://%zz"),
         ('endpoint = "http://h]:1"', "the endpoint http://h]:1"),
-        ('region = "\\n"', "the region '\\n' (storage.region, or AWS_REGION)"),
-        ('region = "x y"', "the region 'x y'"),
+        ('region = "\\n"', "'\\n' (storage.region, or AWS_REGION) is not the name of a region"),
+        ('region = "x y"', "'x y' (storage.region"),
     ],
 )
 def test_an_endpoint_that_makes_obstore_panic_is_refused(kctl: Kctl, short_dir: Path, more: str, named: str) -> None:
@@ -144,7 +144,7 @@ def test_an_endpoint_of_the_environment_is_checked_too_and_its_password_is_not_s
 
     ran = kctl("config", "check", "--offline", "-c", written(short_dir, 'uri = "s3://bucket/orders"'))
 
-    assert (ran.code, "(storage.endpoint, or AWS_ENDPOINT_URL) is no URL" in ran.err, "hunter2" in ran.err) == (
+    assert (ran.code, "(storage.endpoint, or AWS_ENDPOINT_URL) is not a URL" in ran.err, "hunter2" in ran.err) == (
         2,
         True,
         False,

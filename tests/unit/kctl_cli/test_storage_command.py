@@ -154,7 +154,7 @@ def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorag
         empty = kctl("storage", "dead", "delete", "--yes", flag, "")
         assert (empty.code, f"{flag} takes a text, not an empty one" in empty.err) == (2, True)
     waiting = kctl("storage", "clear", "--yes", "--text", "x")
-    assert "what waits cannot be chosen by text" in waiting.err
+    assert "pending messages cannot be selected by text" in waiting.err
 
 
 def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: FileStorage) -> None:
@@ -163,7 +163,7 @@ def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: Fil
             "storage", "dead", verb, "--partition", "1", "--expect", "2", *(["-y"] if verb == "delete" else [])
         )
         assert refused.code == 1
-        assert "1 dead letters match, and 2 were expected" in refused.err
+        assert "1 dead letters match, but 2 were expected" in refused.err
     assert storage.count_dead() == 2
 
     assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 dead letter put back\n"
@@ -427,7 +427,7 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
         "1 dead letter put back\n",
         "0 dead letters put back\n",
     )
-    assert (stuck.code, "nothing waits in a storage" in stuck.err) == (2, True)
+    assert (stuck.code, "which has no queue" in stuck.err) == (2, True)
     status = json.loads(kctl("storage", "status", "-o", "json").out)
     assert (status["dead"], status["requeued"]) == (1, 1)
     assert "REQUEUED" in kctl("storage", "status").out.upper()

@@ -26,7 +26,7 @@ def test_it_takes_no_messages_but_stored_offsets_and_dead_letters(tmp_path: Path
     storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
     storage.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
 
-    with pytest.raises(StorageError, match="the handler gets the messages"):
+    with pytest.raises(StorageError, match="messages go to the handler and are not stored"):
         storage.writer()
 
     assert storage.identity == f"directly:{tmp_path}/s.sqlite"

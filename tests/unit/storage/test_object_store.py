@@ -19,7 +19,7 @@ def test_keys_that_no_header_can_hold_name_their_file(tmp_path: Path, name: str,
     path.touch(0o600)
     path.write_text("[default]\n" + "".join(f"{each} = {text}\n" for each, text in keys.items()))
 
-    with pytest.raises(StorageMisconfigured, match=r"credentials .* has an empty key, or one of") as raised:
+    with pytest.raises(StorageMisconfigured, match=r"credentials .* has an empty key, or a key that") as raised:
         StoreKeys.read(path)
 
     assert secret == "" or secret not in str(raised.value)

@@ -1,17 +1,17 @@
-"""Copies the write-ahead log of a file storage into the database file, without SQLite's WAL-reset bug.
+"""Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
-The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, but not 3.44.6 and 3.50.7): all of the log was
-copied, a second checkpoint starts, and in that moment another connection commits and so begins the log anew. The
-checkpoint records frames of the new log as copied; a later one leaves them out, and they are gone in the end.
+The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7): the whole log was
+copied, a second checkpoint starts, and at that moment another connection commits and thereby restarts the log. The
+checkpoint records frames of the new log as copied; a later one skips them, and they are lost.
 
-It needs a commit that begins the log anew while a checkpoint runs, which SQLite's own locks exclude here:
+It needs a commit that restarts the log during a checkpoint. SQLite's own locks exclude that here:
 
-- `reading`: a read transaction that is older than the checkpoint. The log begins anew only when nobody reads from it
-  (`walRestartLog` in wal.c); and if all was copied before, the checkpoint can neither copy nor record anything.
-- `writing`: the write lock. Nobody commits.
+- `reading`: a read transaction older than the checkpoint. The log restarts only if nobody reads from it
+  (`walRestartLog` in wal.c); if everything was copied before, the checkpoint can neither copy nor record anything.
+- `writing`: the write lock, so that no other connection commits.
 
-The checkpoint that SQLite makes at a commit is turned off (`schema.connect`). The one when the last connection closes
-is no danger: SQLite makes it only while it has the whole file to itself.
+SQLite's checkpoint at commit is turned off (`schema.connect`). The one at the close of the last connection is safe:
+SQLite makes it only while it has the whole file to itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from kctl_agent.storage.file.schema import connect
 from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 
 WRITE_LOCK_MS = 1000
-"""How long a copy waits for commits other than puts to end; then the log grows on until the next copy."""
+"""How long a copy waits for commits other than puts; after that the log grows until the next copy."""
 
 _copies: dict[Path, tuple[float, threading.Thread]] = {}
-"""When this process began to copy last, by `time.monotonic()`, and the thread that does; a forked child has none."""
+"""When this process last started a copy, by `time.monotonic()`, and its thread; a forked child has none."""
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copy in a thread; False when this process is at it, or has begun to less than so long ago."""
+    """Copies in a thread. False if this process is already copying, or started to less than `at_most_every_seconds`
+    ago."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -48,14 +49,15 @@ def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
 
 
 def _copy_beside(path: Path) -> None:
-    with suppress(sqlite3.Error, OSError):  # what fails here, the next copy does or reports
+    with suppress(sqlite3.Error, OSError):  # the next copy repeats or reports it
         copy(path)
 
 
 def copy(path: Path) -> None:
-    """Copy the log while others read and write, then the rest while nobody writes, so that it can begin anew: in the
-    turn of the puts, or it would hardly ever get the write lock. After an error of the disk nothing is copied, for the
-    log may be another (`recovery`). Raises sqlite3.Error: others had the write lock, or a fault; OSError."""
+    """Copies the log while others read and write, then the rest while nobody writes, so that the log can restart. It
+    takes its turn among the puts, or it would hardly ever get the write lock. After a disk error it copies nothing,
+    because the log may be another (`recovery`). Raises sqlite3.Error (another connection had the write lock, or a
+    fault), OSError."""
     if sync_failures(path):
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -72,7 +74,8 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Hold the kernel's lock on the folder, a descriptor of one's own: it wakes the next at once."""
+    """Holds the kernel's lock on the folder, on a descriptor of the caller's own; the kernel wakes the next waiter at
+    once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -82,7 +85,7 @@ def in_turn(folder: int) -> Iterator[None]:
 
 @contextmanager
 def reading(guard: sqlite3.Connection) -> Iterator[None]:
-    """A read transaction: nobody can begin the log anew beneath a checkpoint in here."""
+    """A read transaction: no connection can restart the log during a checkpoint in here."""
     guard.execute("begin")
     try:
         guard.execute("select 1 from sqlite_master").fetchone()
@@ -93,7 +96,7 @@ def reading(guard: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def writing(guard: sqlite3.Connection) -> Iterator[None]:
-    """The write lock: nobody can commit beneath a checkpoint in here."""
+    """The write lock: no other connection can commit during a checkpoint in here."""
     guard.execute("begin immediate")
     try:
         yield
@@ -102,5 +105,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Copy as much as no reader keeps back. Never without `reading` or `writing`."""
+    """Copies as much as readers allow. Only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

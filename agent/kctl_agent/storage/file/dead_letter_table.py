@@ -1,6 +1,6 @@
-"""Dead letters of a file storage, on a connection that is given.
+"""The dead letters of a file storage, on a given connection.
 
-Those of one cause (table `cause`) in one partition lie together in an index, in the order in which they died.
+An index keeps the dead letters of one cause (table `cause`) and partition, a run, together in order of death.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
 MOST_RUNS = 2000
-"""Of the index are read one by one; where there are more, all dead letters are, in the order in which they died."""
+"""Up to this many runs are read one by one; beyond that, all dead letters are read in order of death."""
 _NEVER = 1e300
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 OF_RUNS = {"topic", "partition", "error_class", "line"}
 BEHIND = "(at, id)>(?, ?) and at>=? and at<=? order by at, id limit ?"
 HOLDS = "(substr(body, 4, 1)<>x'00' or instr(body, ?))"
-"""What is compressed may hold any bytes; the fourth byte of a block is its codec (`kctl_agent.storage.block`)."""
+"""A compressed block may contain any text; the fourth byte of a block is its codec (`kctl_agent.storage.block`)."""
 OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """New ones, in the place of those that there were of the same messages. Within a transaction of the caller."""
+    """Inserts dead letters, replacing older ones of the same messages. Within the caller's transaction."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),
@@ -52,7 +52,8 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
 
 
 def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
-    """Of a cause. One whose dead letters are gone stays until no dead letter is left."""
+    """Returns the number of a cause, inserting it if new. A cause without dead letters stays until no dead letter is
+    left."""
     known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
     if known is None:
         known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()
@@ -60,25 +61,25 @@ def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
 
 
 def delete(db: sqlite3.Connection, ids: Iterable[str]) -> None:
-    """Within a transaction of the caller."""
+    """Within the caller's transaction."""
     db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
 
 
 def remaining(db: sqlite3.Connection, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-    """Those that are still there."""
+    """Returns those that still exist."""
     wanted = json.dumps([int(each.id) for each in dead_letters])
     there = {str(id_) for (id_,) in db.execute(f"select id from dead where {OF_NUMBERS}", (wanted,))}  # noqa: S608
     return [each for each in dead_letters if each.id in there]
 
 
 def last(db: sqlite3.Connection) -> int:
-    """The number of the newest that there ever was."""
+    """Returns the highest number ever given."""
     found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
     return int(found[0]) if found else 0
 
 
 def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
-    """Those of them that may be selected, in this order."""
+    """Returns the numbers that may be selected, in the same order."""
     key, text = (each and each.encode() for each in (selection.key, selection.text))
     conditions, values = where(*_unindexed(selection), (HOLDS, key), (HOLDS, text), ("1=?", 1))
     of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
@@ -87,7 +88,7 @@ def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> li
 
 
 def _unindexed(selection: Selection) -> list[tuple[str, object]]:
-    """What no index knows of, but for what a message holds."""
+    """Criteria that no index knows, except the message's content."""
     return [
         ("tries>=?", selection.tries_from),
         ("tries<=?", selection.tries_to),
@@ -98,14 +99,14 @@ def _unindexed(selection: Selection) -> list[tuple[str, object]]:
 
 
 def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-    """In this order, which a cross join keeps."""
+    """Yields dead letters in this order, which a cross join keeps."""
     wanted = "(select value as number from json_each(?))"
     statement = f"select {COLUMNS} from {wanted} cross join dead on id=number"  # noqa: S608
     return map(_dead_letter, db.execute(statement, (json.dumps(numbers),)))
 
 
 def places(db: sqlite3.Connection, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-    """The next ones behind a place, of those that an index gives."""
+    """Returns the next places that the index finds after `after`."""
     behind = (*(after or (0.0, 0)), selection.died_from or 0.0, selection.died_to or _NEVER, limit)
     runs = _runs(db, selection) if OF_RUNS & set(selection.named) else None
     if runs is None or len(runs) > MOST_RUNS:
@@ -116,20 +117,20 @@ def places(db: sqlite3.Connection, selection: Selection, after: Place | None, li
 
 
 def _runs(db: sqlite3.Connection, selection: Selection) -> list[tuple[int, str, int]]:
-    """Cause, topic and partition of those that may be selected."""
+    """Returns cause, topic and partition of the runs that may be selected."""
     partitions = db.execute("select topic, partition from counters where state='dead' and messages>0").fetchall()
     return [(number, *tp) for number in _causes(db, selection) for tp in partitions if selection.takes_partition(*tp)]
 
 
 def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCause]:
-    """Those that are selected, by their numbers."""
+    """Returns the selected causes by number."""
     causes = {number: DeathCause(*names) for number, *names in db.execute("select id, error_class, line from cause")}
     return {number: cause for number, cause in causes.items() if selection.takes_cause(cause)}
 
 
 def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """From the index alone, unless what it does not know is asked for: then all of a run are read, or all at all, in
-    their own order."""
+    """Counts from the index alone if it knows all criteria; otherwise reads whole runs, or the whole table in its own
+    order."""
     causes = _causes(db, selection)
     found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
     unindexed = _unindexed(selection)
@@ -146,7 +147,7 @@ def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float)
 
 
 def _indexed(selection: Selection, causes: Collection[int]) -> list[tuple[str, object]]:
-    """What the index knows of."""
+    """Criteria that the index knows."""
     return [
         ("cause in (select value from json_each(?))", json.dumps(list(causes))),
         ("topic=?", selection.topic),

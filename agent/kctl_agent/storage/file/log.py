@@ -1,9 +1,9 @@
-"""The write-ahead log of a file storage, and what becomes of it when the disk fails.
+"""The write-ahead log of a file storage, and its syncs when the disk fails.
 
-Linux reports once, to each descriptor that was open then, that it could not write something back (`man 2 fsync`); it
-counts as written, and is never tried again. So every writer holds a descriptor from before its first write, and an
-error is noted in a file, which every process sees. While there is one nothing counts as durable; nor does what was read
-or written before, when one was noted meanwhile, whether or not `recovery` came after it.
+Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
+written and are never retried. So every writer opens a descriptor before its first write, and notes an error in a file
+that every process sees. While such a note exists, nothing counts as durable. If a note was made meanwhile, earlier
+reads and writes do not count either, even after a `recovery`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 
 class Log:
-    """The log as one connection uses it; for the thread that uses the connection. Close it before that."""
+    """The log as one connection uses it, for the same thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        """Watch the write-ahead log of this database. Raises sqlite3.Error, OSError."""
+        """Watches the write-ahead log of this database. Raises sqlite3.Error, OSError."""
         self._path = path
         self._noted = noted(path)
-        # SQLite opens or makes the log with its first read, and then nobody removes it as long as the connection lives.
+        # SQLite opens or makes the log at its first read, and does not remove it while the connection is open.
         db.execute("pragma schema_version").fetchone()
-        # Never the database file itself: to close that would drop the locks of all connections of this process.
+        # Never the database file itself: closing that would drop the locks of all connections of this process.
         self._descriptor = os.open(f"{path}-wal", os.O_RDONLY)
         self._thread: ThreadPoolExecutor | None = None
         self._begun: Future[None] | None = None
 
     @property
     def is_long(self) -> bool:
-        """It should be copied into the database file (`checkpoint.begin_copy`)."""
+        """Whether it should be copied into the database file (`checkpoint.begin_copy`)."""
         return self._stat().st_size > LOG_BYTES
 
     @property
     def is_in_place(self) -> bool:
-        """It still is the log at its path, and something is in it."""
+        """Whether the log at its path is still this one, and is not empty."""
         try:
             return self._stat().st_size > 0 and os.path.samestat(self._stat(), os.stat(f"{self._path}-wal"))
         except FileNotFoundError:
@@ -46,27 +46,29 @@ class Log:
 
     @property
     def is_current(self) -> bool:
-        """No sync has failed since this was made. If one has, the connection's descriptors would report it too."""
+        """Whether no sync has failed since this was made; after a failure the connection's descriptors would report it
+        too."""
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Let a thread make durable what is committed by now; `sync` raises what it met, and has less to do."""
+        """Starts to make durable, in a thread, what is committed by now. `sync` then has less to do, and raises the
+        thread's error."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Make durable what anybody has committed so far. All of it is in the log, or was synced when it was copied
-        from there; SQLite itself synced the log's header and folder when it began it
+        """Makes durable everything that any process has committed so far. That is in the log, or was synced when it was
+        copied; SQLite itself synced the log's header and folder when it started the log
         (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError: it may not be durable, also because another
-        process was given the error. Make another log, after `recover`, and look what is stored."""
+        process received the error. Then call `recover`, make a new `Log` and check what is stored."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
         self._write()
         if not self.is_current:
-            raise OSError("the disk has failed meanwhile")
+            raise OSError("the disk failed in the meantime")
 
     def close(self) -> None:
         if self._thread is not None:

@@ -1,4 +1,4 @@
-"""Stored offsets of a file storage, and whose they are, on a connection whose transaction is the caller's."""
+"""The stored offsets of a file storage and their owner, on a connection; the transaction is the caller's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMNS = "topic, partition, topic_id, next, version"
 
 
 def bound(db: sqlite3.Connection) -> tuple[str, Binding | None]:
-    """The id of the storage and whose it is; "" and None before the first `bind`."""
+    """Returns the storage's id and owner; "" and None before the first `bind`."""
     row = db.execute("select id, group_name, cluster_id from storage").fetchone()
     return (row[0], Binding(row[1], row[2])) if row else ("", None)
 
@@ -41,5 +41,5 @@ def write(db: sqlite3.Connection, stored_offsets: Iterable[StoredOffset]) -> Non
 
 
 def advance(db: sqlite3.Connection, stored: StoredOffset, end: int) -> None:
-    """Never backwards."""
+    """Never moves it backwards."""
     db.execute("update stored_offset set next=max(next, ?) where topic=? and partition=?", (end, *stored.tp))

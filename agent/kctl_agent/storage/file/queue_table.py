@@ -1,5 +1,5 @@
-"""Blocks of a file storage and their queue: insert, lease, settle, renew, release, requeue, clear, count; on a
-connection that is given. What changes something is one transaction each, but for `insert`."""
+"""The blocks of a file storage and their queue, on a given connection: insert, lease, settle, renew, release, requeue,
+clear, count. Each change except `insert` is one transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
-    """New blocks, pending; returns their bytes. Within a transaction of the caller."""
+    """Inserts new pending blocks; returns their bytes. Within the caller's transaction."""
     written, first = 0, None
     for block in blocks:
         size = len(block.body)
@@ -40,7 +40,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
         )
         first = first or row.lastrowid
         written += size
-    # All in one: of each page that a statement with triggers changes SQLite keeps a copy until its end.
+    # One statement for all: a statement with triggers makes SQLite keep a copy of each changed page until its end.
     db.execute(
         "insert into queue(id, topic, partition, count, bytes, state, since)"
         " select id, topic, partition, count, bytes, 'pending', ? from block where id>=?",
@@ -52,7 +52,8 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Lease the next blocks, for `_choose` of this size; (id, tries, block) of each. Without work it takes no lock."""
+    """Leases the next blocks up to the `size` of `_choose`; returns (id, tries, block) of each. If nothing is pending,
+    it takes no lock."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -77,7 +78,7 @@ def lease(
 
 
 def _choose(db: sqlite3.Connection, messages: int, most_bytes: int | None, ordered: bool) -> list[int]:
-    """Ids of the first pending blocks that are as many as wanted. Rows are read one by one, no further."""
+    """Returns the ids of the first pending blocks within the limits, reading no more rows than needed."""
     ids: list[int] = []
     room = float("inf") if most_bytes is None else most_bytes
     for id_, count, size in db.execute(HEADS if ordered else FIRST):
@@ -117,7 +118,7 @@ def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict
 
 
 def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tuple[str, DeadLetter]]) -> None:
-    """Make leased blocks that cannot be read dead letters with their bytes."""
+    """Turns leased blocks that cannot be read into dead letters with their bytes."""
     with transaction(db):
         for id_, dead_letter in damaged:
             if db.execute("delete from queue where id=? and token=?", (int(id_), token)).rowcount:
@@ -133,13 +134,14 @@ def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float
 
 
 def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
-    """Messages given back."""
+    """Returns the number of messages released."""
     with transaction(db):
         return _free(db, "owner=?", owner, count_try=count_try)
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """After a boot nobody who held a lease is alive, and times of the boot before mean nothing: all is pending."""
+    """Makes all blocks pending after a reboot: all lease holders are dead, and times of an earlier boot mean
+    nothing."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return
@@ -157,7 +159,7 @@ def requeue_dead(
     block_bytes: int,
     codec: str,
 ) -> int:
-    """How many were put back, of those that are still there."""
+    """Requeues the dead letters that still exist; returns how many."""
     with transaction(db):
         there = dead_letter_table.remaining(db, dead_letters)
         blocks, ids = requeued(there, block_messages, block_bytes, codec)
@@ -167,7 +169,7 @@ def requeue_dead(
 
 
 def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
-    """Messages put back."""
+    """Returns the number of messages put back."""
     where, values = condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
@@ -180,7 +182,7 @@ def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> i
 
 
 def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
-    """Messages removed: of those that wait or are delayed."""
+    """Deletes pending and delayed messages; returns how many."""
     where, values = condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
@@ -194,7 +196,7 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
 
 
 def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:
-    """What waits and what is dead, by partition; `wall` is now, in Unix seconds."""
+    """Counts messages and dead letters by partition; `wall` is now, in Unix seconds."""
     found: dict[tuple[str, int], PartitionStats] = {}
     for topic, partition, state, messages, size in db.execute(
         "select topic, partition, state, messages, bytes from counters where messages>0 order by topic, partition"
@@ -207,14 +209,14 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
         " from (select distinct topic, partition from counters where messages>0 and state<>'dead') c"
     ):
         tp = (topic, partition)
-        if tp in found and since is not None:  # somebody may have settled it between the two
+        if tp in found and since is not None:  # it may have been settled between the two
             found[tp] = found[tp].plus("pending", 0, 0, max(wall - since, 0.0))
     return tuple(found.values())
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Make blocks claimable, leased or not; returns the number of messages. Within a transaction of the caller."""
-    rows = db.execute(  # `tries` may be set first: SQLite computes all from the old row
+    """Makes blocks claimable, leased or not; returns the number of messages. Within the caller's transaction."""
+    rows = db.execute(  # `tries` may come first: SQLite computes every column from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",
         (count_try, *values),

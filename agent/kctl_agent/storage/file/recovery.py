@@ -1,8 +1,8 @@
-"""Goes back to what the disk really has of a file storage's write-ahead log, once the disk has failed.
+"""After a disk failure, restores a file storage's write-ahead log to what the disk really has.
 
-What Linux could not write back stays in memory only until memory is wanted, and SQLite does not check frames when it
-reads or copies them. So the log is written anew as it is read, and synced, and its index made anew, up to the last
-commit whose frames are whole (https://sqlite.org/walformat.html#recovery). What came behind never counted.
+Pages that Linux could not write back stay in memory only until the memory is needed, and SQLite does not check frames
+when it reads or copies them. So recovery rewrites the log as read, syncs it, and has SQLite rebuild its index up to the
+last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). What followed never counted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kctl_agent.storage.file.sync_failures import note_recovery, noting_disk_err
 PART_BYTES = 1 << 20
 
 INDEX_HEADERS_BYTES = 2 * 48
-"""Two copies of one header, the first things in `-shm`; an index whose header is not whole is made anew."""
+"""The two copies of the header at the start of `-shm`; SQLite rebuilds an index whose header is damaged."""
 
 _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 
 def recover(path: Path) -> None:
-    """Nothing, unless a sync has failed since the last time. Waits for readers and writers, 30 seconds at most. Raises
-    OSError, sqlite3.Error: the disk still fails, or somebody reads for longer. The next call tries again."""
+    """Does nothing unless a sync has failed since the last recovery. Waits up to 30 s for readers and writers. Raises
+    OSError, sqlite3.Error if the disk still fails or a reader takes longer; the next call tries again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")
@@ -39,12 +39,12 @@ def recover(path: Path) -> None:
         _write_anew(Path(f"{path}-wal"))
         _forget(index)
         db.execute("commit")  # not "rollback", for which SQLite looks into the index
-        db.execute("begin immediate")  # SQLite makes the index, before anybody writes by it
+        db.execute("begin immediate")  # SQLite rebuilds the index before anyone writes
         note_recovery(path, found)
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """Let nobody else commit; SQLite reads the first page for that, which may be among those that are gone."""
+    """Blocks other commits. For that SQLite reads the first page, which may be one of the lost ones."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:
@@ -66,6 +66,6 @@ def _write_anew(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """In a process of its own: one that closes the file would lose the locks that SQLite has on it."""
+    """Clears the index in another process: a process that closes the file loses SQLite's locks on it."""
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)

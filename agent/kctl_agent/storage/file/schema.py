@@ -1,8 +1,8 @@
-"""The tables of a file storage, its connections and transactions.
+"""The tables, connections and transactions of a file storage.
 
-`block` holds the messages, `queue` state, lease and tries of each block: SQLite writes a whole row anew when one column
-of it changes size, and a lease would cost 100 KB. `counters` is kept by triggers: counting costs the same for ten
-blocks and ten million. A file of another version is refused: nothing is released yet.
+`block` holds the messages, `queue` the state, lease and tries of each block: SQLite rewrites a whole row if one column
+changes size, so in one table a lease would cost 100 KB. Triggers maintain `counters`, so counting ten million blocks
+costs no more than counting ten. A file of another version is rejected: nothing has been released yet.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kctl_agent.storage.base import StorageUnusable
 
 SCHEMA_VERSION = 5
 OLDEST_SQLITE = (3, 35, 0)
-"""RETURNING, https://sqlite.org/releaselog/3_35_0.html"""
+"""For RETURNING: https://sqlite.org/releaselog/3_35_0.html"""
 PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
-"""A longer log is copied by the thread that notices; it is cut to this when it begins anew."""
+"""The thread that notices a longer log copies it; when the log restarts it is truncated to this size."""
 
 TABLES = (
-    # The id of this storage, and whose messages it holds; one row once somebody has bound it.
+    # The id and owner of this storage; one row after the first `bind`.
     "create table storage(id text not null, group_name text not null, cluster_id text)",
     "create table stored_offset("
     " topic text not null, partition integer not null, topic_id text, next integer not null,"
@@ -33,7 +33,7 @@ TABLES = (
     " id integer primary key, topic text not null, topic_id text, partition integer not null,"
     " first integer not null, last integer not null, count integer not null, bytes integer not null,"
     " body blob not null)",
-    # `until` ends a lease or a delay and is null of what is pending; `since` is when it was put, in Unix seconds.
+    # `until` ends a lease or a delay and is null if pending; `since` is when it was put, in Unix seconds.
     "create table queue("
     " id integer primary key, topic text not null, partition integer not null, count integer not null,"
     " bytes integer not null, state text not null, since real not null, tries integer not null default 0,"
@@ -47,7 +47,7 @@ TABLES = (
     "create table counters("
     " topic text not null, partition integer not null, state text not null, messages integer not null,"
     " bytes integer not null, primary key (topic, partition, state)) without rowid",
-    # Of the machine, when the storage was used last: after a boot no lease means anything.
+    # The machine's boot id at the last use: leases are void after a reboot.
     "create table boot(id text not null)",
 )
 
@@ -59,7 +59,7 @@ INDEXES = (
     "create index dead_partition on dead(topic, partition, first)",
     "create unique index cause_names on cause(error_class, line)",
     "create index dead_at on dead(at)",
-    # What groups are counted from, without a look at the dead letters themselves.
+    # Groups are counted from this index, without reading the dead letters.
     "create index dead_cause on dead(cause, topic, partition, at)",
 )
 
@@ -85,7 +85,7 @@ TRIGGERS = (
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where there are none. Raises StorageUnusable: another version, or a SQLite that is too old."""
+    """Creates missing tables. Raises StorageUnusable if the file has another version or SQLite is too old."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StorageUnusable(f"this Python has SQLite {sqlite3.sqlite_version}; a file storage needs {oldest}")
@@ -95,8 +95,8 @@ def create(db: sqlite3.Connection, path: Path) -> None:
         (version,) = db.execute("pragma user_version").fetchone()
         if version not in (0, SCHEMA_VERSION):
             raise StorageUnusable(
-                f"{path} has version {version} of the storage, and this release reads version {SCHEMA_VERSION}: name "
-                "another storage.path, or use the release that has written it"
+                f"{path} has version {version} of the storage, but this release reads version {SCHEMA_VERSION}: name "
+                "another storage.path, or use the release that wrote it"
             )
         if version == 0:
             for statement in (*TABLES, *INDEXES, *TRIGGERS):
@@ -105,7 +105,7 @@ def create(db: sqlite3.Connection, path: Path) -> None:
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """A connection for any thread, one at a time; with `rwc` the file is made. Raises sqlite3.Error."""
+    """A connection for any thread, one at a time; `rwc` creates the file. Raises sqlite3.Error."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
     try:
@@ -120,7 +120,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """`begin immediate`: the lock is taken before anything is read, so that cannot change before it is written."""
+    """`begin immediate` takes the lock before the first read, so that nothing changes between read and write."""
     db.execute("begin immediate")
     try:
         yield

@@ -1,4 +1,4 @@
-"""A selection as a condition of SQL. Pure."""
+"""Translates a selection to an SQL condition. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from kctl_agent.storage.selection import Selection
 
 
 def condition(selection: Selection) -> tuple[str, list[object]]:
-    """On topic, partition, first, last, and its values; times aside. Raises StorageError: not of what waits."""
+    """Condition on topic, partition, first and last, with its values; times are ignored. Raises StorageError for
+    criteria of dead letters."""
     chosen = selection.of_blocks()
     return where(
         ("1=?", 1),
@@ -18,6 +19,6 @@ def condition(selection: Selection) -> tuple[str, list[object]]:
 
 
 def where(*clauses: tuple[str, object]) -> tuple[str, list[object]]:
-    """Clauses of SQL, each with its value, as one with all values; without those that have none."""
+    """Joins the SQL clauses whose value is not None, and returns their values."""
     given = [(clause, value) for clause, value in clauses if value is not None]
     return " and ".join(clause for clause, _ in given), [value for _, value in given]

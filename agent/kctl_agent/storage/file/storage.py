@@ -1,8 +1,9 @@
-"""One SQLite file as storage: the embedded default. Not for network file systems (their locks do not hold).
+"""One SQLite file as storage: the embedded default. Not for network file systems, whose locks are unreliable.
 
-WAL, so that readers never wait for the writer, and `synchronous=NORMAL`: a power cut takes back the last transactions.
-What it must not take back is synced afterwards: a put by the time its writer is closed, a stored offset when it is
-returned, as it may be committed to Kafka then. What was settled last is claimed again, which at-least-once allows.
+WAL mode, so that readers never wait for the writer, with `synchronous=NORMAL`: a power cut undoes the last
+transactions. What must survive is synced explicitly: a put before its writer is closed, a stored offset before it is
+returned, since it may then be committed to Kafka. The last settles may be undone; their messages are claimed again, as
+at-least-once allows.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, 
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LONG_SECONDS = 1.0
-"""A log that stays long, since somebody reads an old snapshot, is tried to be copied so often."""
+"""How often to try to copy a log that stays long because a reader uses an old snapshot."""
 
 _INHERITED: list[sqlite3.Connection] = []
-"""Connections of a parent process: not even to be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
+"""Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
 
 class FileStorage(NumberedDeadLetters, Storage):
-    """See `Storage`; one file, any number of processes on one machine."""
+    """See `Storage`; one file, for any number of processes on one machine."""
 
     counted = INDEXED | {"tries_from", "tries_to", "offset_from", "offset_to", "traceback"}
 
@@ -71,7 +72,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._file: tuple[int, int] | None = None
-        """Device and inode of the file that was opened last, here or in the process that this was pickled in."""
+        """Device and inode of the last opened file, here or in the process that pickled this."""
 
     def __del__(self) -> None:
         if getattr(self, "_db", None) is not None and self._pid == os.getpid():
@@ -106,7 +107,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         return id_
 
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        with self._session(is_durable=True) as db:  # what is returned may be committed to Kafka
+        with self._session(is_durable=True) as db:  # the caller may commit it to Kafka
             return offset_table.read(db, partitions)
 
     def init_offsets(
@@ -128,7 +129,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     def writer(self) -> Writer:
         if self._file not in (None, self._found()):
-            raise StorageUnusable(f"the file {self.path} was exchanged since this batch was planned")
+            raise StorageUnusable(f"the file {self.path} was replaced since this batch was planned")
         with self._as_unusable():
             return FileWriter(self.path, self.clock, self.block_messages, self.block_bytes, self.codec)
 
@@ -136,7 +137,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         with (
             self._as_unusable(),
             closing(connect(self.path)) as db,
-        ):  # of its own: one snapshot, however long it is read
+        ):  # its own connection: one snapshot, however long the caller reads
             for row in db.execute("select topic, topic_id, partition, first, last, count, body from block order by id"):
                 yield Block(*row)
 
@@ -254,7 +255,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """The connection of this process, for one thread. After an error the next call opens a new one."""
+        """This process's connection, for one thread at a time. After an error the next call opens a new one."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -280,12 +281,13 @@ class FileStorage(NumberedDeadLetters, Storage):
                 begin_copy(self.path, LONG_SECONDS)
 
     def _notice_exchange(self) -> None:
-        """Go on with the file that is at the path now. Raises StorageUnusable: there is none, or another's log."""
+        """Switches to the file that is now at the path. Raises StorageUnusable if there is none, or the log belongs to
+        the old file."""
         found = self._found()
         if self._file not in (None, found):
             if self._log is not None and self._log.is_in_place:
                 raise StorageUnusable(
-                    f"{self.path} was exchanged, and {self.path}-wal belongs to the file that was there before: "
+                    f"{self.path} was replaced, but {self.path}-wal belongs to the previous file: "
                     f"remove {self.path}-wal and {self.path}-shm"
                 )
             self._forget()

@@ -1,6 +1,6 @@
-"""Failed syncs of a file storage: the disk may not have what was written. Known to every process that uses the storage.
+"""Notes failed syncs of a file storage, when the disk may lack what was written, for every process that uses it.
 
-Each is a file in a folder beside the storage, until `recovery` has come after it, which leaves one too.
+Each failure is a file in a folder next to the storage. `recovery` removes these files and leaves one of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 RECOVERY = "recovery-"
-"""Begins the name of a file that a recovery has left."""
+"""Prefix of the file that a recovery leaves."""
 
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """An error of the disk that SQLite meets in here is noted: it syncs the log too, and the kernel reports once."""
+    """Notes a disk error that SQLite meets in here: SQLite syncs the log too, and the kernel reports an error only
+    once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -28,7 +29,7 @@ def noting_disk_errors(path: Path) -> Iterator[None]:
 
 
 def note_sync_failure(path: Path) -> None:
-    # It need not survive a power cut: after that the log ends where it is whole, and what it lacks counts nowhere.
+    # The note need not survive a power cut: then the log ends where it is intact, and lost frames never counted.
     folder = _folder(path)
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
@@ -36,8 +37,8 @@ def note_sync_failure(path: Path) -> None:
 
 
 def note_recovery(path: Path, failures: list[Path]) -> None:
-    """These failures have been seen to. What was noted before is no longer what is noted, for all who look (`noted`).
-    Raises OSError: it could not be noted; the failures still stand."""
+    """Removes these failures and changes what `noted` returns for all processes. Raises OSError if it could not be
+    noted; then the failures remain."""
     folder = _folder(path)
     before = list(folder.glob(f"{RECOVERY}*"))
     folder.mkdir(exist_ok=True)
@@ -47,12 +48,12 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Names that are never given again: where they are the same as before, no sync has failed meanwhile."""
+    """Returns unique names; if they are the same as before, no sync has failed in the meantime."""
     return frozenset(each.name for each in _entries(path))
 
 
 def sync_failures(path: Path) -> list[Path]:
-    """Those that no recovery has come after yet."""
+    """Sync failures not yet followed by a recovery."""
     return [each for each in _entries(path) if not each.name.startswith(RECOVERY)]
 
 

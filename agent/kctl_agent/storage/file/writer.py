@@ -1,8 +1,8 @@
-"""Puts into a file storage, by tasks of executors: a transaction for the chunks of many partitions, synced at the end.
+"""Puts into a file storage by executor tasks: one transaction for the chunks of many partitions, synced at the end.
 
-SQLite makes all but one that write sleep for up to 100 ms between tries; so they wait for a lock of the kernel (on the
-folder), which wakes the next at once. A thread copies the write-ahead log into the file after the task (`checkpoint`):
-within a commit, as SQLite does it, the put would wait for it (benchmarks/README.md).
+SQLite makes waiting writers sleep up to 100 ms between tries; so they wait for a kernel lock on the folder instead,
+which wakes the next one at once. A thread copies the write-ahead log into the file after the task (`checkpoint`):
+SQLite would copy within a commit, and the put would wait for it (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
 COPY_BYTES = 16 << 20
-"""A process that has written so much copies the write-ahead log into the file."""
+"""A process copies the write-ahead log into the file after writing this much."""
 
 SYNC_BYTES = 8 << 20
-"""After so much the disk begins to write what a task has put, while the task goes on."""
+"""After this much a task starts to sync in the background."""
 
 _uncopied: Counter[Path] = Counter()
-"""Bytes that this process has written since it began to copy last: it outlives the writers of its tasks."""
+"""Bytes this process has written since its last copy began; kept here because tasks each have their own writer."""
 
 
 class FileWriter(Writer):
-    """One connection. Blocks are encoded one by one as they are written, each still in the processor's cache then;
-    but compressed before the lock is taken, for that takes longer than to write them."""
+    """One connection. Blocks are encoded one by one while they are written, so that each is still in the CPU cache.
+    With compression they are encoded before the lock is taken, because that takes longer than writing."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
-        """Open the file for puts. Raises sqlite3.Error, OSError."""
+        """Opens the file for puts. Raises sqlite3.Error, OSError."""
         self._path = path
         self._clock = clock
         self._block_messages = block_messages

@@ -1,4 +1,4 @@
-"""Messages in a Redis, for workers and sinkers of any host."""
+"""Messages in Redis, for workers and sinkers on any host."""
 
 from __future__ import annotations
 

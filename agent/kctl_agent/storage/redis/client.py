@@ -1,6 +1,6 @@
-"""The connection of a Redis storage: URL, scripts, reconnecting, and whether the server can be trusted with messages.
+"""The connection of a Redis storage: URL, scripts, reconnects, and whether the server can be trusted with messages.
 
-redis-py is imported when a storage is first used, so that nobody else needs it.
+redis-py is imported at first use, so that only Redis storages need it.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
-"""Of a call whose connection is broken. A server that hangs, 7 x 30 s in all, is not tried again."""
+"""For a broken connection. A call to a server that hangs is not retried after this: 7 x 30 s in all."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
-"""A call is tried again for about four seconds: the time a Redis takes to be started again with a small AOF. Longer
-outages are StorageUnusable, which every caller tries again later."""
+"""Backs off for about four seconds in total, as long as Redis takes to restart with a small AOF. Longer outages raise
+StorageUnusable, which every caller retries later."""
 
 
 def where(url: str) -> str:
-    """A URL without its credentials: `redis://host:6379/0`, `unix:/path/redis.sock`. Raises StorageUnusable."""
+    """Returns the URL without credentials: `redis://host:6379/0`, `unix:/path/redis.sock`. Raises StorageUnusable."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise StorageUnusable(
-            "storage.url must begin with redis://, rediss:// (TLS) or unix:// (a socket), "
+            "storage.url must start with redis://, rediss:// (TLS) or unix:// (a socket), "
             "such as redis://user@host:6379/0"
         )
     try:
         host, port = parts.hostname or "127.0.0.1", parts.port or 6379
         if "@" in parts.path and parts.scheme != "unix":
             raise ValueError
-    except ValueError:  # its text may be a part of the password
+    except ValueError:  # its text may contain part of the password
         raise StorageUnusable(
             "storage.url cannot be read: it must be redis://user@host:port/database, with / ? # and @ of a password "
             "written as %2F %3F %23 and %40; or keep the password in storage.password_file"
@@ -57,8 +57,8 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """A client that connects when it is used, from any thread, and again after errors. Raises StorageMisconfigured:
-    redis-py is not installed; StorageUnusable: the URL or the file with the password cannot be read."""
+    """Returns a client for any thread that connects at first use and reconnects after errors. Raises
+    StorageMisconfigured if redis-py is not installed, StorageUnusable if the URL or password file cannot be read."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -77,7 +77,7 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
         try:
             options["password"] = read_private(password_file).strip()
         except (OSError, UnicodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise StorageUnusable(f"cannot read storage.password_file {password_file}: {reason}") from error
     try:
         return redis.Redis.from_url(url, **options)
@@ -92,12 +92,12 @@ def _source(name: str) -> str:
 
 
 def script(client: Any, name: str) -> Script:
-    """A script of `lua/`, sent by its hash, and in full where the server does not know it yet."""
+    """A script of `lua/`, sent by its hash, and in full if the server does not know it yet."""
     return client.register_script(_source(name))  # type: ignore[no-any-return]
 
 
 def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, prefix: str, *args: object) -> Any:
-    """Set these values, for so long, and run a script of `lua/`, as one transaction; returns what the script does."""
+    """Sets these values for `seconds` and runs a script of `lua/` in one transaction; returns the script's reply."""
     import redis
 
     own = script(client, name)
@@ -114,22 +114,22 @@ def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, 
 
 @contextmanager
 def as_unusable(place: str) -> Iterator[None]:
-    """Errors of redis-py as one of ours, with what to do."""
+    """Turns errors of redis-py into StorageUnusable with advice."""
     import redis
 
     try:
         yield
     except redis.AuthenticationError as error:
-        raise StorageUnusable(f"{place} refuses the user or the password: {error}") from error
+        raise StorageUnusable(f"{place} rejects the user or the password: {error}") from error
     except redis.exceptions.NoPermissionError as error:
-        raise StorageUnusable(f"the ACL of {place} does not permit this user what kctl does: {error}") from error
+        raise StorageUnusable(f"the ACL of {place} does not allow this user what kctl needs: {error}") from error
     except redis.RedisError as error:
         raise StorageUnusable(f"{place} cannot be used: {error}") from error
 
 
 def check_server(client: Any, place: str) -> None:
-    """Refuse a server that would lose messages by itself, warn of one that forgets them when it is restarted. Raises
-    StorageUnusable: too old, a replica, or set to evict keys when its memory is full."""
+    """Warns of a server that loses messages in a restart. Raises StorageUnusable if it is too old, a replica, or set to
+    evict keys when its memory is full."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:
@@ -143,14 +143,14 @@ def check_server(client: Any, place: str) -> None:
             "messages would be lost; set it to noeviction"
         )
     if not info.get("aof_enabled"):
-        log.warning("%s keeps no append-only file: messages are lost when it is restarted (appendonly yes)", place)
+        log.warning("%s has no append-only file: a restart loses messages; set appendonly yes", place)
     elif (sync := _appendfsync(client)) not in (None, "always"):
-        # While a background fsync runs, Redis answers up to two seconds before it writes (aof.c, flushAppendOnlyFile).
-        log.warning("%s may forget the last seconds when it is killed (appendfsync %s): set always", place, sync)
+        # During a background fsync, Redis answers up to two seconds before it writes (aof.c, flushAppendOnlyFile).
+        log.warning("%s may lose the last seconds when it is killed (appendfsync %s): set always", place, sync)
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """What is left of `maxmemory`, of which a tenth should stay free, as Redis itself reckons it; None without one."""
+    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free. None without `maxmemory`."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:
@@ -160,7 +160,7 @@ def free_memory(client: Any, place: str) -> Free | None:
 
 
 def _appendfsync(client: Any) -> str | None:
-    """None when this user may not ask, as on a hosted Redis."""
+    """None if the user may not ask, as on a hosted Redis."""
     import redis
 
     try:

@@ -1,4 +1,4 @@
-"""Replies of the scripts in `lua/` as what they mean. Pure."""
+"""Decodes the replies of the scripts in `lua/`. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.limits import PartitionStats
 
 DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "last", "count", "body")
-"""The fields of a dead letter's hash that are read."""
+"""The fields that are read from a dead letter's hash."""
 
 
 def words(*values: object) -> list[object]:
-    """What a script is given: an empty word for what is not set."""
+    """Arguments for a script: None becomes an empty word."""
     return ["" if value is None else value for value in values]
 
 
 def name_of(tp: TopicPartition) -> str:
-    """`topic:partition`; a topic's name holds no colon."""
+    """`topic:partition`; a topic name contains no colon."""
     return f"{tp[0]}:{tp[1]}"
 
 
@@ -30,7 +30,7 @@ def parted(name: str) -> TopicPartition:
 
 
 def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredOffset | None:
-    """Of topic_id, next, version."""
+    """From topic_id, next, version."""
     topic_id, following, version = row
     if not following:
         return None
@@ -38,32 +38,31 @@ def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredO
 
 
 def block_of(row: Sequence[bytes]) -> Block:
-    """Of tp, topic_id, first, last, count, body."""
+    """From tp, topic_id, first, last, count, body."""
     name, topic_id, first, last, count, body = row
     topic, partition = parted(name.decode())
     return Block(topic, topic_id.decode() or None, partition, int(first), int(last), int(count), body)
 
 
 def dead_letter_of(id_: str, row: Sequence[bytes]) -> DeadLetter:
-    """Of `DEAD_LETTER`."""
+    """From the fields of `DEAD_LETTER`."""
     tries, error, at, damaged, *block = row
     return DeadLetter(id_, block_of(block), int(tries), error.decode(errors="replace"), int(at) / 1000, damaged == b"1")
 
 
 def cause_in(text: str) -> DeathCause:
-    """As a dead letter has it."""
     error_class, _, line = text.rpartition("\t")
     return DeathCause(error_class, line)
 
 
 def run_of(name: bytes) -> tuple[TopicPartition, DeathCause]:
-    """What dead letters in an index have in common."""
+    """Returns the partition and cause that the dead letters of a run share."""
     tp, _, cause = name.decode().partition(" ")
     return parted(tp), cause_in(cause)
 
 
 def partitions_of(counts: Sequence[bytes], ages: Sequence[bytes]) -> tuple[PartitionStats, ...]:
-    """Of the two lists of `stats.lua`, which hold names and values in turn."""
+    """From the two lists of `stats.lua`, in which names and values alternate."""
     found: dict[TopicPartition, PartitionStats] = {}
     oldest = dict(zip(ages[::2], ages[1::2], strict=True))
     for label, value in zip(counts[::2], counts[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""One storage in a Redis as the rest talks to it: its keys, its scripts, and a client that is made when it is used."""
+"""One storage in a Redis: its keys, its scripts, and a client that is made at first use."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, connect,
 
 
 class RedisSession:
-    """May be used from any thread. Pickled, it connects anew."""
+    """May be used from any thread. An unpickled copy connects again."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
-        """It connects with the first call. Raises StorageUnusable: not the URL of a Redis."""
+        """Connects at the first call. Raises StorageUnusable if this is not a Redis URL."""
         self.place = where(url)
         """The URL without its credentials."""
         self.prefix = prefix
         self._url = url
         self._password_file = password_file
         self.reply_seconds = reply_seconds
-        """How long a reply is waited for. An executor, which gets a copy with its task, waits as long as is usual."""
+        """How long to wait for a reply. An executor's unpickled copy uses the default."""
         self._client: Any = None
         self._scripts: dict[str, Callable[..., Any]] = {}
 
@@ -30,7 +30,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """Of redis-py; its errors are for `as_unusable`. Raises StorageUnusable."""
+        """A client of redis-py; wrap its errors in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client
@@ -39,18 +39,18 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def run(self, name: str, *args: object) -> Any:
-        """A script of `lua/`. Raises StorageUnusable."""
+        """Runs a script of `lua/`. Raises StorageUnusable."""
         if name not in self._scripts:
             self._scripts[name] = script(self.client, name)
         with as_unusable(self.place):
             return self._scripts[name](keys=[self.prefix], args=args)
 
     def run_once(self, name: str, *args: object) -> Any:
-        """A script whose first argument is a token, by which a call that redis-py repeats is known."""
+        """Runs a script whose first argument is a token, so that it recognizes a call repeated by redis-py."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """Unix seconds, by the clock that dates dead letters: those of the hosts may differ from it."""
+        """Unix seconds by the server's clock, which dates dead letters and may differ from the hosts'."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

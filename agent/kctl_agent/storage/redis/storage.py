@@ -1,12 +1,12 @@
-"""A Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
+"""Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
-Every change is one Lua script (`lua/`, whose prelude lists the keys), so it happens as a whole or not at all, and each
-can be repeated after a broken connection: a put is judged by the stored offset, a settle by its lease. With
-`appendfsync always` a put survives a kill of Redis and a power cut; else Redis may answer two seconds before it writes.
+Every change is one Lua script (`lua/`, whose prelude lists the keys), so it is atomic and can be repeated after a
+broken connection: the stored offset decides a put, the lease a settle. With `appendfsync always` a put survives a kill
+of Redis and a power cut; otherwise Redis may answer up to two seconds before it writes.
 
-Sorted sets and hashes instead of streams: an entry of a stream cannot be given back to its place, made smaller or kept
-behind another one, and its idle time stands still for an hour when the server's clock is set back by one. No step costs
-more with 10,000 blocks in flight (benchmarks/storage_drain.py).
+Sorted sets and hashes, not streams: a stream entry cannot return to its place, shrink, or be kept behind another entry,
+and its idle time stands still for an hour when the server's clock is set back by an hour. No step costs more with
+10,000 blocks in flight (benchmarks/storage_drain.py).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
 LAYOUT_VERSION = b"6"
-"""Nothing is released yet, so there is one, and another is refused."""
+"""Nothing has been released yet, so all other versions are rejected."""
 PAGE = 500
-"""Of blocks that are read or cleared at a time."""
+"""Blocks read or cleared at a time."""
 
 
 class RedisStorage(NumberedDeadLetters, Storage):
-    """See `Storage`. `namespace` keeps storages apart that share a database: the consumer group, as a rule."""
+    """See `Storage`. `namespace`, usually the consumer group, separates storages in one database."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class RedisStorage(NumberedDeadLetters, Storage):
             check_server(client, self._session.place)
             key = self._session.prefix + "layout"
             layout = client.get(key)
-            if layout is None:  # a Redis that is full refuses each SET
+            if layout is None:  # a full Redis rejects every SET
                 client.set(key, LAYOUT_VERSION)
         if layout not in (None, LAYOUT_VERSION):
             raise StorageUnusable(
-                f"{self.identity} has layout {layout.decode()}, and this release reads {LAYOUT_VERSION.decode()}: name "
-                "another storage.namespace, or use the release that has written it"
+                f"{self.identity} has layout {layout.decode()}, but this release reads {LAYOUT_VERSION.decode()}: name "
+                "another storage.namespace, or use the release that wrote it"
             )
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
@@ -112,7 +112,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
             )
         ]
         found = self._session.run("init_offsets", *words)
-        for stored, row in zip(stored_offsets, found, strict=False):  # nothing comes back where all was written
+        for stored, row in zip(stored_offsets, found, strict=False):  # empty if all were written
             refuse_moved(stored.tp, stored_offset_of(stored.tp, row), seen.get(stored.tp))
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -126,7 +126,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Not one snapshot: what is put or settled meanwhile may be in it or not."""
+        """Not one snapshot: blocks put or settled in the meantime may or may not be included."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]
@@ -261,7 +261,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
 
 
 def _seen(stored: StoredOffset | None) -> tuple[object, ...]:
-    """Of a stored offset as `init_offsets.lua` compares it; empty words: there was none."""
+    """A stored offset as `init_offsets.lua` compares it; empty words if there was none."""
     return ("", "") if stored is None else (stored.next, stored.version)
 
 
@@ -274,7 +274,7 @@ def _placed(stored: StoredOffset) -> tuple[object, ...]:
 
 
 def _words(selection: Selection) -> list[object]:
-    """Which blocks are meant, and how old they are in milliseconds at least."""
+    """Which blocks are selected, and their minimum age in milliseconds."""
     age = selection.older_than_seconds
     bounds = (selection.topic, selection.partition, selection.offset_from, selection.offset_to)
     return words(*bounds, None if age is None else int(age * 1000))

@@ -1,4 +1,5 @@
-"""Puts into a Redis storage: one transaction for the chunks of many partitions, of bytes and the script that judges."""
+"""Puts into a Redis storage: one transaction sends the bytes of many partitions' chunks and runs the script that
+decides."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from kctl_agent.storage.redis.codec import name_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 
 SENT_SECONDS = 600
-"""After which bytes go that no script has judged: Redis forgot the script, and then their sender died."""
+"""Bytes expire after this if no script has decided on them: Redis forgot the script, and then their sender died."""
 PORTION_BYTES = 2 << 20
-"""Of one transaction, as they are sent. Above about 4 MB Redis needs twice the time of the kernel for each byte of its
-append-only file: its buffers are given back and asked for anew (benchmarks/README.md)."""
+"""The most bytes sent in one transaction. Above about 4 MB, Redis needs twice the kernel time for each byte of its
+append-only file, because its buffers are freed and allocated again (benchmarks/README.md)."""
 
 
 class RedisWriter(Writer):
@@ -31,7 +32,7 @@ class RedisWriter(Writer):
         self._block_bytes = block_bytes
         self._codec = codec
         self._density = 1.0
-        """Bytes that were sent for a byte of messages, in the last put."""
+        """Bytes sent per byte of messages in the last put."""
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
         most = int(PORTION_BYTES / self._density)
@@ -57,7 +58,8 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Of whole blocks. Where messages differ in size, one may be twice as large as it should; no more than that."""
+        """Divides a chunk into parts of whole blocks. If message sizes vary, a part may be up to twice as large as
+        `most`."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages
@@ -68,7 +70,7 @@ class RedisWriter(Writer):
             begin = end
 
     def _put(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Cut once more only if messages of a chunk lie below its stored offset."""
+        """Cuts again only if messages of a chunk lie below its stored offset."""
         cut_at = [(0, "")] * len(chunks)
         while True:
             blocks = [

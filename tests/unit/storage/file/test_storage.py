@@ -74,7 +74,7 @@ def test_a_file_of_another_version_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma user_version=99")
 
-    with pytest.raises(StorageUnusable, match="version 99 of the storage, and this release reads version 5"):
+    with pytest.raises(StorageUnusable, match="version 99 of the storage, but this release reads version 5"):
         file_storage(path)
 
 
@@ -151,9 +151,9 @@ def test_a_file_exchanged_under_a_process_is_noticed_before_it_is_read(path: Pat
         task = pickle.loads(pickle.dumps(storage))
 
         os.rename(older, path)
-        with pytest.raises(StorageUnusable, match="sqlite-wal belongs to the file that was there before"):
+        with pytest.raises(StorageUnusable, match="sqlite-wal belongs to the previous file"):
             storage.stats()
-        with pytest.raises(StorageUnusable, match="was exchanged since this batch was planned"):
+        with pytest.raises(StorageUnusable, match="was replaced since this batch was planned"):
             task.writer()
         writer.put(chunk(6, 9))
     for suffix in ("-wal", "-shm"):
@@ -291,7 +291,7 @@ def test_who_began_before_a_failed_sync_elsewhere_begins_again(path: Path, stora
     with closing(FileStorage(path)) as another:
         note_sync_failure(path)
         assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
-        with pytest.raises(StorageUnusable, match="the disk has failed meanwhile"):
+        with pytest.raises(StorageUnusable, match="the disk failed in the meantime"):
             writer.close()
 
         assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
