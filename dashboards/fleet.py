@@ -86,7 +86,7 @@ def build() -> Board:
             ),
             states(
                 "Verdict by fleet",
-                "Whether each fleet does its work, on all its hosts: ok, degraded, unknown or failing.",
+                "Whether each fleet does its work, by the worst of its hosts: ok, degraded, unknown or failing.",
                 (
                     f'max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level!="ok"}}) == 1 or on (cluster, '
                     f'group) max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level="ok"}}) == 1',

@@ -139,6 +139,14 @@ METRICS: tuple[Metric, ...] = (
         samples=_findings,
     ),
     Single(
+        name="kctl_fleet_works",
+        labels=(*GROUP, "about"),
+        sentence="Always 1, on a host of several, for each part of the fleet's work that it does for all hosts: "
+        "`engine`, `workers`, and `sinkers` if the hosts share a storage. While another host does it, a finding about "
+        "it is not `failing` for the fleet.",
+        samples=lambda snapshot: by_label(dict.fromkeys(snapshot.verdict.works, 1.0)),
+    ),
+    Single(
         name="kctl_group_unowned_partitions",
         labels=GROUP,
         sentence="Partitions for which no worker of any host answers.",

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
 
 from kctl.fields import qualified
 from kctl.hosts.hosts import HostsOutcome
+from kctl.hosts.verdict import joined_verdict
 from kctl.rows.lag import WORST, LagGlance
-from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded
-from kctl.rpc.fan_out import Failed
 from kctl.status import Status
-from kctl.status.unhandled import older
 from kctl_agent.replies.block_size import StorageReply
 
 
@@ -50,7 +48,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
         verdict=verdict,
         workers=tuple(_aged(name, row, age) for name, (answer, age) in in_order for row in answer.workers),
         lag=lag,
-        storage=_shared([answer.storage for answer in heard.values()]),
+        storage=_shared(list(heard.values())),
     )
 
 
@@ -65,37 +63,12 @@ def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
     return msgspec.structs.replace(whole, seconds=max(seconds, default=None), worst=tuple(in_order[:WORST]))
 
 
-def _shared(storages: list[StorageReply | None]) -> StorageReply | None:
-    """Returns the one storage of all hosts; None where some have one of their own."""
-    known = {each.storage: each for each in storages if each is not None}
-    return next(iter(known.values())) if len(known) == 1 else None
+def _shared(answers: list[StatusAnswer]) -> StorageReply | None:
+    """Returns the one storage of all hosts; None where each of several has its own."""
+    has_own = any(each.verdict.has_own_storage for each in answers) and len(answers) > 1
+    return None if has_own else next((each.storage for each in answers if each.storage is not None), None)
 
 
 def _aged(host: str, row: WorkerRow, seconds: float) -> WorkerRow:
     age = None if row.age_seconds is None else row.age_seconds + seconds
     return replace(row, name=qualified(host, row.name), age_seconds=age)
-
-
-def joined_verdict(heard: Mapping[str, Verdict], failed: Iterable[Failed], now: float) -> Verdict:
-    """Joins the verdicts of hosts: the same on whatever host. Hosts that `failed` to answer are findings themselves;
-    partitions that no host reads are found by each host, and named once."""
-    missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
-    if not heard:
-        reason = missing[0].reason if missing else "no host has answered"
-        return Verdict(Level.UNKNOWN, "hosts", reason, now)
-    in_order = sorted(heard.items())
-    oldest = older(*(verdict.oldest_unhandled_seconds for verdict in heard.values()))
-    findings = [*missing, *(each for name, verdict in in_order for each in _findings(name, verdict))]
-    unowned = [each for _, verdict in in_order for each in (verdict.main, *verdict.also) if each.about == UNOWNED]
-    findings += sorted(unowned, key=lambda each: -each.level.severity)[:1]
-    if not findings:
-        main = in_order[0][1].main
-        return Verdict.of(msgspec.structs.replace(main, reason=f"{main.reason}; {len(heard)} hosts answer"), (), oldest)
-    main, *also = sorted(findings, key=lambda each: -each.level.severity)
-    return Verdict.of(main, tuple(also), oldest)
-
-
-def _findings(host: str, verdict: Verdict) -> Iterator[Finding]:
-    for each in (verdict.main, *verdict.also):
-        if each.level is not Level.OK and each.about not in ("hosts", UNOWNED):  # these are for the one that asks
-            yield msgspec.structs.replace(each, reason=f"{host}: {each.reason}")

@@ -222,6 +222,7 @@ class Collector:
             sequence=self._sequence,
             clusters=self._groups().clusters,
             hosts=None if self._hosts is None else self._hosts(),
+            has_own_storage=self._hosts is not None and self._config.storage.kind.is_file,
         )
 
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[Raw]]:

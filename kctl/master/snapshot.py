@@ -144,6 +144,8 @@ class FleetSnapshot:
     """The last collection of all other groups, where `exporter.all_groups` is on."""
     hosts: HostsAnswer | None = None
     """The hosts of the fleet, as this one knows them; None: it runs on one."""
+    has_own_storage: bool = False
+    """Whether this host of several has a storage of its own."""
 
     def reduced(self, command: str) -> Reduced[Any]:
         """Returns the result of a command that is collected."""

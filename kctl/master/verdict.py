@@ -43,6 +43,8 @@ _OF_STATUS = {
     Status.LOSING: Level.FAILING,
 }
 """Levels by the status of partitions; the other statuses are no trouble."""
+_DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
+"""Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
 _NAMED = 3
 
 
@@ -105,12 +107,23 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
     if not findings:
         since = began.get(("fleet", Level.OK), snapshot.taken_at_unix)
         words = "everything is running", group.reason, *handling.progress_words(snapshot.unhandled, storage)
-        return Verdict(Level.OK, "fleet", "; ".join(words), since, (), group.oldest_unhandled_seconds)
-    findings.sort(key=lambda each: -each.level.severity)
-    main, *also = (
-        _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds)) for each in findings
-    )
-    return Verdict.of(main, tuple(also), group.oldest_unhandled_seconds)
+        main, also = Finding(Level.OK, "fleet", "; ".join(words), since), []
+    else:
+        findings.sort(key=lambda each: -each.level.severity)
+        main, *also = (
+            _finding(each, began.get((each.about, each.level), snapshot.taken_at_unix - each.seconds))
+            for each in findings
+        )
+    works = tuple(_works(snapshot, {each.about for each in findings if each.level is not Level.DEGRADED}))
+    return Verdict.of(main, tuple(also), group.oldest_unhandled_seconds, works, snapshot.has_own_storage)
+
+
+def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
+    """Yields the parts of the fleet's work that this host of several does for all of them."""
+    for about, kind in _DOES.items() if snapshot.hosts is not None else ():
+        is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
+        if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
+            yield about
 
 
 def _finding(found: _Found, since: float) -> Finding:

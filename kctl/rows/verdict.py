@@ -53,6 +53,11 @@ class Verdict(Finding, frozen=True):
     also: tuple[Finding, ...] = ()
     oldest_unhandled_seconds: float | None = None
     """The age of the fleet's oldest unhandled message; None if it is not known."""
+    works: tuple[str, ...] = ()
+    """The parts of the fleet's work that a host of several does for all hosts: `engine`, `workers`, and `sinkers` if
+    the hosts share a storage. While it does, trouble of another host with that part is `degraded` for the fleet."""
+    has_own_storage: bool = False
+    """Whether a host of several has a storage of its own."""
 
     @property
     def main(self) -> Finding:
@@ -70,5 +75,12 @@ class Verdict(Finding, frozen=True):
         return f"{self.level}: {self.reason}"
 
     @classmethod
-    def of(cls, main: Finding, also: tuple[Finding, ...] = (), oldest: float | None = None) -> Verdict:
-        return cls(main.level, main.about, main.reason, main.since, also, oldest)
+    def of(
+        cls,
+        main: Finding,
+        also: tuple[Finding, ...] = (),
+        oldest: float | None = None,
+        works: tuple[str, ...] = (),
+        has_own_storage: bool = False,
+    ) -> Verdict:
+        return cls(main.level, main.about, main.reason, main.since, also, oldest, works, has_own_storage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +35,12 @@ HOLD = "KCTL_TEST_HOLD"
 CODE = f"""\
 import os, time
 
+place = os.environ["{HOLD}"]
+if os.path.exists(place + "-broken"):
+    raise ImportError("it is broken")
+
 
 def transform(frame):
-    place = os.environ["{HOLD}"]
 
     def hold(batches):
         for batch in batches:
@@ -249,6 +253,19 @@ def frozen(bench: HostsBench) -> Iterator[None]:
             each.resume()
 
 
+@contextmanager
+def worker_down(bench: HostsBench) -> Iterator[None]:
+    """The only worker of one of three hosts dies and cannot start again."""
+    fleet, broken = bench.fleets["a"], bench.hold("a").with_name("a-holds-broken")
+    broken.touch()
+    try:
+        os.kill(bench.row("a")["pid"], signal.SIGKILL)
+        yield
+    finally:
+        broken.unlink()
+        fleet.kctl("start", "worker-0")
+
+
 class HostProblem(NamedTuple):
     """What is done to host a, and what every view of the hosts that answer has to show of the fleet."""
 
@@ -274,7 +291,12 @@ class HostProblem(NamedTuple):
         """What is shown as `failing` and should not be."""
         if self.level == "failing":
             return []
-        return [each for host in self.answering for each in shown[host].values() if each.level == "failing"]
+        return [
+            each
+            for host in self.answering
+            for view, each in shown[host].items()
+            if each.level == "failing" and (view in VIEWS_OF_ALL or host not in self.unready)
+        ]
 
     def is_shown(self, shown: AllShown) -> bool:
         """Whether all views of the fleet have its level and reason, and `/readyz` of each host its own."""
@@ -295,6 +317,13 @@ OK = ("everything is running",)
 HOST_PROBLEMS = (
     HostProblem(paused, "ok", OK),
     HostProblem(long_batch, "degraded", ("a: N of N partitions warn",), alerts=frozenset({"KctlFleetDegraded"})),
+    HostProblem(
+        worker_down,
+        "degraded",
+        ("a: no worker has worked",),
+        unready=("a",),
+        alerts=frozenset({"KctlFleetDegraded", "KctlWorkerDown", "KctlWorkerGivenUp"}),
+    ),
     HostProblem(
         throttled,
         "failing",

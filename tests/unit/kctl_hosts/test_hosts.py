@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from kctl.hosts.hosts import Hosts
 from kctl.hosts.membership import Seen
@@ -22,6 +23,7 @@ from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.fan_out import FanOut
 from kctl_agent.errors import AgentError, AgentUnreachable, BadParams, BadRequest
+from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 
 FLEET = ("main", "billing")
@@ -276,6 +278,21 @@ def test_the_verdict_is_the_gravest_of_all_hosts_and_a_missing_host_is_part_of_i
     assert missing.verdict.level is Level.DEGRADED
     assert "host c has not answered" in missing.verdict.sentence
     assert [row.age_seconds for row in missing.workers] == [0.1, 0.1, pytest.approx(20.1)]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_storage_is_shown_if_it_is_that_of_all_hosts(is_own: bool) -> None:
+    world = well()
+    for host in (B, C):
+        theirs = replace(
+            status("w", Level.OK, "-"), verdict=Verdict(Level.OK, "fleet", "-", 5.0, has_own_storage=is_own)
+        )
+        world.answers(host, status=Raw(msgspec.json.encode(encoded(replace(theirs, storage=StorageReply(pending=3))))))
+
+    shown = joined_status(None, "a", world.ask("status"), 9.0).storage
+
+    assert shown == (None if is_own else StorageReply(pending=3))
+    assert joined_status(None, "a", world.ask("status", host="c"), 9.0).storage == StorageReply(pending=3)
 
 
 def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is_named() -> None:

@@ -13,6 +13,7 @@ from kctl.master.changes import Changes
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness
+from kctl.rows.hosts import HostsAnswer
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.decode import decoded
@@ -410,3 +411,24 @@ def test_a_worker_that_is_throttled_does_its_work() -> None:
     throttled = fleet(rows={"worker-0": row("worker-0", state=AgentState.THROTTLED, last_error=FULL)})
 
     assert judge(throttled, None).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("taken", "works"),
+    [
+        (fleet(), ("engine", "workers", "sinkers")),
+        (replace(fleet(), has_own_storage=True), ("engine", "workers")),
+        (fleet({"sinker-0": status("sinker-0", "stopped", desired="stopped")}), ("engine", "workers")),
+        (fleet({"sinker-0": status("sinker-0", "backoff")}), ("engine", "workers")),
+        (fleet({"engine": status("engine", "backoff")}), ("workers", "sinkers")),
+        (fleet({"worker-0": status("worker-0", "backoff")}), ("engine", "workers", "sinkers")),
+        (ALL_FATAL, ("sinkers",)),
+        (ALL_NEW, ("sinkers",)),
+    ],
+)
+def test_a_host_of_several_names_what_it_does_for_the_others(taken: FleetSnapshot, works: tuple[str, ...]) -> None:
+    assert judge(taken, None).works == ()
+
+    verdict = judge(replace(taken, hosts=HostsAnswer("a", "a", 1)), None)
+
+    assert (verdict.works, verdict.has_own_storage) == (works, taken.has_own_storage)

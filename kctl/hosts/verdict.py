@@ -1,0 +1,105 @@
+"""The verdict on a fleet on several hosts: those of its hosts made one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kctl.fields import moment
+from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
+from kctl.rpc.fan_out import Failed
+from kctl.status.assessments import all_well
+from kctl.status.unhandled import older
+
+_NAMED = 3
+_OF_EACH_HOST = frozenset({"attached", "engine", "handler", "handler calls", "partitions", "sinkers", "workers"})
+"""What each host has for itself: of other findings of several hosts, why one of them has it is enough."""
+_SHARE = re.compile(r"(\d+) of (\d+) ")
+_COUNT = r"(\d+) (?:partitions? )?(idle|ok|elsewhere)"
+_COUNTS = re.compile(f"{_COUNT}(, {_COUNT})*")
+
+
+class _Found(NamedTuple):
+    """A finding of a host, with the parts of its reason."""
+
+    host: str
+    finding: Finding
+    what: str
+    why: str
+
+
+def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
+    """Joins the verdicts of hosts: the same on whatever host. Hosts that `failed` to answer are findings themselves;
+    partitions that no host reads are found by each host, and named once."""
+    missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
+    if not heard:
+        reason = missing[0].reason if missing else "no host has answered"
+        return Verdict(Level.UNKNOWN, "hosts", reason, now)
+    in_order, is_shared = sorted(heard.items()), not any(each.has_own_storage for each in heard.values())
+    # Other hosts answer for the partitions of a host that has gone, but not for a storage of its own.
+    is_answered_for = not failed or (is_shared and all(each.code == "gone" for each in failed))
+    oldest = older(*(each.oldest_unhandled_seconds for each in heard.values())) if is_answered_for else None
+    unowned = [each for _, verdict in in_order for each in (verdict.main, *verdict.also) if each.about == UNOWNED]
+    unowned = sorted(unowned, key=lambda each: -each.level.severity)[:1]
+    findings = [*missing, *_findings(in_order), *unowned]
+    if not findings:
+        reason = "; ".join((*_well(in_order, is_shared), f"{len(heard)} hosts answer"))
+        return Verdict.of(msgspec.structs.replace(in_order[0][1].main, reason=reason), (), oldest)
+    main, *also = sorted(findings, key=lambda each: -each.level.severity)
+    return Verdict.of(main, tuple(also), oldest)
+
+
+def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
+    """Yields the findings of all hosts, those that several have alike as one. Trouble with a part of the work that
+    another host does is `degraded` at most."""
+    done = {about for _, verdict in in_order for about in verdict.works}
+    alike: dict[tuple[str, str], list[_Found]] = {}
+    for host, verdict in in_order:
+        for each in (verdict.main, *verdict.also):
+            if each.level is not Level.OK and each.about not in ("hosts", UNOWNED):  # these are for the one that asks
+                what, _, why = each.reason.partition(f" since {moment(each.since)}")
+                key = _SHARE.sub("", what) if each.about == "partitions" else what
+                alike.setdefault((each.about, key), []).append(_Found(host, each, what, why))
+    for (about, _), found in alike.items():
+        level = max((each.finding.level for each in found), key=lambda each: each.severity)
+        level = Level.DEGRADED if about in done else level
+        since = min(each.finding.since for each in found)
+        yield Finding(level, about, _reason(found, since, is_of_all=len(found) == len(in_order) > 1), since)
+
+
+def _reason(found: Sequence[_Found], since: float, *, is_of_all: bool) -> str:
+    """Returns the reason of a finding that these hosts have; it names them unless all hosts have it."""
+    first = found[0]
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    hosts = "" if is_of_all else ", ".join(each.host for each in found[:_NAMED]) + f"{more}: "
+    what, why = first.what, first.why
+    if first.finding.about == "partitions" and (shares := [*filter(None, (_SHARE.match(each.what) for each in found))]):
+        few, every = sum(int(each[1]) for each in shares), max(int(each[2]) for each in shares)
+        what = _SHARE.sub(f"{few} of {every} ", what)
+    whys = {each.why.removeprefix(": "): each.host for each in found}
+    if first.finding.about in _OF_EACH_HOST and len(whys) > 1:
+        why = ": " + "; ".join(f"{host}: {each}" for each, host in list(whys.items())[:_NAMED])
+    is_dated = f" since {moment(first.finding.since)}" in first.finding.reason
+    return f"{hosts}{what}{f' since {moment(since)}' if is_dated else ''}{why}"
+
+
+def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
+    """Yields what to say of hosts that are all well: the sums of their partitions, and what waits; of a storage that
+    they share only what one of them counts."""
+    counts: Counter[str] = Counter()
+    progress: dict[str, str] = {}
+    for host, verdict in in_order:
+        for words in verdict.reason.split("; ")[1:]:
+            if _COUNTS.fullmatch(words):
+                counts.update({status: int(count) for count, status in re.findall(_COUNT, words)})
+            else:
+                words = words if is_shared else f"{host}: {words}"
+                progress.setdefault(re.sub(r"\d+", "", words) if is_shared else words, words)
+    yield in_order[0][1].reason.partition("; ")[0]
+    if counts["idle"] + counts["ok"]:
+        yield all_well(counts["idle"], counts["ok"])
+    yield from progress.values()
