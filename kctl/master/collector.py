@@ -46,7 +46,7 @@ from kctl.rows.hosts import HostsAnswer
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Status, StatusRules, allowed_lag
-from kctl.status.assessments import Assessments, longest_lag_seconds, of_groups
+from kctl.status.assessments import Assessments, judged_lag_seconds, longest_lag_seconds, of_groups
 from kctl.status.judgements import NUMBERS
 from kctl.status.owners import Owners
 from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_seconds
@@ -262,20 +262,19 @@ class Collector:
         of_each = of_groups(every, names.begins, names.name)
         of_owned = _of_some(names, assessments, owned) if len(unowned) and len(owned) else of_each[0]
         block_size = reduced(BLOCK_SIZE, replies.block_size, of_brokers, freshness)
-        cycle = float(assessments.column("cycle_seconds").max(initial=0.0))
         stored = stored_seconds(block_size.result)
-        unpaused = longest_lag_seconds(assessments, besides=Status.PAUSED)
-        judged = unpaused or 0.0, (is_handling(workers.result.rows) and stored) or 0.0
+        unpaused, cycle = judged_lag_seconds(assessments)
         limit = limit_seconds(self._config.status.oldest_limit, cycle)
         is_stale = bool((partitions.age_seconds[: names.begins[1]] > freshness.stale_after_seconds).any())
         lags, ages = partitions.lags(), partitions.oldest()
         oldest = None if is_stale else older(longest_lag_seconds(assessments), stored)
+        judged = None if is_stale else older(unpaused, stored if is_handling(workers.result.rows) else 0.0)
         return replace(
             begun,
             offset_checker=offsets,
             kafka_lag=lags[0],
             block_size=block_size,
-            unhandled=self._unhandled.seen(max(judged), limit, cycle, begun.taken_at),
+            unhandled=self._unhandled.seen(judged, limit, cycle, begun.taken_at),
             ping=reduced(PING, replies.ping, of_brokers, freshness),
             workers=workers,
             assessments=every,

@@ -161,11 +161,20 @@ def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
-def longest_lag_seconds(assessments: Assessments, besides: Status = Status.ELSEWHERE) -> float | None:
-    """Returns the greatest time lag of partitions that this host judges, besides those of a status; None if none is
-    known, or only that of partitions where nothing waits."""
+def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
+    """Returns the greatest time lag of partitions that this host judges and that are not paused, None if it is not
+    known of each; and their usual cycle, which is the median: a partition with few messages learns long silences."""
+    others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
+    judged = np.flatnonzero(~np.isin(assessments.status, others))
+    lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
+    return _known(lags.max(initial=0.0)), float(np.median(cycles)) if len(judged) else 0.0
+
+
+def longest_lag_seconds(assessments: Assessments) -> float | None:
+    """Returns the greatest time lag of partitions that this host judges; None if none is known, or only that of
+    partitions where nothing waits."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
-    seconds = assessments.column("lag_seconds")[is_own & (assessments.status != NUMBERS[besides])]
+    seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]
     if len(known) == len(seconds) > 0 or known.max(initial=0.0) > 0.0:
         return float(known.max())

@@ -118,4 +118,6 @@ def progress_words(unhandled: Unhandled, storage: StorageReply) -> Iterator[str]
 
 
 def _oldest(unhandled: Unhandled) -> str:
+    if unhandled.seconds is None:
+        return "the age of the oldest unhandled message is not known now"
     return f"the oldest unhandled message is {unhandled.seconds:.0f} s old"

@@ -12,14 +12,20 @@ _CYCLES = 3.0
 _LEAST_WINDOW_SECONDS = 5.0
 _LEAST_FALL = 0.1
 """Seconds by which the age falls each second, at least, while a fleet catches up."""
+_FALL_WINDOWS = 2.0
+"""The fall that shows it, in windows: commits that come late or leave more make less of a difference."""
+_NEAR_WINDOWS = 4.0
+"""How long the age has to stay below the limit where the next window may bring it back."""
+_MEMORY = _FALL_WINDOWS / _LEAST_FALL
+"""The windows in which it must fall so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
     """How a fleet does by its oldest unhandled message, leaving out what is paused on request."""
 
-    seconds: float = 0.0
-    """The age, as far as it is known."""
+    seconds: float | None = 0.0
+    """The age; None if it is not known as a whole."""
     limit_seconds: float = _LEAST_LIMIT_SECONDS
     is_late: bool = False
     """Whether the age is over the limit and does not fall."""
@@ -51,30 +57,51 @@ def limit_seconds(configured: float, cycle_seconds: float) -> float:
 
 
 class UnhandledTrend:
-    """Judges the age over time. Between commits it climbs by a second each second, and falls with a commit: so the
-    lows of windows of a cycle are compared, of this one and the last with that of the one before."""
+    """Judges the age over time. Between commits it climbs by a second each second, and falls with a commit, more or
+    less far: so the lows of windows of a cycle are compared. They fall once the lower of the last two lies two windows
+    below the highest of `_MEMORY` windows; until they have climbed by a window, or fall too slowly for as long."""
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
-        self._window_began: float | None = None
+        self._window_began = -inf
         self._low = self._last_low = inf
-        self._low_before = -inf
-        self._is_late = False
+        self._is_falling = False
+        self._turn, self._turned_at = -inf, -inf
+        """The highest low, or while they fall the lowest, and when it was seen."""
+        self._last = UNJUDGED
         self._better_since: float | None = None
 
-    def seen(self, seconds: float, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """Judges the age at `now`, in monotonic seconds. Trouble is over when it has been for `hold_seconds`."""
+    def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
+        """Judges the age at `now`, in monotonic seconds; None, if it is not known as a whole, changes no judgement.
+        Trouble is over when it has been for `hold_seconds`; just below the limit for `_NEAR_WINDOWS`."""
+        if seconds is None:
+            self._last = Unhandled(None, limit, self._last.is_late)
+            return self._last
         window = max(cycle_seconds, _LEAST_WINDOW_SECONDS)
-        if self._window_began is None or now - self._window_began >= window:
-            if self._window_began is not None:
-                self._low_before, self._last_low = self._last_low if self._last_low < inf else -inf, self._low
-            self._window_began, self._low = now, inf
-        self._low = min(self._low, seconds)
-        is_over = seconds > limit
-        is_falling = min(self._low, self._last_low) <= self._low_before - _LEAST_FALL * window
-        if is_over and not is_falling:
-            self._is_late, self._better_since = True, None
-        elif self._is_late:
+        self._follow(seconds, window, now)
+        is_over, is_late = seconds > limit, self._last.is_late
+        if is_over and not self._is_falling:
+            is_late, self._better_since = True, None
+        elif is_late:
             self._better_since = now if self._better_since is None else self._better_since
-            self._is_late = now - self._better_since < self._hold_seconds
-        return Unhandled(seconds, limit, self._is_late, is_over and is_falling and not self._is_late)
+            is_near = 0.0 < limit - window <= seconds <= limit
+            is_late = now - self._better_since < max(self._hold_seconds, is_near * _NEAR_WINDOWS * window)
+        self._last = Unhandled(seconds, limit, is_late, is_over and not is_late)
+        return self._last
+
+    def _follow(self, seconds: float, window: float, now: float) -> None:
+        if now - self._window_began >= window:
+            self._last_low, self._window_began, self._low = self._low, now, inf
+        self._low = min(self._low, seconds)
+        low, passed = min(self._low, self._last_low), now - self._turned_at
+        fell = self._turn - low
+        if self._is_falling:
+            is_turn = fell <= -window or passed > _MEMORY * window
+            is_next = is_turn or fell >= _LEAST_FALL * passed
+        else:
+            is_turn = fell >= _FALL_WINDOWS * window
+            is_next = is_turn or fell <= 0.0 or passed > _MEMORY * window
+        if is_turn:
+            self._is_falling = not self._is_falling
+        if is_next:
+            self._turn, self._turned_at = low, now

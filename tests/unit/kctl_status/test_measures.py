@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from math import isnan, nan
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from kctl.rows.columns import ABSENT
 from kctl.rows.partitions import ResetPolicy
 from kctl.status import Owner, StatusRules
-from kctl.status.assessments import longest_lag_seconds
+from kctl.status.assessments import judged_lag_seconds, longest_lag_seconds
 from kctl.status.assessor import Processed, lag_seconds
 from kctl.status.history import History, SeenOffsets
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
@@ -438,3 +439,22 @@ def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None
     assert (of_group(rows, found).lag_seconds, longest_lag_seconds(found)) == (None, None)
     late = RowAssessor().assess([row(0, 5, 9, timestamp=990.0), rows[1]], lambda _: READER, 0.0, 1000.0)
     assert (of_group(rows, late).lag_seconds, longest_lag_seconds(late)) == (10.0, 10.0)
+
+
+@pytest.mark.shows("long silences of a few partitions, or on other hosts, do not raise the limit of the oldest message")
+def test_the_lag_that_is_judged_is_known_of_each_partition_and_its_cycle_is_the_usual_one() -> None:
+    """Two of five partitions of this host had outages; one is paused, one read elsewhere."""
+    cycles = {0: 2.0, 1: 600.0, 2: 600.0, 3: 2.0, 4: 2.0, 5: 900.0, 6: 1200.0}
+    owners = {number: replace(READER, last_batch_seconds=cycle) for number, cycle in cycles.items()}
+    owners |= {5: replace(owners[5], state="paused"), 6: replace(owners[6], state="elsewhere")}
+    rows = [row(number, 5, 9, timestamp=990.0 - number) for number in cycles]
+
+    def judged(*others: Row) -> tuple[float | None, float]:
+        assessor = RowAssessor()
+        return judged_lag_seconds(assessor.assess([*rows, *others], lambda each: owners[each.partition], 0.0, 1000.0))
+
+    assert judged() == (14.0, 2.0)
+    owners[7] = owners[0]
+    assert judged(row(7, 5, 9)) == (None, 2.0), "the age of its messages is not known"
+    owners.update(dict.fromkeys(owners, owners[6]))
+    assert judged() == (0.0, 0.0)

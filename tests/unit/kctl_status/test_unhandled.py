@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from math import inf
+from random import Random
 
 import pytest
 
@@ -13,10 +15,10 @@ from kctl_agent.replies.block_size import StorageReply, TableReply
 LIMIT = 60.0
 
 
-def judged(age_at: Callable[[int], float], seconds: int, cycle: float = 1.0) -> list[Unhandled]:
+def judged(age_at: Callable[[int], float], seconds: int, cycle: float = 1.0, limit: float = LIMIT) -> list[Unhandled]:
     """One judgement a second."""
     trend = UnhandledTrend(hold_seconds=5.0)
-    return [trend.seen(age_at(now), LIMIT, cycle, float(now)) for now in range(seconds)]
+    return [trend.seen(age_at(now), limit, cycle, float(now)) for now in range(seconds)]
 
 
 def times(found: Iterable[Unhandled], name: str) -> list[int]:
@@ -71,6 +73,85 @@ def test_a_handler_that_hangs_while_the_fleet_catches_up_is_seen_within_two_cycl
 
     assert found[59].is_catching_up
     assert min(now for now in times(found, "is_late") if now >= 60) <= 70
+
+
+def sawtooth(start: float, rate: float, cycle: float, seed: int) -> Callable[[int], float]:
+    """Batches of 0.7 to 1.3 cycles, each of which leaves 0.3 cycles more or less than the rate would have it."""
+    chance, ends, left = Random(seed), 0.0, start
+    since = 0.0
+
+    def age_at(now: int) -> float:
+        nonlocal ends, left, since
+        while now >= ends:
+            since, left = ends, start + rate * ends + chance.uniform(-0.3, 0.3) * cycle
+            ends += cycle * chance.uniform(0.7, 1.3)
+        return max(left + now - since, 0.0)
+
+    return age_at
+
+
+def transitions(found: list[Unhandled]) -> int:
+    return sum(before.is_late is not after.is_late for before, after in itertools.pairwise(found))
+
+
+@pytest.mark.shows("the verdict on the oldest unhandled message does not flap, however batches vary")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
+def test_an_age_that_does_not_fall_is_late_without_a_break(rate: float, cycle: float, seed: int) -> None:
+    chance = Random(seed)
+    ages: list[Callable[[int], float]] = [
+        sawtooth(LIMIT + 2 * cycle, rate, cycle, seed),
+        lambda now: 200 + rate * now + chance.uniform(-3, 3),
+    ]
+
+    for age_at in ages:
+        found = judged(age_at, 7200, cycle)
+
+        assert times(found, "is_late") == list(range(7200))
+        assert not times(found, "is_catching_up")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
+def test_an_age_about_the_limit_is_late_without_a_break(cycle: float, seed: int) -> None:
+    limit = limit_seconds(0.0, cycle)
+    found = judged(sawtooth(limit - cycle / 2, 0.0, cycle, seed), 7200, cycle, limit)
+
+    assert transitions(found) <= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
+@pytest.mark.parametrize("rate", [-0.2, -0.5])
+def test_an_age_that_falls_is_caught_up_with_once_until_it_falls_no_more(rate: float, cycle: float, seed: int) -> None:
+    """It falls for two hours from when it is seen, then stays, then falls, and then is that of a handler that hangs."""
+    window, fall = max(cycle, 5.0), sawtooth(10_000.0, rate, cycle, seed)
+    low = 10_000.0 + rate * 7200
+    stay, again = sawtooth(low, 0.0, cycle, seed), sawtooth(low, rate, cycle, seed)
+    ages = [*map(fall, range(7200)), *map(stay, range(7200)), *map(again, range(3600))]
+    found = judged([*ages, *(ages[-1] + now for now in range(600))].__getitem__, 18_600, cycle)
+
+    [caught_up, stays, falls, hangs] = [
+        now for now in range(1, 18_600) if found[now].is_late is not found[now - 1].is_late
+    ]
+    assert caught_up <= (2.0 / -rate + 4) * window
+    assert stays - 7200 <= 22 * window
+    assert falls - 14_400 <= (20 + 2.0 / -rate + 4) * window
+    assert hangs - 18_000 <= 4 * window
+
+
+def test_an_age_that_is_not_known_changes_no_judgement() -> None:
+    trend = UnhandledTrend(hold_seconds=5.0)
+    late = [trend.seen(float(now), LIMIT, 1.0, now) for now in range(100)][-1]
+
+    unknown = [trend.seen(None, LIMIT, 1.0, now) for now in range(100, 200)]
+    again = [trend.seen(500.0, LIMIT, 1.0, now) for now in range(200, 210)]
+
+    assert (late.seconds, late.is_late) == (99.0, True)
+    assert set(unknown) == {Unhandled(None, LIMIT, is_late=True)}
+    assert {(each.is_late, each.is_catching_up) for each in again} == {(True, False)}
+    assert UnhandledTrend(5.0).seen(None, LIMIT, 1.0, 1.0) == Unhandled(None, LIMIT)
 
 
 def test_the_limit_is_three_usual_cycles_and_a_minute_at_least() -> None:
