@@ -1,4 +1,4 @@
-"""Decides for every storage which claimed messages are done, retried or dead-lettered, and which are requeued. Pure."""
+"""Decides for every storage which claimed messages are done, retried or dead-lettered. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: st
 def given_up(
     messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
-    """Builds the dead letters of `Storage.dead_letter`, each in its own block so that it can be shown and requeued
-    alone. Raises ValueError if the number of errors differs."""
+    """Builds the dead letters of `Storage.dead_letter`, one block each. Raises ValueError if the number of errors
+    differs."""
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)
     return [
@@ -59,7 +59,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, one incarnation of a topic per block; also returns the ids of the
+    """Packs dead letters into blocks in offset order, each of one incarnation of a topic; also returns the ids of
     readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
@@ -90,7 +90,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Builds claims of leased blocks, given as (id, tries, block); damaged blocks come back as dead letters, by id."""
+    """Builds claims from leased (id, tries, block); damaged blocks are returned as dead letters, by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -1,31 +1,30 @@
-"""The contract of a storage, and the types of its calls. tests/conformance has one test class for each part.
+"""The contract of a storage, and the types of its calls. tests/conformance tests each part.
 
 Guarantees to the workers that put messages:
 
 - **One transaction.** `put_all` (for a table, the commit of a batch) writes messages *and* moves stored offsets.
-- **The stored offset decides.** Messages below it are skipped, so retried tasks, repeated batches and overlapping
-  owners store nothing twice. A chunk that starts above it is rejected (`GapRefused`), because the messages between
-  would be lost.
-- **Only `init_offsets` moves a stored offset backwards**, by compare-and-set. Each such write gives it a new version;
-  puts and advances planned on another version are rejected (`StoredOffsetMoved`). So a worker that was frozen at any
-  point can neither move the next owner's stored offset nor store messages next to it.
-- **One storage, one group.** The first `bind` gives a storage an id and ties it to one group of one cluster; all others
-  are rejected. A table keeps the stored offsets of each group and cluster apart.
+- **The stored offset decides.** Messages below it are skipped, so retried tasks and overlapping owners store nothing
+  twice. A chunk that starts above it is rejected (`GapRefused`), or the messages between would be lost.
+- **Only `init_offsets` moves a stored offset backwards**, by compare-and-set, and gives it a new version. Puts and
+  advances planned on another version are rejected (`StoredOffsetMoved`), so a worker that was frozen at any point
+  cannot interfere with the next owner.
+- **One storage, one group.** The first `bind` gives a storage an id and ties it to one group of one cluster. A table
+  keeps the stored offsets of each group and cluster apart.
 - **Durable once the writer is closed.** Only then may an offset be committed. A stored offset that was returned is
-  durable.
+  durable too.
 
 Guarantees to the sinkers that claim messages:
 
-- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
+- **At least once, normally once.** A block has one owner at a time, and is delivered again only if its lease expired,
   its owner was released, or some of its messages failed.
-- **The lease decides.** An owner without the lease cannot settle: `settle` changes everything or nothing, and returns
-  which. An expired lease is still valid until another owner gets the block.
-- **A message is always in one place.** One transaction takes it out of its block and removes it, puts it into the
-  smaller block of messages to retry, or stores it as a dead letter, replacing an older one.
-- **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks come before later
-  puts. With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
+- **The lease decides.** Without the lease, `settle` changes nothing and reports that. An expired lease is still valid
+  until another owner gets the block.
+- **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
+  smaller block, or stores it as a dead letter, replacing an older one.
+- **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks precede later puts.
+  With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
 - **Time never goes back.** Leases and delays use a clock that setting the wall clock does not move.
-- **Damage stays local.** An unreadable block becomes a dead letter with its bytes; the other blocks are unaffected.
+- **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class StorageUnusable(StorageError):
-    """The storage cannot be opened or written: missing folder, permissions, full disk, other version, damage."""
+    """The storage cannot be opened or written, for now."""
 
     code = "storage_unusable"
     retriable = True
 
 
 class StorageMisconfigured(StorageUnusable):
-    """No process can use what the settings name, because of a missing package or a bad credentials file for example."""
+    """No process can use what the settings name, for example because a package is missing."""
 
     code = "storage_misconfigured"
     retriable = False
@@ -87,20 +86,19 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Creates what is missing and checks what exists. Raises StorageUnusable with the reason."""
+        """Creates what is missing. Raises StorageUnusable."""
 
     @abstractmethod
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """Returns the stored offsets of these partitions; a partition without one is absent."""
+        """A partition without a stored offset is absent."""
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties the storage to `owner` if it is new, or with `take_over`, and returns its id.
+        """Ties a new storage (with `take_over`, any) to `owner`, and returns the storage's id.
 
-        The id is random, made by the first call, and stays with the messages: a copy of the storage has the same id, an
-        emptied storage a new one. An empty id means that this storage keeps nothing that could be lost. For a table,
-        `owner` selects whose stored offsets the other calls use; before `bind` they raise StorageUnusable. Raises
-        OtherGroup if the storage belongs to another owner; nothing was changed.
+        The id is random and stays with the messages: a copy has the same id, an emptied storage a new one. An empty id:
+        this storage keeps nothing that could be lost. For a table, `owner` selects the stored offsets of the other
+        calls, which raise StorageUnusable before `bind`. Raises OtherGroup if the storage belongs to another owner.
         """
 
     def moved_from(self) -> Binding | None:
@@ -113,20 +111,20 @@ class OffsetStore(ABC):
         stored_offsets: Collection[StoredOffset],
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
-        """Writes these stored offsets in one transaction, also backwards, if each is still as `seen` (absent there: it
-        had none). Each gets the next `version`. Raises StoredOffsetMoved; nothing was written."""
+        """Writes stored offsets in one transaction, also backwards, if each is still as `seen` (absent there: it had
+        none); each gets the next `version`. Raises StoredOffsetMoved; nothing was written."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Moves stored offsets forward over offsets without messages, in one transaction; never backwards. Raises
-        GapRefused, StoredOffsetMissing, StoredOffsetMoved; nothing was written."""
+        """Moves stored offsets over offsets without messages, in one transaction. Raises GapRefused,
+        StoredOffsetMissing, StoredOffsetMoved; nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
         """Counts without reading messages; cheap enough to call every second."""
 
     def expire_dead(self) -> int:
-        """Removes dead letters older than the limits allow (called once a minute); returns the number of messages."""
+        """Deletes expired dead letters (called once a minute); returns the number of messages."""
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
@@ -138,8 +136,6 @@ class OffsetStore(ABC):
 
 
 class DeadLetterStore(ABC):
-    """Stores dead letters: messages that were given up."""
-
     note: str = ""
     """What the last change adds to its count, such as dead letters that it skipped."""
 
@@ -155,13 +151,13 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns the next dead letters, oldest first, after the `next` of an earlier page. After `seconds` it returns
-        what it has found. Raises BadParams if `after` is malformed."""
+        """Returns the next dead letters, oldest first, after the `next` of an earlier page; after `seconds`, those
+        found so far. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """Yields dead letters, oldest first, reading page by page; without a limit, those of a table file by file."""
+        """Yields dead letters, oldest first, page by page; without a limit, those of a table file by file."""
         after, left = None, limit
         while left is None or left > 0:
             page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)
@@ -179,8 +175,8 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. `progress` is called
-        from time to time with 0 and may raise to stop."""
+        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
+        from time to time; it may raise to stop."""
 
     def count_dead(self, selection: Selection = EVERYTHING, progress: Progress = silent) -> int:
         return sum(group.count for group in self.dead_groups(selection, 0, progress))
@@ -190,17 +186,15 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far
-        (0 while counting) and may raise to stop; what was deleted stays deleted. Raises CountChanged if the number of
-        matches is not `expect`; nothing was changed."""
+        and may raise to stop; what was deleted stays deleted. Raises CountChanged if `expect` is not the number of
+        matches; nothing was changed."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters, so that sinkers claim them again or a worker makes rows of a table from them; returns
-        how many. They stop being dead letters at once. Damaged ones stay. `progress` as in `remove_dead`. Raises
-        CountChanged if the number of matches is not `expect` (nothing was changed), StorageError if there is no queue
-        to put them into."""
+        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
+        ones stay. `progress` and CountChanged as in `remove_dead`. Raises StorageError if there is no queue."""
 
     @abstractmethod
     def move_dead(
@@ -210,11 +204,12 @@ class DeadLetterStore(ABC):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Removes dead letters that `send` has stored elsewhere; returns how many. `send` gets some at a time and
-        returns those it stored; an exception from it ends the call. If the process ends before the removal, `send` gets
-        the same ones again; a dead letter requeued by another process meanwhile may end up in both places. Damaged ones
-        stay. `progress` as in `remove_dead`. Raises CountChanged if the number of matches is not `expect`; nothing was
-        changed."""
+        """Removes dead letters that `send` has stored elsewhere; returns how many.
+
+        `send` gets some at a time and returns those it stored; its exceptions end the call. After a crash it may get
+        the same ones again; a dead letter requeued meanwhile may be in both places. Damaged ones stay. `progress` and
+        CountChanged as in `remove_dead`.
+        """
 
 
 class Storage(OffsetStore, DeadLetterStore):
@@ -236,8 +231,8 @@ class Storage(OffsetStore, DeadLetterStore):
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
         """Leases blocks to `owner` until they hold `limit` messages, within `limit_bytes` as stored; at least one block
-        if any is pending. First makes blocks with expired leases (which counts as a try) and expired delays claimable
-        again. With `ordered`, on which all sinkers should agree, it takes one block per partition."""
+        if any is pending. Expired leases (which count as a try) and delays end first. With `ordered`, which all sinkers
+        should agree on, one block per partition."""
 
     @abstractmethod
     def settle(
@@ -248,9 +243,9 @@ class Storage(OffsetStore, DeadLetterStore):
         dead: Mapping[int, str] = MappingProxyType({}),
         retry_seconds: float = 0.0,
     ) -> Settled:
-        """Settles each message of the claim. Messages in `dead` (index in the claim -> error) become dead letters
-        regardless of their ack. Other messages with a false ack are retried after `retry_seconds`, with one more try.
-        Raises ValueError if the number of acks differs."""
+        """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; other
+        messages with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError if the number
+        of acks differs."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
@@ -258,8 +253,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes all blocks leased to `owner` claimable at once; returns the number of messages. `count_try` is for an
-        owner that died, so that a message that kills its handler does not do so for ever."""
+        """Makes all blocks leased to `owner` claimable; returns the number of messages. `count_try` is for an owner
+        that died, so that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(
@@ -269,9 +264,9 @@ class Storage(OffsetStore, DeadLetterStore):
         topic_id: str | None = None,
         advance: Advance | None = None,
     ) -> None:
-        """Stores messages as dead letters, whether or not they are in the storage, with one error for all or one each.
+        """Stores messages as dead letters, also ones that are not in the storage, with one error for all or one each.
         With `advance`, the stored offset moves over them in the same transaction. Raises StoredOffsetMissing,
-        StoredOffsetMoved if the stored offset is not at the start of `advance`; nothing was written."""
+        StoredOffsetMoved if it is not at the start of `advance`."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
@@ -281,7 +276,7 @@ class Storage(OffsetStore, DeadLetterStore):
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         """Makes delayed blocks and expired leases claimable; with `older_than_seconds` also leases taken that long ago,
-        even if renewed since. Returns the number of messages."""
+        even if renewed. Returns the number of messages."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self
@@ -301,8 +296,8 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks (one per partition) into parts that are cheapest to put one after another; usually one part
-        with all of them. A chunk may be divided, but a part has at most one chunk of a partition."""
+        """Divides chunks into parts that are cheapest to put one after another; usually one. A chunk may be divided,
+        but a part has at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:

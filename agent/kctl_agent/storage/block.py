@@ -73,15 +73,13 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Messages of one partition, as columns of equal length. `keys`, `values` and `headers` are None if every one is
-    null."""
+    """Messages of one partition as columns; `keys`, `values` and `headers` are None if every one is null."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
     keys: BinaryColumn | None
     values: BinaryColumn | None
     headers: BinaryColumn | None
-    """Each message's headers as JSON, as described in the module docstring."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -107,7 +105,6 @@ class Columns:
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
 
     def _edges(self, size: int, most_bytes: int | None) -> list[int]:
-        """Returns the indexes where the runs of `split` start, and where the last one ends."""
         total = len(self)
         binary = [column for column in (self.keys, self.values, self.headers) if column is not None]
         if most_bytes is None or sum(len(column.data) for column in binary) <= most_bytes:
@@ -126,7 +123,6 @@ class Columns:
 
 
 def _sums(column: BinaryColumn) -> NDArray[np.int64]:
-    """Returns where each message's bytes start, and where the last one's end."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(column.lengths, 0), dtype=np.int64)))
 
 
@@ -142,7 +138,7 @@ def _cut(column: BinaryColumn | None, edges: Sequence[int]) -> list[BinaryColumn
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stored block with its coordinates; `body` is the output of `encode`."""
+    """`body` is the output of `encode`."""
 
     topic: str
     topic_id: str | None
@@ -154,12 +150,11 @@ class Block:
 
     @classmethod
     def of(cls, topic: str, topic_id: str | None, partition: int, columns: Columns, codec: str) -> Block:
-        """Encodes these messages, at least one."""
         first, last = int(columns.offsets[0]), int(columns.offsets[-1])
         return cls(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))
 
     def messages(self, tries: int = 0) -> list[Message]:
-        """Decodes the messages, each with this many tries. Raises BadBlock."""
+        """Decodes the messages. Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)
         keys = columns.keys.values() if columns.keys else repeat(None)
         values = columns.values.values() if columns.values else repeat(None)
@@ -199,7 +194,7 @@ def _header_json(headers: Headers) -> bytes | None:
 
 
 def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
-    """Converts values to a column; None if every one is null."""
+    """None if every value is null."""
     if all(value is None for value in values):
         return None
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)

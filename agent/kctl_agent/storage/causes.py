@@ -31,22 +31,17 @@ _EXCEPTION = re.compile(r"\w*(Error|Exception|Exit|Interrupt|Timeout|Warning)|([
 _TIMED_OUT = re.compile(r"the handler \S+ did not return within \S+ s")
 RETURNED_FALSE = "the handler returned False"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-"""Numbers and object addresses."""
 
 
 class DeathCause(NamedTuple):
-    """The key by which dead letters are grouped."""
-
     error_class: str
-    """For example `ValueError`; if no exception was raised, the sentence without the parts that vary between
-    messages."""
+    """If no exception was raised, the sentence without the parts that vary between messages."""
     line: str
-    """Where the traceback ends in the user's code, for example `shop.py:7`; empty without a traceback."""
+    """For example `shop.py:7`; empty without a traceback."""
 
 
 def public_class(error_class: str) -> str:
-    """Returns an error class that anyone may see: the text of a user's reason or sentence is replaced by the kind of
-    failure."""
+    """Returns an error class that anyone may see: replaces a user's text by the kind of failure."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:
@@ -70,7 +65,6 @@ def sentence_of(error: str) -> str:
 
 
 def traceback_in(error: str) -> str | None:
-    """Returns what follows the sentence, or None."""
     first, _, rest = error.strip().partition("\n")
     return error if first.startswith("Traceback") else rest or None
 

@@ -20,8 +20,6 @@ class GapRefused(StorageError):
 
 
 class StoredOffsetMissing(StorageError):
-    """A chunk of a partition that has no stored offset."""
-
     code = "stored_offset_missing"
 
 
@@ -60,7 +58,7 @@ class StoredOffset(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """Offsets from `start` up to, but not including, `end` hold nothing to store, planned on this `version`."""
+    """Offsets from `start` to before `end` hold nothing to store, planned on this `version`."""
 
     version: int
     start: int
@@ -80,7 +78,6 @@ class Binding:
         return self.group != other.group or len(ids) > 1
 
     def is_moved_from(self, other: Binding) -> bool:
-        """Whether it is the same group of another cluster."""
         return self.group == other.group and self.differs_from(other)
 
     def known_from(self, before: Binding | None) -> Binding:
@@ -93,8 +90,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages of one partition in offset order, covering the offsets from `start` up to, but not including, `end`
-    (there may be gaps). `version` is that of the stored offset the batch was planned on."""
+    """Messages of one partition in offset order, for the offsets from `start` to before `end` (with gaps). `version` is
+    that of the stored offset it was planned on."""
 
     topic_id: str | None
     start: int
@@ -105,8 +102,7 @@ class Chunk(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Result of one put: it stored `stored` messages of `bytes`, after skipping `skipped` messages below the stored
-    offset."""
+    """`stored` messages of `bytes`, after `skipped` messages below the stored offset."""
 
     stored: int
     skipped: int

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A block leased to `owner` until it is settled or released, or the lease expires. A claim that has reached the
-    limit of `tries` has killed its owners; it is settled with every message False."""
+    """A block leased to `owner`. A claim that has reached the limit of `tries` has killed its owners; it is settled
+    with every message False."""
 
     id: str
-    """Id of the block in this storage."""
     token: str
-    """Id of this lease; another claim of the block has another token."""
+    """Differs for each lease of the block."""
     owner: str
     block: Block = field(repr=False)
     tries: int
@@ -40,8 +39,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many messages are done, will be retried, or became dead letters. `is_lost`: the lease had been lost, so
-    nothing was changed and the messages will be handled again."""
+    """How many messages are done, will be retried, or became dead letters. `is_lost`: the lease was lost, and nothing
+    was changed."""
 
     gone: int = 0
     again: int = 0
@@ -54,11 +53,10 @@ class DeadLetter:
     """A message that failed too often, or a whole unreadable block (`is_damaged`) with its bytes."""
 
     id: str
-    """Id in this storage; "" before it is stored."""
+    """"" before it is stored."""
     block: Block = field(repr=False)
     tries: int
     error: str
-    """The error of its last handler, or of the reader of the block."""
     at: float
     """When it was dead-lettered, in Unix seconds."""
     is_damaged: bool = False
@@ -72,14 +70,14 @@ class DeadLetter:
         return cause_of(self.error)
 
     def messages(self) -> list[Message]:
-        """Returns the message; empty for a damaged block."""
+        """Empty for a damaged block."""
         return [] if self.is_damaged else self.block.messages(self.tries)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
     """Some dead letters, oldest first. `next` continues in the next call; None after the last. A page whose time ran
-    out may have few rows or none."""
+    out may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -94,9 +92,8 @@ class DeadLetterGroup:
     first_died: float
     last_died: float
     newest: str
-    """Id of the newest dead letter."""
     hours: tuple[int, ...] = ()
-    """How many died in each of the last hours; the current hour is last."""
+    """Deaths in each of the last hours; the current hour is last."""
 
 
 class CountChanged(StorageError):
@@ -113,7 +110,6 @@ class CountChanged(StorageError):
 
 
 def check_count(found: int, expected: int | None) -> int:
-    """Returns `found`. Raises CountChanged if another number was expected."""
     if expected not in (None, found):
         raise CountChanged(expected, found)
     return found

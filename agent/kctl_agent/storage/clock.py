@@ -18,5 +18,4 @@ class MachineClock:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
-        """Unix seconds, for ages that people read."""
         return time.time()

@@ -11,8 +11,6 @@ HOUR_SECONDS = 3600.0
 
 
 class GroupCount:
-    """The counts of one group while dead letters are added."""
-
     def __init__(self, cause: DeathCause, hours: int) -> None:
         self.cause = cause
         self.count = 0
@@ -21,7 +19,7 @@ class GroupCount:
         self._hours = [0] * hours
 
     def add(self, count: int, first: float, last: float, newest: str, recent: Iterable[int] = ()) -> None:
-        """Adds `count` dead letters; `recent` has how many died in each of the last hours, the current hour first."""
+        """`recent`: deaths in each of the last hours, the current hour first."""
         self._first = min(self._first, first) if self.count else first
         if not self.count or last >= self._last:
             self._last, self._newest = last, newest
@@ -30,7 +28,7 @@ class GroupCount:
             self._hours[-1 - ago] += died
 
     def add_of_hour(self, count: int, first: float, last: float, newest: str, ago: int) -> None:
-        """Adds `count` dead letters that all died in the hour `ago` hours before now."""
+        """Adds deaths of the hour that began `ago` hours before the current one."""
         recent = [0] * ago + [count] if 0 <= ago < len(self._hours) else ()
         self.add(count, first, last, newest, recent)
 
@@ -39,7 +37,7 @@ class GroupCount:
 
 
 def grouped(dead_letters: Iterable[DeadLetter], hours: int, now: float) -> list[DeadLetterGroup]:
-    """Returns the groups, largest first, with counts for the last `hours` until `now`."""
+    """Returns the groups, largest first, counting the last `hours` until `now`."""
     found: dict[DeathCause, GroupCount] = {}
     for each in dead_letters:
         count = found.setdefault(each.cause, GroupCount(each.cause, hours))

@@ -19,19 +19,16 @@ STEP_SECONDS = 0.5
 Progress: TypeAlias = Callable[[int], None]
 """Called with how many dead letters were processed so far; may raise to stop."""
 P = TypeVar("P")
-"""The position of a dead letter among the others; its text becomes `DeadLetterPage.next`."""
+"""The position of a dead letter; its text becomes `DeadLetterPage.next`."""
 
 
-def silent(_: int) -> None:
-    """A `Progress` that does nothing."""
+def silent(_: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[P]):
-    """What a storage reads at a time."""
-
     rows: Iterable[tuple[P, DeadLetter]]
-    """In order, selected or not; read as they are iterated."""
+    """In order, selected or not."""
     last: P | None
     """Where the next step continues; None: there are no more."""
 
@@ -43,8 +40,8 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
-    """Returns up to `limit` dead letters after a position. `read` is called with a position and the number still
-    missing. After `seconds` the page is what was found."""
+    """Reads up to `limit` dead letters after a position, for at most `seconds`. `read` is called with a position and
+    the number still missing."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

@@ -20,8 +20,6 @@ from kctl_agent.storage.put_rules import judged
 
 
 class DirectlyStorage(FileStorage):
-    """See `Storage`; there is no queue."""
-
     @property
     def identity(self) -> str:
         return f"directly:{self.path}"
@@ -30,8 +28,8 @@ class DirectlyStorage(FileStorage):
         raise StorageError('storage.mode is "directly": messages go to the handler and are not stored')
 
     def finish(self, advance: Advance, dead: Sequence[tuple[Message, str]], topic_id: str | None) -> None:
-        """Moves a stored offset over handled messages and stores the dead ones with their errors, in one transaction.
-        Raises as `advance_offsets`."""
+        """Moves a stored offset over handled messages and stores the dead ones, in one transaction. Raises as
+        `advance_offsets`."""
         dead_letters = given_up([m for m, _ in dead], [error for _, error in dead], topic_id, self.codec, time.time())
         with self._session(is_durable=True) as db, transaction(db):
             stored = offset_table.read(db, [advance.tp]).get(advance.tp)

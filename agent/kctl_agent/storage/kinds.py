@@ -21,26 +21,23 @@ Settings: TypeAlias = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     open: Callable[[Settings, float | None], Storage] | None = None
-    """Takes settings and how many seconds to wait for a server's reply; None for a table (`open_lake`)."""
+    """From settings and how many seconds to wait for a server's reply; None for a table (`open_lake`)."""
     is_queue: bool = False
     """Messages wait in it until sinkers claim them."""
     is_handled_inside: bool = False
-    """It has no queue: workers call the handler inside their batch."""
+    """Workers call the handler inside their batch; there is no queue."""
     is_file: bool = False
-    """It is the file `storage.path`."""
     is_table: bool = False
     """Batches become rows of a table, whose files need maintenance; dead letters are in a second table."""
 
     @property
     def is_local(self) -> bool:
-        """Executors on other machines cannot write to it."""
         return self.is_file or self.is_table
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Returns the storage named by the settings, without opening files or connections. `reply_seconds`: how long to
-    wait for a server's reply, or None for the default. The result can be pickled, because executors get it with their
-    task. Raises StorageError if the mode is unknown or a table."""
+    """Opens no files or connections yet. The result can be pickled, because executors get it with their task. Raises
+    StorageError if the mode is unknown or a table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
@@ -52,8 +49,8 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """Returns the table named by the settings, without opening files or connections. Raises StorageMisconfigured if a
-    package or the object store's keys are missing, TableRefused if this place cannot have such a table."""
+    """Opens no files or connections yet. Raises StorageMisconfigured if a package or keys are missing, TableRefused if
+    such a table cannot be there."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage
@@ -75,7 +72,6 @@ def open_lake(settings: Settings) -> LakeStorage:
 
 
 def _need_packages(uri: str) -> None:
-    """Checks for the optional packages of a table before importing them. Raises StorageMisconfigured."""
     from kctl_agent.storage.base import StorageMisconfigured
 
     needed = {"deltalake": 'storage.mode = "lake"'}
@@ -88,7 +84,6 @@ def _need_packages(uri: str) -> None:
 
 
 def _of_all(settings: Settings) -> dict[str, Any]:
-    """Arguments common to all storages except tables."""
     from kctl_agent.storage.block import BLOCK_BYTES
     from kctl_agent.storage.limits import StorageLimits
 
@@ -133,4 +128,3 @@ KINDS: Final[Mapping[str, Kind]] = {
     "lake": Kind(is_table=True),
 }
 MODES: Final = tuple(KINDS)
-"""The values of `storage.mode`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 FREE_INODES = 0.01
-"""The share of inodes that must stay free, if the free disk space is limited."""
+"""The share of inodes that must stay free if free disk space is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,28 +15,27 @@ class StorageLimits:
     """Limits at which workers take no new batch, and how long dead letters are kept; None: no limit."""
 
     messages: int | None = None
-    """Messages except dead letters."""
+    """Except dead letters."""
     bytes: int | None = None
-    """Bytes as stored, including dead letters."""
+    """Including dead letters."""
     dead: int | None = None
     min_free_bytes: int | None = None
     """On the disk of a file storage."""
     dead_seconds: float | None = None
-    """Older dead letters are deleted (`Storage.expire_dead`)."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """Reads the limits from `open_storage`'s settings; a missing setting or 0 is no limit."""
+        """From `open_storage`'s settings; a missing setting or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Free space of a storage: `bytes` are free and `minimum` must stay free (None: no limit)."""
+    """Free space; `minimum` must stay free (None: no limit)."""
 
     where: str
-    """Names the place in a sentence, for example "the disk of /var/lib/kctl"."""
+    """In a sentence, for example "the disk of /var/lib/kctl"."""
     bytes: int
     minimum: int | None
     inodes: float | None = None
@@ -44,15 +43,13 @@ class Free:
 
     @classmethod
     def on_disk(cls, folder: object, disk: Any, minimum: int | None = None) -> Self:
-        """From the `os.statvfs` of this folder."""
         inodes = disk.f_favail / disk.f_files if disk.f_files else None
         return cls(f"the disk of {folder}", disk.f_bavail * disk.f_frsize, minimum, inodes)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """Messages of one partition by state, stored bytes including dead letters, and age of the oldest message that is
-    not dead."""
+    """Messages by state; `bytes` includes dead letters, the age is that of the oldest message that is not dead."""
 
     topic: str
     partition: int
@@ -65,11 +62,10 @@ class PartitionStats:
 
     @property
     def unfinished(self) -> int:
-        """Messages that are neither handled nor dead letters."""
         return self.pending + self.processing + self.delayed
 
     def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
-        """Returns a copy with more messages in a state, of `size` bytes, the oldest of them of this `age`."""
+        """Returns a copy with more messages in a state, the oldest of them of this age."""
         ages = [each for each in (self.oldest_seconds, age) if each is not None]
         more: dict[str, Any] = {state: getattr(self, state) + messages, "bytes": self.bytes + size}
         return replace(self, **more, oldest_seconds=max(ages, default=None))
@@ -77,8 +73,8 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state, stored bytes, limits. `pending` can be claimed now, `processing` are leased, `delayed` wait
-    for a retry, `dead` are dead letters. An expired lease or delay counts in its old state until the next claim."""
+    """Messages by state: `pending` can be claimed now, `processing` are leased, `delayed` wait for a retry. An expired
+    lease or delay keeps its state until the next claim."""
 
     pending: int
     processing: int
@@ -87,21 +83,19 @@ class StorageStats:
     limits: StorageLimits
     delayed: int = 0
     oldest_seconds: float | None = None
-    """How long the oldest message that is not dead has been in the storage; None if there is none."""
+    """Age of the oldest message that is not dead; None if there is none."""
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
-    """Free space where the storage lies; None if unknown or unlimited."""
+    """None if unknown or unlimited."""
 
     @property
     def limit(self) -> int | None:
-        """In messages; None: no limit."""
         return self.limits.messages
 
     @classmethod
     def of(
         cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None
     ) -> StorageStats:
-        """Sums up partitions."""
         ages = [p.oldest_seconds for p in partitions if p.oldest_seconds is not None]
         names = ("pending", "processing", "delayed", "dead", "bytes")
         sums = {name: sum(getattr(each, name) for each in partitions) for name in names}
@@ -110,8 +104,6 @@ class StorageStats:
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """What one version of a table holds."""
-
     version: int
     files: int
     bytes: int
@@ -120,26 +112,25 @@ class TableCounts:
     small_files: int
     """Files smaller than half of the compaction target."""
     committed_at: float | None
-    """Unix seconds of the last commit by any writer."""
+    """Of the last commit by any writer, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """A table, which has no queue; `counts` is None before the first count."""
+    """A table; `counts` is None before the first count."""
 
     limits: StorageLimits
     free: Free | None
     counts: TableCounts | None = None
     dead: int | None = None
-    """Dead letters in the table next to it."""
     commits_failed: int = 0
-    """By this process. `commits_retried`: how often another writer's commit made this process decide its own again."""
+    """By this process. `commits_retried`: another writer's commit made this process decide its own again."""
     commits_retried: int = 0
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Says in one sentence why a storage has no room for another batch, or returns None. With `share` below 1 the
-    limits are scaled down, so that waiting workers do not start and stop all the time."""
+    """Returns in one sentence why a storage has no room for another batch, or None. `share` scales the limits down, so
+    that waiting workers do not start and stop all the time."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead
@@ -168,7 +159,6 @@ def _why_queue_full(stats: StorageStats, share: float) -> str | None:
 
 
 def readable(number: float) -> str:
-    """Formats bytes for people: `1.5 GiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""Reads dead letters that have numbers: pages, groups, requeue and delete.
+"""Reads and changes dead letters that have numbers.
 
-A change to all matches goes page by page and only covers dead letters that existed when it began; otherwise a handler
-that fails at once would keep it going for ever.
+A change to all matches only covers dead letters that existed when it began; otherwise a handler that fails at once
+would keep it going for ever.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_n
 
 LATEST = 1e12
 SCANNED = 1000
-"""How many dead letters to scan at a time if no index can select them."""
+"""Scanned at a time if no index can select them."""
 
 
 class Place(NamedTuple):
-    """The position of a dead letter among the others: when it died, in Unix seconds, and its number."""
+    """The position of a dead letter: when it died, in Unix seconds, and its number."""
 
     at: float
     number: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Place:
-        """Parses the text of a place. Raises BadParams."""
+        """Parses its text. Raises BadParams."""
         at, _, number = text.partition("/")
         with suppress(ValueError):
             place = cls(float(at), int(number))
@@ -49,8 +49,6 @@ class Place(NamedTuple):
 
 
 class NumberedDeadLetters(DeadLetterStore):
-    """A dead-letter store built on the abstract methods below."""
-
     counted = INDEXED
     """The criteria that `_indexed_groups` can select by."""
 
@@ -60,32 +58,31 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _last_dead(self) -> int:
-        """The highest number ever given to a dead letter; 0 before the first."""
+        """The highest number ever given; 0 before the first."""
 
     @abstractmethod
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-        """Returns the next places after `after` that the index finds for the selection."""
+        """The next places that the index finds for the selection."""
 
     @abstractmethod
     def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
-        """Filters numbers by the criteria that no index knows, keeping their order, without reading more than that
-        needs."""
+        """Filters numbers by the criteria that no index knows, in the same order."""
 
     @abstractmethod
     def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
-        """Yields those that still exist, in this order, read as they are iterated."""
+        """Yields those that still exist, in this order."""
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Groups a selection that uses only `counted` criteria; in any order."""
+        """For a selection of `counted` criteria only; in any order."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Requeues in one transaction those that still exist and are not damaged; returns how many."""
+        """Requeues those that exist and are not damaged, in one transaction; returns how many."""
 
     @abstractmethod
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Deletes in one transaction those that still exist; returns how many."""
+        """Deletes those that exist, in one transaction; returns how many."""
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         return next(iter(self._read_dead(_numbers([id]))), None)
@@ -167,5 +164,5 @@ class NumberedDeadLetters(DeadLetterStore):
 
 
 def _numbers(ids: Iterable[str]) -> list[int]:
-    """Returns each id once as a number; texts that cannot be ids are left out."""
+    """Texts that cannot be ids are left out."""
     return sorted({int(id_) for id_ in ids if is_id_number(id_)})

@@ -1,4 +1,4 @@
-"""The bucket of a table: its location and keys, as settings for delta-rs, obstore and Spark's S3A."""
+"""The bucket of a table and its keys, as settings for delta-rs, obstore and Spark's S3A."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ RETRY_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class StoreKeys:
-    """Secret: no field appears in `repr`."""
-
     id: str = field(repr=False)
     secret: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
@@ -58,8 +56,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """A bucket. Without `keys` each client finds its own, as AWS clients do. `endpoint`: URL of an S3-compatible server
-    other than AWS."""
+    """Without `keys`, each client finds its own. `endpoint`: URL of an S3-compatible server other than AWS."""
 
     bucket: str
     endpoint: str | None
@@ -68,7 +65,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads the `[storage]` settings, falling back to AWS' own variables. Raises StorageMisconfigured."""
+        """Reads the `[storage]` settings, then AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -90,12 +87,11 @@ class ObjectStore:
         return {name: value for name, value in options.items() if value is not None}
 
     def client_options(self) -> dict[str, str]:
-        """Connection options of delta-rs and obstore."""
         options = {"timeout": f"{_TIMEOUT_SECONDS}s", "connect_timeout": f"{_CONNECT_SECONDS}s"}
         return options | {"allow_http": "true"} if self._is_plain else options
 
     def spark_properties(self) -> dict[str, str]:
-        """Properties of S3A for this bucket only."""
+        """For S3A and this bucket only."""
         properties = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
@@ -116,7 +112,7 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Rejects values that make obstore and delta-rs panic. Raises StorageMisconfigured."""
+    """Rejects values that make obstore and delta-rs panic."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"

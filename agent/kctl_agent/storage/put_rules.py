@@ -1,4 +1,4 @@
-"""Rules that all storages share: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
+"""Rules of all storages: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from kctl_agent.storage.chunk import (
 
 
 def skipped(chunk: Chunk, stored: StoredOffset) -> int:
-    """Counts the chunk's messages below the stored offset."""
     return int(np.searchsorted(chunk.columns.offsets, stored.next))
 
 
@@ -52,7 +51,6 @@ def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffs
 
 
 def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffset:
-    """Returns the stored offset with the version after the one seen."""
     return replace(stored, version=seen.version + 1 if seen else 1)
 
 
@@ -85,7 +83,6 @@ def _shown(stored: StoredOffset | None) -> str:
 
 
 def cut(chunk: Chunk, skip: int, block_messages: int, block_bytes: int | None, codec: str) -> Iterator[Block]:
-    """Cuts the chunk, without its first `skip` messages, into blocks of at most this many messages and bytes."""
     columns = next(chunk.columns.cut((skip, len(chunk.columns)))) if skip else chunk.columns
     for part in columns.split(block_messages, block_bytes):
         yield Block.of(chunk.topic, chunk.topic_id, chunk.partition, part, codec)

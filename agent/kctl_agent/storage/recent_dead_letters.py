@@ -17,8 +17,8 @@ _READ_SECONDS = 2.0
 
 
 def recent(store: DeadLetterStore) -> RecentDeadLetters | None:
-    """Returns the dead letters of the last `RECENT_DEAD_SECONDS` by this machine's clock; None if there are none.
-    Raises StorageError, also if reading takes more than two seconds."""
+    """Returns the dead letters of the last `RECENT_DEAD_SECONDS`; None if there are none. Raises StorageError, also
+    after two seconds."""
     deadline = time.monotonic() + _READ_SECONDS
 
     def in_time(_: int) -> None:

@@ -13,7 +13,6 @@ from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
-"""Criteria that also apply to pending messages."""
 INDEXED = frozenset({"topic", "partition", "older_than_seconds", "error_class", "line", "died_from", "died_to"})
 """Criteria by which dead letters are found without reading others."""
 
@@ -49,13 +48,11 @@ class Selection:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The criteria that restrict it, by name."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: value for name, value in values if value is not None}
 
     @property
     def is_indexed(self) -> bool:
-        """Whether a storage finds these dead letters without reading others."""
         return INDEXED.issuperset(self.named)
 
     def dated(self, now: float) -> Selection:
@@ -109,7 +106,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """Whether a text from outside may be the number of a dead letter: these have less than 64 bits."""
+    """Numbers of dead letters have less than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 
@@ -118,6 +115,5 @@ def _is_between(value: float, least: float | None, most: float | None) -> bool:
 
 
 def _messages(dead_letter: DeadLetter) -> Iterator[Message]:
-    """Empty if the dead letter cannot be read."""
     with suppress(StorageError):
         yield from dead_letter.messages()

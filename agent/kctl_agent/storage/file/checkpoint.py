@@ -36,8 +36,7 @@ _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copies in a thread. False if this process is already copying, or started to less than `at_most_every_seconds`
-    ago."""
+    """Copies in a thread. False if this process is already copying, or started to recently."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -54,10 +53,11 @@ def _copy_beside(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """Copies the log while others read and write, then the rest while nobody writes, so that the log can restart. It
-    takes its turn among the puts, or it would hardly ever get the write lock. After a disk error it copies nothing,
-    because the log may be another (`recovery`). Raises sqlite3.Error (another connection had the write lock, or a
-    fault), OSError."""
+    """Copies the log while others read and write, then the rest while nobody writes, so that the log can restart.
+
+    It takes its turn among the puts, or it would hardly ever get the write lock. After a disk error it copies nothing,
+    because the log may be another (`recovery`). Raises sqlite3.Error, OSError.
+    """
     if sync_failures(path):
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -74,8 +74,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder, on a descriptor of the caller's own; the kernel wakes the next waiter at
-    once."""
+    """Holds the kernel's lock on the folder, on the caller's own descriptor; the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -105,5 +104,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Copies as much as readers allow. Only within `reading` or `writing`."""
+    """Only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

@@ -1,7 +1,5 @@
-"""The dead letters of a file storage, on a given connection.
-
-An index keeps the dead letters of one cause (table `cause`) and partition, a run, together in order of death.
-"""
+"""The dead letters of a file storage. An index keeps those of one cause and partition, a run, together in order of
+death."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
 MOST_RUNS = 2000
-"""Up to this many runs are read one by one; beyond that, all dead letters are read in order of death."""
+"""If there are more, all dead letters are read in order of death."""
 _NEVER = 1e300
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 OF_RUNS = {"topic", "partition", "error_class", "line"}
@@ -52,8 +50,7 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
 
 
 def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
-    """Returns the number of a cause, inserting it if new. A cause without dead letters stays until no dead letter is
-    left."""
+    """Finds or inserts a cause. One without dead letters stays until no dead letter is left."""
     known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
     if known is None:
         known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()
@@ -61,12 +58,10 @@ def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
 
 
 def delete(db: sqlite3.Connection, ids: Iterable[str]) -> None:
-    """Within the caller's transaction."""
     db.executemany("delete from dead where id=?", [(int(id_),) for id_ in ids])
 
 
 def remaining(db: sqlite3.Connection, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-    """Returns those that still exist."""
     wanted = json.dumps([int(each.id) for each in dead_letters])
     there = {str(id_) for (id_,) in db.execute(f"select id from dead where {OF_NUMBERS}", (wanted,))}  # noqa: S608
     return [each for each in dead_letters if each.id in there]
@@ -79,7 +74,7 @@ def last(db: sqlite3.Connection) -> int:
 
 
 def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
-    """Returns the numbers that may be selected, in the same order."""
+    """Filters numbers, in the same order."""
     key, text = (each and each.encode() for each in (selection.key, selection.text))
     conditions, values = where(*_unindexed(selection), (HOLDS, key), (HOLDS, text), ("1=?", 1))
     of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
@@ -106,7 +101,6 @@ def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]
 
 
 def places(db: sqlite3.Connection, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-    """Returns the next places that the index finds after `after`."""
     behind = (*(after or (0.0, 0)), selection.died_from or 0.0, selection.died_to or _NEVER, limit)
     runs = _runs(db, selection) if OF_RUNS & set(selection.named) else None
     if runs is None or len(runs) > MOST_RUNS:
@@ -117,19 +111,17 @@ def places(db: sqlite3.Connection, selection: Selection, after: Place | None, li
 
 
 def _runs(db: sqlite3.Connection, selection: Selection) -> list[tuple[int, str, int]]:
-    """Returns cause, topic and partition of the runs that may be selected."""
     partitions = db.execute("select topic, partition from counters where state='dead' and messages>0").fetchall()
     return [(number, *tp) for number in _causes(db, selection) for tp in partitions if selection.takes_partition(*tp)]
 
 
 def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCause]:
-    """Returns the selected causes by number."""
     causes = {number: DeathCause(*names) for number, *names in db.execute("select id, error_class, line from cause")}
     return {number: cause for number, cause in causes.items() if selection.takes_cause(cause)}
 
 
 def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """Counts from the index alone if it knows all criteria; otherwise reads whole runs, or the whole table in its own
+    """Counts from the index if it knows all criteria; otherwise reads whole runs, or the whole table in its own
     order."""
     causes = _causes(db, selection)
     found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
@@ -147,7 +139,6 @@ def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float)
 
 
 def _indexed(selection: Selection, causes: Collection[int]) -> list[tuple[str, object]]:
-    """Criteria that the index knows."""
     return [
         ("cause in (select value from json_each(?))", json.dumps(list(causes))),
         ("topic=?", selection.topic),

@@ -18,10 +18,10 @@ from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 
 class Log:
-    """The log as one connection uses it, for the same thread. Close it before the connection."""
+    """One connection's view of the log, for the same thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        """Watches the write-ahead log of this database. Raises sqlite3.Error, OSError."""
+        """Opens the log of this database. Raises sqlite3.Error, OSError."""
         self._path = path
         self._noted = noted(path)
         # SQLite opens or makes the log at its first read, and does not remove it while the connection is open.
@@ -33,7 +33,6 @@ class Log:
 
     @property
     def is_long(self) -> bool:
-        """Whether it should be copied into the database file (`checkpoint.begin_copy`)."""
         return self._stat().st_size > LOG_BYTES
 
     @property
@@ -46,23 +45,23 @@ class Log:
 
     @property
     def is_current(self) -> bool:
-        """Whether no sync has failed since this was made; after a failure the connection's descriptors would report it
-        too."""
+        """Whether no sync has failed since this was made."""
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts to make durable, in a thread, what is committed by now. `sync` then has less to do, and raises the
-        thread's error."""
+        """Starts a sync in a thread. `sync` then has less to do, and raises the thread's error."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Makes durable everything that any process has committed so far. That is in the log, or was synced when it was
-        copied; SQLite itself synced the log's header and folder when it started the log
-        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError: it may not be durable, also because another
-        process received the error. Then call `recover`, make a new `Log` and check what is stored."""
+        """Makes durable what any process has committed so far.
+
+        Commits are in the log, or were synced when they were copied; SQLite synced the log's header and folder when it
+        started the log (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError: it may not be durable, also
+        because another process received the error. Then call `recover`, make a new `Log` and check what is stored.
+        """
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()

@@ -1,4 +1,4 @@
-"""The stored offsets of a file storage and their owner, on a connection; the transaction is the caller's."""
+"""The stored offsets of a file storage and their owner; the transaction is the caller's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def bind(db: sqlite3.Connection, id_: str, owner: Binding) -> None:
 
 
 def read(db: sqlite3.Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-    """A partition without a stored offset is absent."""
     wanted = frozenset(partitions)
     stored_offsets = (StoredOffset(*row) for row in db.execute(f"select {_COLUMNS} from stored_offset"))  # noqa: S608 - our own names
     return {stored.tp: stored for stored in stored_offsets if stored.tp in wanted}

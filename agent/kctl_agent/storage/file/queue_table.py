@@ -1,5 +1,4 @@
-"""The blocks of a file storage and their queue, on a given connection: insert, lease, settle, renew, release, requeue,
-clear, count. Each change except `insert` is one transaction."""
+"""The blocks of a file storage and their queue. Each change except `insert` is one transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
-    """Inserts new pending blocks; returns their bytes. Within the caller's transaction."""
+    """Returns the bytes of the new blocks. Within the caller's transaction."""
     written, first = 0, None
     for block in blocks:
         size = len(block.body)
@@ -52,8 +51,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases the next blocks up to the `size` of `_choose`; returns (id, tries, block) of each. If nothing is pending,
-    it takes no lock."""
+    """Leases the next blocks; returns (id, tries, block) of each. If nothing is pending, it takes no lock."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -78,7 +76,6 @@ def lease(
 
 
 def _choose(db: sqlite3.Connection, messages: int, most_bytes: int | None, ordered: bool) -> list[int]:
-    """Returns the ids of the first pending blocks within the limits, reading no more rows than needed."""
     ids: list[int] = []
     room = float("inf") if most_bytes is None else most_bytes
     for id_, count, size in db.execute(HEADS if ordered else FIRST):
@@ -118,7 +115,6 @@ def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict
 
 
 def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tuple[str, DeadLetter]]) -> None:
-    """Turns leased blocks that cannot be read into dead letters with their bytes."""
     with transaction(db):
         for id_, dead_letter in damaged:
             if db.execute("delete from queue where id=? and token=?", (int(id_), token)).rowcount:
@@ -134,7 +130,6 @@ def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float
 
 
 def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
-    """Returns the number of messages released."""
     with transaction(db):
         return _free(db, "owner=?", owner, count_try=count_try)
 
@@ -159,7 +154,6 @@ def requeue_dead(
     block_bytes: int,
     codec: str,
 ) -> int:
-    """Requeues the dead letters that still exist; returns how many."""
     with transaction(db):
         there = dead_letter_table.remaining(db, dead_letters)
         blocks, ids = requeued(there, block_messages, block_bytes, codec)
@@ -169,7 +163,6 @@ def requeue_dead(
 
 
 def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
-    """Returns the number of messages put back."""
     where, values = condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
@@ -182,7 +175,6 @@ def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> i
 
 
 def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
-    """Deletes pending and delayed messages; returns how many."""
     where, values = condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
@@ -196,7 +188,7 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
 
 
 def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:
-    """Counts messages and dead letters by partition; `wall` is now, in Unix seconds."""
+    """`wall` is now, in Unix seconds."""
     found: dict[tuple[str, int], PartitionStats] = {}
     for topic, partition, state, messages, size in db.execute(
         "select topic, partition, state, messages, bytes from counters where messages>0 order by topic, partition"
@@ -215,7 +207,7 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Makes blocks claimable, leased or not; returns the number of messages. Within the caller's transaction."""
+    """Makes blocks claimable; returns the number of messages. Within the caller's transaction."""
     rows = db.execute(  # `tries` may come first: SQLite computes every column from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",

@@ -21,7 +21,7 @@ PAGE_BYTES = 16384
 """A block of 500 small messages is about 100 KB: large pages halve the cost of writing it (benchmarks/pipeline.py)."""
 BUSY_SECONDS = 30.0
 LOG_BYTES = 256 << 20
-"""The thread that notices a longer log copies it; when the log restarts it is truncated to this size."""
+"""A longer log is copied by the thread that notices, and truncated to this size when it restarts."""
 
 TABLES = (
     # The id and owner of this storage; one row after the first `bind`.
@@ -105,7 +105,7 @@ def create(db: sqlite3.Connection, path: Path) -> None:
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """A connection for any thread, one at a time; `rwc` creates the file. Raises sqlite3.Error."""
+    """For any thread, one at a time; `rwc` creates the file. Raises sqlite3.Error."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
     try:

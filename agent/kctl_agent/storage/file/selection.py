@@ -6,8 +6,7 @@ from kctl_agent.storage.selection import Selection
 
 
 def condition(selection: Selection) -> tuple[str, list[object]]:
-    """Condition on topic, partition, first and last, with its values; times are ignored. Raises StorageError for
-    criteria of dead letters."""
+    """Ignores times. Raises StorageError for criteria of dead letters."""
     chosen = selection.of_blocks()
     return where(
         ("1=?", 1),
@@ -19,6 +18,6 @@ def condition(selection: Selection) -> tuple[str, list[object]]:
 
 
 def where(*clauses: tuple[str, object]) -> tuple[str, list[object]]:
-    """Joins the SQL clauses whose value is not None, and returns their values."""
+    """Joins the clauses whose value is not None."""
     given = [(clause, value) for clause, value in clauses if value is not None]
     return " and ".join(clause for clause, _ in given), [value for _, value in given]

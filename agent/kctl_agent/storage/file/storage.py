@@ -40,7 +40,7 @@ from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, 
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LONG_SECONDS = 1.0
-"""How often to try to copy a log that stays long because a reader uses an old snapshot."""
+"""How often to try to copy a log that a reader of an old snapshot keeps long."""
 
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
@@ -255,7 +255,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """This process's connection, for one thread at a time. After an error the next call opens a new one."""
+        """For one thread at a time. After an error the next call opens a new connection."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -281,8 +281,7 @@ class FileStorage(NumberedDeadLetters, Storage):
                 begin_copy(self.path, LONG_SECONDS)
 
     def _notice_exchange(self) -> None:
-        """Switches to the file that is now at the path. Raises StorageUnusable if there is none, or the log belongs to
-        the old file."""
+        """Switches to the file that is now at the path."""
         found = self._found()
         if self._file not in (None, found):
             if self._log is not None and self._log.is_in_place:

@@ -12,13 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 RECOVERY = "recovery-"
-"""Prefix of the file that a recovery leaves."""
 
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Notes a disk error that SQLite meets in here: SQLite syncs the log too, and the kernel reports an error only
-    once."""
+    """Notes disk errors that SQLite meets: it syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -37,8 +35,7 @@ def note_sync_failure(path: Path) -> None:
 
 
 def note_recovery(path: Path, failures: list[Path]) -> None:
-    """Removes these failures and changes what `noted` returns for all processes. Raises OSError if it could not be
-    noted; then the failures remain."""
+    """Removes these failures and changes what `noted` returns. Raises OSError; then the failures remain."""
     folder = _folder(path)
     before = list(folder.glob(f"{RECOVERY}*"))
     folder.mkdir(exist_ok=True)
@@ -48,7 +45,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Returns unique names; if they are the same as before, no sync has failed in the meantime."""
+    """If these unique names are the same as before, no sync has failed in the meantime."""
     return frozenset(each.name for each in _entries(path))
 
 

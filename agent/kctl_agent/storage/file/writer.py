@@ -28,21 +28,21 @@ from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
 COPY_BYTES = 16 << 20
-"""A process copies the write-ahead log into the file after writing this much."""
+"""After writing this much a process copies the log into the file."""
 
 SYNC_BYTES = 8 << 20
 """After this much a task starts to sync in the background."""
 
 _uncopied: Counter[Path] = Counter()
-"""Bytes this process has written since its last copy began; kept here because tasks each have their own writer."""
+"""Bytes written since the last copy began; outlives the writers of tasks."""
 
 
 class FileWriter(Writer):
-    """One connection. Blocks are encoded one by one while they are written, so that each is still in the CPU cache.
-    With compression they are encoded before the lock is taken, because that takes longer than writing."""
+    """Encodes blocks one by one while writing, so that each is still in the CPU cache; with compression before taking
+    the lock, because compressing takes longer than writing."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
-        """Opens the file for puts. Raises sqlite3.Error, OSError."""
+        """Opens the file. Raises sqlite3.Error, OSError."""
         self._path = path
         self._clock = clock
         self._block_messages = block_messages

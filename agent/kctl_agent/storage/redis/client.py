@@ -34,7 +34,7 @@ StorageUnusable, which every caller retries later."""
 
 
 def where(url: str) -> str:
-    """Returns the URL without credentials: `redis://host:6379/0`, `unix:/path/redis.sock`. Raises StorageUnusable."""
+    """Returns the URL without credentials, for example `redis://host:6379/0`. Raises StorageUnusable."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise StorageUnusable(
@@ -57,8 +57,8 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a client for any thread that connects at first use and reconnects after errors. Raises
-    StorageMisconfigured if redis-py is not installed, StorageUnusable if the URL or password file cannot be read."""
+    """Returns a client for any thread that connects at first use. Raises StorageMisconfigured if redis-py is missing,
+    StorageUnusable if the URL or password file is unreadable."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -92,12 +92,12 @@ def _source(name: str) -> str:
 
 
 def script(client: Any, name: str) -> Script:
-    """A script of `lua/`, sent by its hash, and in full if the server does not know it yet."""
+    """A script of `lua/`, sent by its hash, or in full if the server does not know it yet."""
     return client.register_script(_source(name))  # type: ignore[no-any-return]
 
 
 def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, prefix: str, *args: object) -> Any:
-    """Sets these values for `seconds` and runs a script of `lua/` in one transaction; returns the script's reply."""
+    """Sets these values for `seconds` and runs a script of `lua/`, in one transaction."""
     import redis
 
     own = script(client, name)
@@ -114,7 +114,6 @@ def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, 
 
 @contextmanager
 def as_unusable(place: str) -> Iterator[None]:
-    """Turns errors of redis-py into StorageUnusable with advice."""
     import redis
 
     try:
@@ -128,8 +127,8 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Warns of a server that loses messages in a restart. Raises StorageUnusable if it is too old, a replica, or set to
-    evict keys when its memory is full."""
+    """Warns of a server that loses messages in a restart. Raises StorageUnusable for a server that is too old, a
+    replica, or evicts keys."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:
@@ -150,7 +149,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free. None without `maxmemory`."""
+    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:

@@ -11,11 +11,10 @@ from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.limits import PartitionStats
 
 DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "last", "count", "body")
-"""The fields that are read from a dead letter's hash."""
 
 
 def words(*values: object) -> list[object]:
-    """Arguments for a script: None becomes an empty word."""
+    """None becomes an empty word."""
     return ["" if value is None else value for value in values]
 
 
@@ -30,7 +29,6 @@ def parted(name: str) -> TopicPartition:
 
 
 def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredOffset | None:
-    """From topic_id, next, version."""
     topic_id, following, version = row
     if not following:
         return None
@@ -38,14 +36,12 @@ def stored_offset_of(tp: TopicPartition, row: Sequence[bytes | None]) -> StoredO
 
 
 def block_of(row: Sequence[bytes]) -> Block:
-    """From tp, topic_id, first, last, count, body."""
     name, topic_id, first, last, count, body = row
     topic, partition = parted(name.decode())
     return Block(topic, topic_id.decode() or None, partition, int(first), int(last), int(count), body)
 
 
 def dead_letter_of(id_: str, row: Sequence[bytes]) -> DeadLetter:
-    """From the fields of `DEAD_LETTER`."""
     tries, error, at, damaged, *block = row
     return DeadLetter(id_, block_of(block), int(tries), error.decode(errors="replace"), int(at) / 1000, damaged == b"1")
 
@@ -56,7 +52,6 @@ def cause_in(text: str) -> DeathCause:
 
 
 def run_of(name: bytes) -> tuple[TopicPartition, DeathCause]:
-    """Returns the partition and cause that the dead letters of a run share."""
     tp, _, cause = name.decode().partition(" ")
     return parted(tp), cause_in(cause)
 

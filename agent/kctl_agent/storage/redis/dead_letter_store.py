@@ -1,7 +1,5 @@
-"""The dead letters of a Redis storage: found by indexes, read in pages, requeued, deleted.
-
-The dead letters of one cause and partition form a run: a sorted set whose score is the time of death.
-"""
+"""The dead letters of a Redis storage. Those of one cause and partition form a run: a sorted set whose score is the
+time of death."""
 
 from __future__ import annotations
 
@@ -22,7 +20,6 @@ from kctl_agent.storage.selection import Selection
 
 PAGE = 500
 PAGE_BYTES = 16 << 20
-"""Read at most this much at a time."""
 Run = tuple[str, DeathCause]
 """The key of its sorted set, and the cause of death."""
 
@@ -34,14 +31,13 @@ def last(session: RedisSession) -> int:
 
 
 def sift(session: RedisSession, selection: Selection, numbers: list[int]) -> list[int]:
-    """Returns the numbers that may be selected, in the same order."""
+    """Filters numbers, in the same order."""
     bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
     wanted = words(*bounds, selection.traceback, selection.key, selection.text)
     return [int(id_) for id_ in session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
 
 
 def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-    """Yields dead letters in this order, reading a page at a time."""
     for begin in range(0, len(numbers), PAGE):
         for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
             with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
@@ -52,7 +48,6 @@ def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
 
 
 def places(session: RedisSession, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-    """Returns the next places that the indexes find after `after`."""
     keys = [key for key, _ in _runs(session, selection)]
     found = _behind(session, keys, selection, after, limit)
     return list(itertools.islice(heapq.merge(*found), limit))
@@ -61,8 +56,8 @@ def places(session: RedisSession, selection: Selection, after: Place | None, lim
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Returns up to `limit` places of each sorted set. In a set without `after`, those that died in the same
-    millisecond are skipped here."""
+    """Returns up to `limit` places of each sorted set. In a set without `after`, those that died in its millisecond are
+    skipped here."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -85,7 +80,6 @@ def _behind(
 
 
 def _ranks(session: RedisSession, keys: list[str], after: Place) -> dict[str, int]:
-    """The rank of this dead letter in the sorted sets that contain it."""
     with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
         for key in keys:
             pipeline.zrank(key, f"{after.number:016}")
@@ -98,7 +92,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """The selected runs; if all are selected, the one set of all dead letters, without a cause."""
+    """If all are selected: the set of all dead letters, without a cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)
@@ -116,7 +110,6 @@ def _separate_runs(session: RedisSession, selection: Selection) -> list[Run]:
 
 
 def groups(session: RedisSession, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """Counts from the indexes alone."""
     least, most = _scores(selection)
     runs = _separate_runs(session, selection)
     edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
@@ -144,7 +137,6 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
 def requeue(
     session: RedisSession, dead_letters: list[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> int:
-    """Returns how many were put back."""
     blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
     rows = [
         word
@@ -158,18 +150,16 @@ def requeue(
 
 
 def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
-    """Returns how many were deleted, by requeueing them as no blocks."""
+    """Requeues them as no blocks; returns how many."""
     removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 
 
 def _left(session: RedisSession, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-    """Those that still exist; another process was faster with the others."""
     return list(read(session, [int(each.id) for each in dead_letters]))
 
 
 def _by_bytes(session: RedisSession, ids: list[str]) -> Iterator[list[str]]:
-    """Groups ids so that their bodies have about `PAGE_BYTES` together."""
     with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
         for id_ in ids:
             pipeline.hstrlen(session.key("dead", id_), "body")

@@ -14,7 +14,7 @@ class RedisSession:
     """May be used from any thread. An unpickled copy connects again."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connects at the first call. Raises StorageUnusable if this is not a Redis URL."""
+        """Connects at the first call. Raises StorageUnusable."""
         self.place = where(url)
         """The URL without its credentials."""
         self.prefix = prefix
@@ -30,7 +30,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """A client of redis-py; wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        """Wrap its errors in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client

@@ -35,9 +35,7 @@ from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
 LAYOUT_VERSION = b"6"
-"""Nothing has been released yet, so all other versions are rejected."""
 PAGE = 500
-"""Blocks read or cleared at a time."""
 
 
 class RedisStorage(NumberedDeadLetters, Storage):
@@ -126,7 +124,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Not one snapshot: blocks put or settled in the meantime may or may not be included."""
+        """Not one snapshot: blocks put or settled in the meantime may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]
@@ -261,7 +259,6 @@ class RedisStorage(NumberedDeadLetters, Storage):
 
 
 def _seen(stored: StoredOffset | None) -> tuple[object, ...]:
-    """A stored offset as `init_offsets.lua` compares it; empty words if there was none."""
     return ("", "") if stored is None else (stored.next, stored.version)
 
 
@@ -274,7 +271,6 @@ def _placed(stored: StoredOffset) -> tuple[object, ...]:
 
 
 def _words(selection: Selection) -> list[object]:
-    """Which blocks are selected, and their minimum age in milliseconds."""
     age = selection.older_than_seconds
     bounds = (selection.topic, selection.partition, selection.offset_from, selection.offset_to)
     return words(*bounds, None if age is None else int(age * 1000))

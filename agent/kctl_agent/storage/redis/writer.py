@@ -24,8 +24,6 @@ append-only file, because its buffers are freed and allocated again (benchmarks/
 
 
 class RedisWriter(Writer):
-    """Shares the storage's connections."""
-
     def __init__(self, session: RedisSession, block_messages: int, block_bytes: int, codec: str) -> None:
         self._session = session
         self._block_messages = block_messages
@@ -58,8 +56,7 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Divides a chunk into parts of whole blocks. If message sizes vary, a part may be up to twice as large as
-        `most`."""
+        """Divides a chunk into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages
@@ -70,7 +67,6 @@ class RedisWriter(Writer):
             begin = end
 
     def _put(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Cuts again only if messages of a chunk lie below its stored offset."""
         cut_at = [(0, "")] * len(chunks)
         while True:
             blocks = [
