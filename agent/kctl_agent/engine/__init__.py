@@ -1,1 +1,1 @@
-"""The engine: one process, one JVM, in which the workers of a fleet have a Spark session each."""
+"""The engine: one process with one JVM, in which each worker of the fleet has its own Spark session."""

@@ -1,4 +1,4 @@
-"""A running engine: starts the JVM, gives workers their gateways, checks that it lives, ends when it is asked to."""
+"""A running engine: starts the JVM, gives workers their gateways, and checks that the JVM is alive."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("kctl_agent.engine")
 
 TURN_SECONDS = 0.1
-"""How long a worker may wait for its gateway."""
+"""How long a worker may have to wait for its gateway."""
 COUNT_SECONDS = 1.0
 _REPARENTING_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class OpenGateway(AgentOperation):
-    """Open a gateway into the JVM for one process; the outcome holds its port and token."""
+    """Opens a gateway into the JVM for one process; the outcome contains its port and token."""
 
     rpc: ClassVar = "gateway"
     name: str = param("the worker's name")
@@ -41,7 +41,7 @@ class OpenGateway(AgentOperation):
 
 
 class Engine:
-    """The process that owns the JVM of a fleet. `run` and `close` are for the main thread."""
+    """The process that owns the fleet's JVM. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: EngineSettings, stats: EngineProcessStats, inbox: Inbox) -> None:
         self._settings = settings
@@ -53,11 +53,11 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """Asks the engine to stop. May be called from a signal handler and from any thread."""
+        """May be called from a signal handler and from any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """Serves workers until `stop`. Raises what PySpark and Py4J raise when the JVM does not start, or is gone."""
+        """Serves workers until `stop`. Raises the errors of PySpark and Py4J if the JVM does not start or has ended."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)
@@ -66,7 +66,7 @@ class Engine:
             while not self._is_stop_requested:
                 self._turn(guests)
             self._stats.enter("stopping")
-            # The kernel closes a killed master's end of stdin a moment before it gives its children another parent.
+            # The kernel closes a killed master's end of stdin shortly before it reparents its children.
             if not guests.await_end(_REPARENTING_SECONDS) and os.getppid() != self._master:
                 # The workers have lost their master too: they finish their batches, commit and leave.
                 guests.await_end(self._settings.orphan_seconds)
@@ -74,7 +74,6 @@ class Engine:
             guests.close()
 
     def close(self) -> None:
-        """Ends the JVM."""
         if self._spark is not None:
             self._spark.stop()
 
@@ -85,7 +84,7 @@ class Engine:
             self._inbox.report(operation.id, outcome_of(operation, steps))
         if (now := time.monotonic()) >= self._count_at:
             self._count_at = now + COUNT_SECONDS
-            # These are calls into the JVM: one that hangs is seen by the age of this thread, one that ended here.
+            # Calls into the JVM: a hang shows in the age of this thread's turn, a dead JVM raises here.
             self._stats.holds(guests.count())
 
     def _admitted(self, guests: Guests, operation: AcceptedOperation) -> Outcome:
@@ -93,5 +92,5 @@ class Engine:
         try:
             gateway = guests.admit(wanted.name, ProcessIdentity(wanted.pid, wanted.start_ticks))
         except (OSError, OverflowError) as error:
-            return Outcome("failed", f"{wanted.name} gets no gateway: {error}")
+            return Outcome("failed", f"no gateway for {wanted.name}: {error}")
         return Outcome("done", "has a gateway", asdict(gateway))

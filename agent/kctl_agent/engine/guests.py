@@ -1,6 +1,6 @@
-"""The workers in the engine's JVM: a gateway and a session each, and what is freed when the kernel reports their end.
+"""The workers in the engine's JVM: each has a gateway and a session, which are freed when the kernel reports its end.
 
-By a thread of its own, since queries may take seconds to stop.
+A thread per worker frees them, because queries may take seconds to stop.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -37,12 +37,12 @@ class _Guest:
     session: Any
     server: Any
     callbacks: socket.socket
-    """The socket on the port where the worker listens for the JVM. While its gateway lives the JVM calls there, also
-    when it has ended; another user who listened there then could have the JVM do anything."""
+    """Reserves the port where the worker listens for the JVM. The JVM calls there while the gateway lives, even after
+    the worker's end; another user who listened there could make the JVM do anything."""
 
 
 class Guests:
-    """The workers in the engine's JVM. For the main thread."""
+    """For the main thread."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -53,7 +53,8 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Gives this process a gateway; one that it had is closed. Raises OSError, OverflowError: no such process."""
+        """Gives this process a gateway, closing an earlier one of this name. Raises OSError, OverflowError if there is
+        no such process."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -73,7 +74,7 @@ class Guests:
         return Gateway(port, token, os.getpid(), guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
-        """Waits until a worker has ended, at most so long; then frees what it had."""
+        """Waits up to this long until a worker ends, then frees what it had."""
         ended = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
         for guest in [guest for guest in self._guests.values() if guest.descriptor in ended]:
             del self._guests[guest.name]
@@ -82,7 +83,7 @@ class Guests:
         self._leaving = [each for each in self._leaving if each[0].is_alive()]
 
     def count(self) -> EngineStats:
-        """Counts what the JVM holds now. Raises what Py4J raises where there is none any more."""
+        """Counts what the JVM holds. Raises the errors of Py4J if it is gone."""
         sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
         return EngineStats(
             workers=len(self._guests),
@@ -92,14 +93,14 @@ class Guests:
         )
 
     def await_end(self, seconds: float) -> bool:
-        """Waits until all workers have left, at most so long; returns whether they have."""
+        """Waits up to this long for all workers to leave; returns whether they have."""
         deadline = time.monotonic() + seconds
         while self._guests and (left := deadline - time.monotonic()) > 0:
             self.wait(left)
         return not self._guests
 
     def close(self) -> None:
-        """Forgets all, at the end; the JVM need not be there any more. Their ports are held until this process ends."""
+        """At the end; the JVM may be gone already. The ports stay reserved until this process ends."""
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
@@ -113,7 +114,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Returns a socket on a port of loopback that processes of this user alone may listen on beside it."""
+    """Binds a loopback port where only this user's processes may also listen (SO_REUSEPORT)."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -125,11 +126,11 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Closes a worker's gateway, stops its queries, drops its session: each whatever becomes of the others."""
+    """Closes a worker's gateway, stops its queries and drops its session; a failing step does not stop the others."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)
-    guest.callbacks.close()  # from here on the JVM opens no connection to it
+    guest.callbacks.close()  # from now on the JVM does not connect to it
     _tried(guest, lambda: queries.extend(guest.session.streams().active()))
     for query in queries:
         _tried(guest, query.stop)
@@ -138,7 +139,7 @@ def _free(guest: _Guest) -> None:
 
 
 def _remove_listener(guest: _Guest) -> None:
-    """Removes the session's bus for events of its queries, which Spark keeps among the listeners of all for good."""
+    """Removes the session's event bus, which Spark never removes from its listeners."""
     streams = guest.session.streams()
     field = streams.getClass().getDeclaredField("listenerBus")
     field.setAccessible(True)
@@ -148,5 +149,5 @@ def _remove_listener(guest: _Guest) -> None:
 def _tried(guest: _Guest, step: Callable[[], object]) -> None:
     try:
         step()
-    except Exception as error:  # py4j's, of Java's: the engine goes on for the others
-        log.warning("freeing what %s had: %s", guest.name, " ".join(str(error).split())[:300])
+    except Exception as error:  # Py4J's or Java's: the engine continues for the others
+        log.warning("freeing the resources of %s: %s", guest.name, " ".join(str(error).split())[:300])

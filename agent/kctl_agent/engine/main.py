@@ -1,7 +1,7 @@
-"""An engine's process: `python -m kctl_agent.engine`, settings on the first line of stdin.
+"""An engine's process: `python -m kctl_agent.engine`, with settings on the first line of stdin.
 
-The agent's socket is up before Java is started; workers ask there for a gateway (command `gateway`). Exit codes: 0
-stopped as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else, with the reason as the log's last line.
+The agent's socket is up before Java starts; workers ask there for a gateway (command `gateway`). Exit codes: 0 stopped
+as asked; 78 (EX_CONFIG) cannot start as configured; 1 anything else. The reason is the log's last line.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from kctl_agent.spark.session import why_lost
 log = logging.getLogger("kctl_agent.engine")
 
 _END_SECONDS = 30.0
-"""Time for the end of the JVM, after the workers have left."""
+"""Time for the JVM to end after the workers have left."""
 
 
 def main() -> int:
-    """The process: settings from stdin, agent socket first, exit code as above."""
     return begin("engine", parse, _commands, _serve)
 
 
@@ -51,7 +50,7 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
 
     def on_orphaned() -> None:
         engine.stop()
-        # A JVM that hangs holds the main thread; it ends itself when its stdin, which is this process', is closed.
+        # A hung JVM blocks the main thread; it exits when its stdin, which comes from this process, is closed.
         last_resort = threading.Timer(settings.orphan_seconds + _END_SECONDS, os._exit, (1,))
         last_resort.daemon = True
         last_resort.start()
@@ -60,7 +59,7 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
     why = ""
     try:
         engine.run()
-    except Exception as error:  # the boundary of the process: its last line is why, in one sentence
+    except Exception as error:  # the process boundary
         lost = why_lost(error, settings.spark, "engine.heap")
         why = f"failed: {lost or f'{type(error).__name__}: {first_line(error)}'}"
         stats.ended(why)

@@ -10,15 +10,15 @@ from kctl_agent.spark.settings import SparkSettings
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings(ProcessSettings):
-    """The settings of one engine; nothing is ever paused there, for it reads nothing."""
+    """The settings of one engine. Pauses do not apply, because it reads nothing."""
 
     spark: SparkSettings
     orphan_seconds: float
-    """Seconds that workers may take to leave when the master is gone."""
+    """How long workers may take to leave when the master is gone."""
 
 
 def parse(line: str) -> EngineSettings:
-    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses the first line of stdin. Raises BootstrapError."""
     with fitting("engine"):
         given = decoded(line)
         spark = SparkSettings.of(given["spark"], given["name"], given["scratch_dir"])

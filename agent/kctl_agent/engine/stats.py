@@ -12,14 +12,13 @@ from kctl_agent.rpc.snapshot import Snapshot
 
 
 class EngineProcessStats(ProcessStats):
-    """State and contents of one engine. Every method may be called from any thread."""
+    """Every method may be called from any thread."""
 
     def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._engine: EngineStats | None = None
 
     def holds(self, engine: EngineStats) -> None:
-        """Records what the JVM holds, as counted just now."""
         self._engine = engine
 
     def _snapshot(self) -> Snapshot:

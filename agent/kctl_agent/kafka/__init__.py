@@ -1,1 +1,1 @@
-"""Kafka for every client of kctl: settings of kafka-python, its errors in plain words, TLS and SASL."""
+"""What every Kafka client of kctl shares: connection settings, errors in plain words, fixes for kafka-python."""

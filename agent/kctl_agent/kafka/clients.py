@@ -1,4 +1,4 @@
-"""Clean-up that kafka-python's clients do not do by themselves (3.0.12). It is the caller's, and imported by it."""
+"""Clean-up that clients of kafka-python 3.0.12 do not do themselves. The caller imports kafka-python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """Returns a new client. Where no broker answers it raises, and would leave its I/O thread behind, which ends."""
+    """Returns a new client. If no broker answers, the constructor raises and would leave its I/O thread running; this
+    ends it."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)
@@ -18,5 +19,5 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Makes a `KafkaAdminClient` find coordinators anew, after a question failed: it keeps a dead one for good."""
+    """Makes a `KafkaAdminClient` find coordinators again after a failed request: it keeps a dead one for ever."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above

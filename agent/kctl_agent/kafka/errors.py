@@ -1,6 +1,7 @@
-"""Exceptions of kafka-python in plain words for an operator; for workers, attached applications and `kctl`.
+"""Describes exceptions of kafka-python in plain words for an operator.
 
-What a broker answered keeps the broker's own name, as in its log. kafka-python's classes are known by their names.
+An error that a broker answered keeps the broker's name, as in its log. Classes are recognized by name, without
+importing kafka-python.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ _RENAMED: Final = {
     "NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER",
     "INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION",
 }
-"""Older names of kafka-python, and those of the broker's log and Kafka's documentation."""
+"""kafka-python's older names -> the names in the broker's log and Kafka's documentation."""
 _UNKNOWN: Final = "UNKNOWN"
-"""kafka-python's name of an error code that it does not know."""
+"""kafka-python's name for an unknown error code."""
 _CLASS_NAME: Final = re.compile(r"(?:\[Error -?\d+\] )?\b[A-Z]\w*(?:Error|Exception|Cancelled|Metadata)(?:: |$)")
 _ERRNO: Final = re.compile(r"\[?(?:Errno )?\b(\d+)\]? (?:E[A-Z]{3,}|[A-Z][\w' ]+)")
 _NOT_CONNECTED: Final = {
@@ -31,7 +32,7 @@ _ADVICE: Final = (
         ("SaslAuthenticationFailedError", "UnsupportedSaslMechanismError", "IllegalSaslStateError"),
         "check kafka.sasl_mechanism, kafka.sasl_username and its password or token",
     ),
-    (("UnknownTopicOrPartitionError",), "`kctl kafka topics` lists the topics there are"),
+    (("UnknownTopicOrPartitionError",), "`kctl kafka topics` lists the topics that exist"),
 )
 
 
@@ -50,12 +51,11 @@ def describe(error: BaseException, what: str, servers: str) -> str:
 
 
 def is_of_kafka(error: BaseException) -> bool:
-    """Whether an error is one of kafka-python's."""
     return any(each.__name__ == "KafkaError" for each in type(error).__mro__)
 
 
 def reason(error: BaseException) -> str:
-    """Returns the reason, as a part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
+    """Returns the reason as part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
     kind = type(error).__name__
     if kind == "KafkaTimeoutError":
         return "no answer in time"
@@ -74,7 +74,7 @@ def reason(error: BaseException) -> str:
 
 
 def name_of(error: BaseException | type[BaseException]) -> str | None:
-    """Returns the broker's name of an error, `UNKNOWN_TOPIC_OR_PARTITION`; None of one that no broker has answered."""
+    """Returns the broker's name of an error, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if no broker answered it."""
     is_os_error = isinstance(error, OSError) or (isinstance(error, type) and issubclass(error, OSError))
     number = None if is_os_error else getattr(error, "errno", None)
     if number is None:

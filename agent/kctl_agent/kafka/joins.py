@@ -1,4 +1,4 @@
-"""Joins of a consumer group that kafka-python loses track of (3.0.12)."""
+"""Works around joins of a consumer group that kafka-python 3.0.12 loses track of."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from kafka.coordinator.base import MemberState
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes joins that outlast a poll, which kafka-python 3.0.12 forgets; to be called before each poll.
+    """Resumes joins that outlast a poll, which kafka-python 3.0.12 forgets. Call it before each poll.
 
-    - One that was caused by new metadata: the leader's own assignment makes `need_rejoin` false, so nobody awaits the
-      result; with its heartbeats off the member is evicted, for good.
-    - One that ends between two polls: the next begins another instead of taking the result, and so all others have to
-      join again. Two members whose polls are far apart keep each other from reading, for as long as that lasts."""
+    - A join caused by new metadata: the leader's own assignment makes `need_rejoin` false, so the result is never
+      awaited; with heartbeats off, the member is evicted for ever.
+    - A join that ends between two polls: the next poll starts another one instead of taking the result, so all members
+      have to rejoin. Two members whose polls are far apart can keep each other from reading for ever.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     if consumer.group_metadata().state != MemberState.REBALANCING:
         return
@@ -26,7 +27,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
 
 class _EndedJoin:
-    """A future with this value for `BaseCoordinator.join_group_async`, which awaits none that is done."""
+    """A future with this value for `BaseCoordinator.join_group_async`, which does not await one that is done."""
 
     is_done = False
 
@@ -37,4 +38,4 @@ class _EndedJoin:
         callback(self._value)
 
     def add_errback(self, callback: Callable[[BaseException], Any]) -> None:
-        """Does nothing: the join has not failed."""
+        """The join has not failed."""

@@ -1,4 +1,4 @@
-"""TLS and SASL towards the brokers, as kafka-python's clients call these settings; for worker and control plane."""
+"""TLS and SASL settings for kafka-python's clients, for workers and control plane."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def token_in(path: Path) -> str:
 
 
 class Security(NamedTuple):
-    """TLS and SASL, unless plain. Paths are absolute, and a worker's executors read them too; secrets are never
-    shown."""
+    """TLS and SASL settings. Paths are absolute, because a worker's executors read the files too. `repr` shows no
+    secrets."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -41,8 +41,7 @@ class Security(NamedTuple):
         return f"Security({self.protocol})"
 
     def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
-        """Returns the settings for kafka-python's clients. `read_token` is called at each authentication by
-        OAUTHBEARER."""
+        """Returns settings for kafka-python. OAUTHBEARER calls `read_token` at each authentication."""
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self.is_encrypted:
             settings |= {

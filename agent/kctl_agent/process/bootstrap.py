@@ -1,4 +1,4 @@
-"""The start of a process of ours: settings from stdin, its log, its agent's socket, before anything that may hang."""
+"""Starts a kctl process: settings from stdin, log and agent socket, before anything that may hang."""
 
 from __future__ import annotations
 
@@ -27,31 +27,30 @@ from kctl_agent.storage.base import StorageMisconfigured
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
-"""Exit code of a process that cannot start as configured, and is not started again; its log ends with the reason."""
+"""Exit code of a process that cannot start as configured. The master does not restart it; its log ends with the
+reason."""
 _SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while the agent waits for it; Python's own 5 ms were the agent's p99."""
+"""How long a thread may keep the interpreter while the agent waits; Python's default of 5 ms was the agent's p99."""
 
 _PRIVATE = 0o077
-"""The umask: files are for this user alone, also those of Spark and the user's handler."""
+"""The umask: files of the process, of Spark and of the user's handler are readable by this user alone."""
 
 
 class BootstrapError(AgentError):
-    """The process cannot start as it is configured."""
-
     code = "bootstrap_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The settings that every process is started with, a JSON object on the first line of its stdin. The control plane
-    has checked ranges and names already; here only the shape is made certain (`fitting`)."""
+    """The settings of every process, a JSON object on the first line of its stdin. The control plane has validated the
+    values; here only the shape is checked (`fitting`)."""
 
     name: str
     run_dir: Path
     scratch_dir: Path
     log_level: str
     paused: tuple[Scope, ...] = ()
-    """Partitions and topics that must not be read until a resume."""
+    """Partitions and topics not to read until a resume."""
 
 
 _S = TypeVar("_S", bound=ProcessSettings)
@@ -63,10 +62,11 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers `commands`; returns its exit code, or EX_CONFIG or 1, logged."""
+    """Runs `serve` while the agent answers `commands`; returns its exit code. Errors are logged and return EX_CONFIG or
+    1."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the master's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
     try:
         settings = parse(sys.stdin.readline())
     except BootstrapError as error:
@@ -93,15 +93,15 @@ def begin(
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process. Threads of Spark, kafka-python or the user's code must not keep it."""
+    """Ends the process, even if threads of Spark, kafka-python or the user's code are running."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs the traceback behind an ending: of what the user's module raised at its import, and of what nobody expects.
-    An error that is one sentence by design, or an expected one, is traced at DEBUG only."""
+    """Logs the traceback of an unexpected error, or of what the user's module raised at import. An error that is one
+    sentence by design, or `expected`, is traced at DEBUG only."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -109,13 +109,13 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def search_first(folder: Path) -> None:
-    """Lets modules of this folder be imported, before installed ones of the same name."""
+    """Imports modules from this folder in preference to installed ones."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
-    """Returns what to report where `error` is that the named module itself was not found, not one that it imports."""
+    """Returns a sentence if the named module itself, not one that it imports, was not found."""
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if not absent or not f"{module}.".startswith(f"{absent}."):
         return None
@@ -125,7 +125,7 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
 
 
 def decoded(line: str) -> dict[str, Any]:
-    """Decodes the settings on stdin, those of every process too. Raises what `fitting` takes."""
+    """Decodes the settings common to all processes. Raises what `fitting` handles."""
     given = json.loads(line)
     folders = {name: Path(given[name]) for name in ("run_dir", "scratch_dir")}
     return {**given, **folders, "paused": tuple(map(scope_of, given.get("paused", ())))}
@@ -133,7 +133,7 @@ def decoded(line: str) -> dict[str, Any]:
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """Turns errors while settings are decoded into a BootstrapError that names what is missing or unknown."""
+    """Turns errors of decoding settings into a BootstrapError that names the missing or unknown setting."""
     try:
         yield
     except json.JSONDecodeError as error:

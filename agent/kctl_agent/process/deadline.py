@@ -1,6 +1,6 @@
-"""A thread's deadline for all that it waits for, whatever hangs: absolute, and passed on to threads that work for it.
+"""A thread's absolute deadline for everything that it waits for; helper threads take it over.
 
-A worker's main thread begins one with each turn, for a group takes a member that does not poll for dead.
+A worker's main thread sets one for each turn, because its group considers a member dead that does not poll.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ _of = threading.local()
 
 
 def begin(seconds: float) -> tuple[float, float]:
-    """Sets this thread's deadline. Returns what `go_on` takes, for another thread that works for this one."""
+    """Sets this thread's deadline. Returns what a helper thread passes to `go_on`."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
     return _of.seconds, _of.at
 
 
 def go_on(begun: tuple[float, float]) -> None:
-    """Gives this thread the deadline of the one that has begun it."""
+    """Gives this thread the deadline of the thread that it works for."""
     _of.seconds, _of.at = begun
 
 
 def left() -> float:
-    """Returns the seconds until the deadline; infinite in a thread without one, negative when it is over."""
+    """Returns the seconds until the deadline: infinite without one, negative when it is over."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 
 
 def allows(seconds: float) -> bool:
-    """Whether something may begin that takes so long at most; what takes half of all the time may in the first half."""
+    """Whether there is time for something that takes up to `seconds`. If that is more than half of the whole time, it
+    may begin in the first half."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

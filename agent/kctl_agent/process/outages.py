@@ -1,4 +1,4 @@
-"""Outages of something outside: whether an error is one, and waiting for its end inside the process."""
+"""Recognizes outages of external systems, and waits for their end inside the process."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import StorageUnusable
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""Back-off between tries. What is outside may come back at any time, and ten seconds later all is to be well."""
+"""Back-off between tries. At most ten seconds after an outage ends, everything should be healthy again."""
 
 _PASSING: Final = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
     }
 )  # fmt: skip
-"""Error numbers that may be over at the next try, without a change of the configuration."""
+"""Error numbers that may pass without a change of configuration."""
 
 _PROBE_BYTES: Final = 1 << 16
-"""Bytes written by a probe: more than a file system has left in blocks that are begun."""
+"""More than a file system may have free in partly used blocks."""
 
 T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """A stop was asked for while something was waited for."""
+    """A stop was requested while waiting."""
 
 
 def outage(error: BaseException) -> Outside | None:
-    """Returns what is away, or cannot be used, where `error` came of that. None: to wait would not help."""
+    """Returns which external system caused this error; None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":
@@ -44,7 +44,7 @@ def outage(error: BaseException) -> Outside | None:
 
 
 def disk_error(folder: Path) -> str | None:
-    """Returns why nothing can be written to this folder, in a sentence; None: it can be written."""
+    """Returns in a sentence why this folder cannot be written, or None."""
     try:
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_PROBE_BYTES))
@@ -57,8 +57,8 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Returns what `step` returns, as soon as what it needs is there; what is waited for is published meanwhile. Raises
-    Stopped: asked to stop, it is tried once; and what `step` raises that is no outage."""
+    """Retries `step` through outages and returns its result; publishes what it waits for. After a stop request it tries
+    once. Raises Stopped, and any error of `step` that is not an outage."""
     tries = 0
     while True:
         try:

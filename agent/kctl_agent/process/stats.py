@@ -1,6 +1,6 @@
-"""The snapshot of a worker, a sinker or an engine: state, last error, events; what a storage holds.
+"""The snapshot of a worker, sinker or engine: state, last error, events, and counts of the storage.
 
-A thread publishes one every half second and after each change, also while the main thread is busy or waits.
+A thread publishes it every half second and after each change, even while the main thread is busy.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _RATE_WINDOW_SECONDS = 10.0
 
 
 class ProcessStats(ABC):
-    """State, troubles and events of a process, published twice a second. Every method may be called from any thread."""
+    """State, troubles and events of a process. Every method may be called from any thread."""
 
     usual_states: frozenset[str] = frozenset()
-    """States between which a change is not worth a line in the log."""
+    """Changes between these states are logged at DEBUG only."""
 
     def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         self._log = logging.getLogger(type(self).__module__)
@@ -54,13 +54,12 @@ class ProcessStats(ABC):
         self._worker = WorkerReply.starting(name)
         self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
         self._batch_started_at: float | None = None
-        """`time.monotonic()` at which the running batch began."""
+        """When the running batch began, by `time.monotonic()`."""
         self._recent: deque[tuple[float, int]] = deque()
-        """Messages that went through lately: when, by `time.monotonic()`, and how many."""
+        """Recent messages: when, by `time.monotonic()`, and how many."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
-        """The snapshot that was published last."""
         self._troubles = Troubles()
 
     @property
@@ -72,7 +71,7 @@ class ProcessStats(ABC):
         self._thread.start()
 
     def close(self) -> None:
-        """Publishes once more, for what has happened last."""
+        """Publishes a last time."""
         self._closed = True
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -80,7 +79,6 @@ class ProcessStats(ABC):
         self._publish()
 
     def enter(self, state: str) -> None:
-        """Changes the state and publishes it soon."""
         with self._lock:
             if state == self._state:
                 return
@@ -92,8 +90,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part cannot do its work, in one line: for an outage of something outside, or a reason of its
-        own. Until `works` it is the last error, as soon as it has lasted or if it is grave."""
+        """Records that a part cannot work, because of an outage or for its own reason. Until `works`, `why` is the last
+        error, once the trouble has lasted for a while or if it is grave."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -102,21 +100,20 @@ class ProcessStats(ABC):
             self._wake.set()
 
     def ended(self, why: str) -> None:
-        """Records why the process cannot go on."""
+        """Records why the process cannot continue."""
         with self._lock:
             self._troubles = Troubles()
             self._troubles.met("process", why[:500], time.monotonic(), time.time())
         self.enter("failed")
 
     def works(self, part: str) -> None:
-        """Records that this part can do its work again."""
         with self._lock:
             was_in_trouble = self._troubles.over(part)
         if was_in_trouble:
             self._wake.set()
 
     def outside(self, besides: str) -> Outside | None:
-        """Returns what is away for longest, but for what one part waits for."""
+        """Returns the longest current outage, ignoring what the part `besides` waits for."""
         with self._lock:
             return self._troubles.outside(besides)
 
@@ -124,7 +121,7 @@ class ProcessStats(ABC):
     def _snapshot(self) -> Snapshot: ...
 
     def _common(self, kind: str) -> Snapshot:
-        """Returns the part that every snapshot has. The lock is held."""
+        """The part that every snapshot has. The lock is held."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -150,22 +147,21 @@ class ProcessStats(ABC):
         return Snapshot(now, worker, self._progress)
 
     def _record(self, event: Event) -> None:
-        """Logs an event and keeps it for the replies."""
         self._log.warning("%s: %s", event.kind, event.text)
         with self._lock:
             self._events.append(event)
         self._wake.set()
 
     def _run(self) -> None:
-        """Publishes until the end. A bug must not end the thread: what was published last would pass for now."""
+        """Publishes until the end. A bug must not end the thread, or the last snapshot would pass for current."""
         was_well = True
         while not self._closed:
             try:
                 self._turn()
                 was_well = True
-            except Exception:  # beyond what is reported as the last error; logged once, or it would flood the log
+            except Exception:  # not even reported as the last error; logged once, or it would flood the log
                 if was_well:
-                    self._log.exception("the stats could not be published; trying on")
+                    self._log.exception("the stats could not be published; retrying")
                 was_well = False
 
     def _turn(self) -> None:
@@ -181,7 +177,7 @@ class ProcessStats(ABC):
         self._server.publish(self._last)
 
     def _report_broken(self, error: Exception) -> None:
-        """Publishes an error as the last one, on the snapshot that was published before, which keeps its age."""
+        """Publishes the previous snapshot, with its age, and this as its last error."""
         text = f"its stats cannot be collected: {type(error).__name__}: {error}"
         if self._last.worker.last_error != text:
             self._log.error("%s", text, exc_info=error)
@@ -189,22 +185,22 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Stats of a process that works on a storage. A thread of its own counts it every second, and removes its old dead
-    letters every minute: a storage that hangs holds up no snapshot, and the age of the last count shows it."""
+    """Stats of a process that uses a storage. A separate thread counts the storage every second and removes expired
+    dead letters every minute, so a storage that hangs delays no snapshot; the age of the last count shows it."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
         self._storage_stats: StorageStats | TableStats | None = None
-        """The last count of the storage; None where that failed. The counting thread sets it, as it does the next."""
+        """The last count; None if it failed. Set by the counting thread."""
         self._stored: StorageReply | None = None
         self._counted_at: float | None = None
-        """When the storage was last counted with success."""
+        """When a count last succeeded."""
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._recent_dead: RecentDeadLetters | None = None
         self._dead_known, self._read_dead_at = 0, 0.0
-        """The number of dead letters when those of the last minutes were read, and when to read them again at most."""
+        """The number of dead letters when recent ones were last read, and the earliest time to read again."""
         self._exchanges = 0
         self._counting = threading.Thread(target=self._count_on, name="kctl-storage", daemon=True)
 
@@ -244,7 +240,7 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """Counts the storage until the end. A bug, of ours or of a storage, must not end the thread."""
+        """Counts once. A bug, ours or a storage's, must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
@@ -254,7 +250,7 @@ class StoringStats(ProcessStats):
             self._beside_counting()
         except Exception as error:
             if self._state == "starting":
-                return  # it may not be there yet
+                return  # it may not exist yet
             is_known = isinstance(error, StorageError)
             why = str(error) if is_known else f"{type(error).__name__}: {error}"
             outside: Outside | None = "storage" if isinstance(error, StorageError) and error.retriable else None
@@ -263,7 +259,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Reads which messages have died lately, when the number of dead letters has changed: it costs a query."""
+        """Reads recent dead letters if their number has changed: this costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()
@@ -273,7 +269,7 @@ class StoringStats(ProcessStats):
         try:
             self._recent_dead = recent(store) if dead else None
             self._dead_known = dead
-        except StorageError as error:  # one that cannot be read is reported where it is counted
+        except StorageError as error:  # counting reports an unreadable storage
             self._log.debug("recent dead letters were not read: %s", error)
 
     def _beside_counting(self) -> None:
@@ -282,13 +278,13 @@ class StoringStats(ProcessStats):
             self._expire_dead()
         if self._storage.exchanges > self._exchanges:
             self._exchanges = self._storage.exchanges
-            text = f"another file is in the place of {self._storage.identity}; claims of the former are dropped"
+            text = f"{self._storage.identity} was replaced by another file; claims of the old file are dropped"
             self._record(Event(time.time(), "storage_exchanged", text))
 
     def _expire_dead(self) -> None:
         try:
             count = self._storage.expire_dead()
-        except StorageError as error:  # reported where the storage is counted
+        except StorageError as error:  # counting reports it
             self._log.debug("dead letters were not expired: %s", error)
             return
         except Exception as error:
@@ -304,7 +300,7 @@ class StoringStats(ProcessStats):
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
-    """The reply on a storage that was counted already. In a table nothing waits, so nothing is counted that does."""
+    """The reply for counts of a storage; a table has no counts of pending messages."""
     common = StorageReply(
         identity,
         dead=stats.dead,
@@ -336,6 +332,6 @@ def _table(counts: TableCounts | None) -> TableReply:
 
 
 def _resident_bytes() -> int:
-    """Resident memory of this Python process (a JVM is the supervisor's to add), proc_pid_statm(5) field 2."""
+    """Resident memory of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

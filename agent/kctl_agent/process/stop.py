@@ -1,4 +1,4 @@
-"""A request to stop that a signal handler may make."""
+"""A stop request that a signal handler may make."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import select
 
 
 class StopRequest:
-    """A flag that may be set from a signal handler and from any thread: no lock is taken, which a `threading.Event`
-    does, and a signal handler that interrupts its `wait` in a bad moment waits for ever."""
+    """A flag that a signal handler or any thread may set. It takes no lock: a signal handler that sets a
+    `threading.Event` can deadlock with the `wait` that it interrupts."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -21,7 +21,7 @@ class StopRequest:
             os.write(self._writer, b"s")
 
     def wait(self, seconds: float) -> bool:
-        """Waits until a stop is asked for, at most so long; returns whether it was."""
+        """Waits up to this long for a stop request; returns whether there is one."""
         if not self.is_asked:
             select.select([self._reader], [], [], max(seconds, 0.0))
         return self.is_asked

@@ -1,4 +1,4 @@
-"""Tracebacks of the user's code as bounded text, for logs and dead letters: lines of code, no values of variables."""
+"""Formats tracebacks of the user's code as bounded text for logs and dead letters, without values of variables."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ import traceback
 from kctl_agent.storage.causes import innermost
 
 MAX_CHARACTERS = 6000
-"""Most characters of a traceback. What is too long loses its middle: the beginning shows where from, the end what."""
+"""The longest traceback. A longer one loses its middle, because its start and end matter most."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
-"""Most frames of each exception in a chain, the innermost ones."""
+"""The most frames of each exception in a chain, counted from the innermost."""
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
-"""The folder of this package."""
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
-    """Returns the traceback of an exception that a handler raised, with what caused it."""
+    """Returns the traceback of a handler's exception, with its causes."""
     try:
         formatted = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
         if not own_frames:
             _leave_out_own(formatted)
         return _bounded("".join(formatted.format()))
-    except Exception as trouble:  # an exception of the user's may have any attribute, and raise when it is printed
+    except Exception as trouble:  # a user's exception may have any attribute, and raise when it is printed
         return f"(no traceback of {type(error).__name__}: {type(trouble).__name__})"
 
 
 def stack_of(thread: int | None) -> str:
-    """Returns where a thread stands now, by its `ident`; "" if it has ended."""
+    """Returns the current stack of the thread with this `ident`; "" if it has ended."""
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001 - there is no other way
     if frame is None:
         return ""
@@ -39,23 +38,23 @@ def stack_of(thread: int | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message: what Py4J adds to one is a trace of Java."""
+    """Returns the first line of an error's message, which Py4J follows with a Java stack trace."""
     return str(error).split("\n", 1)[0].rstrip("\r")
 
 
 def place_of(error: BaseException) -> str:
-    """Returns where the user's code raised an error, as ` (shop.py:7)`; "" where no line is the user's."""
+    """Returns where the user's code raised an error, for example ` (shop.py:7)`, or ""."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     return f" ({place})" if (place := innermost(frames)) else ""
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Indents a trace behind a sentence, for a log: it is then never taken for an entry of its own."""
+    """Indents a trace below its sentence, so that a log reader cannot take it for another entry."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
 def plain(text: str) -> str:
-    """Makes text encodable as UTF-8: a lone surrogate, as in a file's name, would break log, storage and reply."""
+    """Makes text encodable as UTF-8: a lone surrogate, as in a file name, would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

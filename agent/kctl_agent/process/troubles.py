@@ -1,6 +1,6 @@
-"""Troubles of a process, by the part that has met them: outages, which are waited for, and its own errors.
+"""The troubles of a process by the part that met them: outages, which are waited for, and errors of its own.
 
-No clock: times are the caller's monotonic seconds, and Unix seconds for people. For one thread at a time.
+It has no clock: callers pass monotonic seconds, and Unix seconds for people. For one thread at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from kctl_agent.replies.workers import Outside, WaitingFor
 
 GRACE_SECONDS = 10.0
-"""A trouble is no error before: the next turn may heal a moving coordinator, a commit in a rebalance, an election."""
+"""A trouble counts as an error only after this: a moving coordinator, a commit in a rebalance or an election heal by
+themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class _Trouble:
     outside: Outside | None
     since: float
     at: float
-    """Unix seconds of its beginning."""
+    """When it began, in Unix seconds."""
     grace_seconds: float
     is_reported: bool = False
 
@@ -30,16 +31,14 @@ class _Trouble:
 
 
 class Troubles:
-    """The troubles that parts have `met` until they are `over`, and what follows from all of them."""
-
     def __init__(self) -> None:
         self._of: dict[str, _Trouble] = {}
 
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records that a part cannot do its work, still or again. It is an error if that lasts for longer than
-        `grace_seconds`. Returns whether it is to be logged as one: once."""
+        """Records that a part cannot work; it is an error once that has lasted for `grace_seconds`. Returns whether to
+        log it, which is true once."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -50,21 +49,21 @@ class Troubles:
         return is_due
 
     def over(self, part: str) -> bool:
-        """Records that a part can do its work. Returns whether it could not before."""
+        """Records that a part works. Returns whether it did not before."""
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the outage that began first; an engine that is away comes before what may follow from that."""
+        """Returns the outage that began first; an engine outage precedes those that it may have caused."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
     def outside(self, besides: str) -> Outside | None:
-        """Returns what is away for longest, but for what one part waits for."""
+        """Returns the longest current outage, ignoring what the part `besides` waits for."""
         first = self._first_outage(besides)
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """Returns what to show of all that is an error: outages before what may come of them."""
+        """Returns the error to show: an outage takes precedence, since it may have caused the others."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -1,1 +1,1 @@
-"""The sinker: takes messages out of the storage and gives them to the user's handler, each acknowledged on its own."""
+"""The sinker: claims messages from the storage, calls the user's handler, and acknowledges each message on its own."""

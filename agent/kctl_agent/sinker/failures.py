@@ -1,4 +1,4 @@
-"""A handler's failure as an exception, and the log that it does not flood."""
+"""The exception for a failed handler call, and a log that it cannot flood."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from kctl_agent.errors import AgentError
 from kctl_agent.process.tracebacks import indented
 
 REPEAT_SECONDS = 60.0
-"""Seconds until the traceback of the same failure is logged again; its one line is logged each time."""
+"""How long the traceback of a known failure is not logged again; its one-line sentence always is."""
 MAX_KINDS = 20
-"""Most different tracebacks within `REPEAT_SECONDS`, and most that are remembered."""
+"""The most different tracebacks logged within `REPEAT_SECONDS`."""
 
 
 class HandlerError(AgentError):
-    """A call of the handler failed: it raised, took too long, or returned something else than a bool or a reason for
-    each message. All messages of the call count as not handled."""
+    """A handler call failed: it raised, timed out, or did not return a bool or a reason per message. All its messages
+    count as not handled."""
 
     code = "handler_failed"
 
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)
         self.trace = trace
-        """The place where it was raised, or where the call hangs; "" where that is not known."""
+        """Where it was raised, or where the call hangs; "" if unknown."""
 
     @property
     def text(self) -> str:
-        """Returns the sentence, then the traceback: what a dead letter keeps."""
+        """The sentence and the traceback, as a dead letter stores them."""
         return f"{self}\n{self.trace}" if self.trace else str(self)
 
 
 class FailureLog:
-    """Logs handler errors: the sentence each time, the traceback once a minute for each place. From any thread."""
+    """Logs handler errors, with the traceback once a minute per place. From any thread."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
-        """When each kind was logged, the longest ago first."""
+        """When each kind was last logged, oldest first."""
 
     def error(self, error: HandlerError) -> None:
         trace = error.trace if error.trace and self._is_due(_kind(error.trace)) else ""
@@ -60,7 +60,7 @@ class FailureLog:
 
 
 def _kind(trace: str) -> str:
-    """The places that a trace goes through and the type of the exception, without its message, which may differ."""
+    """The places in a trace and the exception's type, without its message, which may vary."""
     lines = trace.splitlines()
     places = [line for line in lines if line.lstrip(" |+").startswith('File "')]
     return "\n".join([*places, lines[-1].partition(":")[0]])

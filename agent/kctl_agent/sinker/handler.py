@@ -1,6 +1,6 @@
-"""The user's handler: loaded by name, called with messages, its result checked.
+"""Loads the user's handler by name, calls it, and checks its result.
 
-A function, or a class with `handle` and, if it likes, `open` and `close`, each `async` or not.
+A handler is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """The user's handler, for the thread that made it: an event loop for `async` ones lives as long as it does."""
+    """The user's handler, for the thread that made it; its event loop lives as long as it does."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name
@@ -50,18 +50,18 @@ class Handler:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Calls the handler's `open`, where it has one. Raises whatever the handler's `open` raises."""
+        """Calls the handler's `open`, if any, and raises its exceptions."""
         self._lifecycle("open")
 
     def close(self) -> None:
-        """Calls the handler's `close`, where it has one, whose errors it raises, and ends what runs it."""
+        """Calls the handler's `close`, if any, raises its exceptions, and closes the event loop."""
         try:
             self._lifecycle("close")
         finally:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Calls the handler; returns what became of each message. Raises HandlerError, also after a time-out."""
+        """Returns the result for each message. Raises HandlerError, also after a time-out."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):
@@ -79,7 +79,7 @@ class Handler:
         return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
 
     def hangs(self, messages: Sequence[Message], thread: int | None) -> HandlerError:
-        """The error for a call that hangs: `timed_out`, with the place where the thread of that `ident` hangs."""
+        """A `timed_out` error with the stack of the thread with that `ident`."""
         return self.timed_out(messages, stack_of(thread))
 
     async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:
@@ -116,8 +116,8 @@ class Handler:
 
 
 def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
-    """Loads the handler `package.module:function` (or `:Class`, which is instantiated); `import_dir` is searched first.
-    Raises BootstrapError: it cannot be imported, found, made or called."""
+    """Loads `package.module:function` (or `:Class`, which is instantiated), searching `import_dir` first. Raises
+    BootstrapError."""
     if import_dir is not None:
         search_first(import_dir)
     module, _, attribute = name.partition(":")
@@ -146,7 +146,7 @@ def _takes_messages(handle: Callable[..., Any]) -> bool:
         inspect.signature(handle).bind([])
     except TypeError:
         return False
-    except ValueError:  # one written in C has no signature
+    except ValueError:  # a handler written in C has no signature
         return True
     return True
 
@@ -156,13 +156,12 @@ async def _finished(awaitable: Awaitable[Any]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the reason that a dead letter keeps: with the place where it was raised, if it was."""
     trace = traceback_of(error) if error.__traceback__ else ""
     return f"{_named(error)}\n{trace}" if trace else _named(error)
 
 
 def _named(error: BaseException) -> str:
-    """Returns type and message of an error; a message that cannot be had is left out: the exception is the user's."""
+    """Type and message of an exception; omits a message that the user's exception fails to produce."""
     with suppress(Exception):
         if text := str(error):
             return _short(f"{type(error).__name__}: {text}")

@@ -1,11 +1,11 @@
-"""A claim in flight at a sinker, and what is to become of its messages. Pure.
+"""Decides what happens to the messages of a claim in flight. Pure.
 
-Two rules make a poison message harmless to those that came with it:
+Two rules keep a poison message from harming the messages around it:
 
-- *What failed together is blamed on nobody.* Such messages come again, however often they were tried; only a message
-  of which the handler returned False or a reason, or that failed alone, can become a dead letter.
-- *What comes again comes alone.* A block that was handed out before is handled message by message. So a message that
-  makes a whole batch fail costs the others one delivery more, the one alone.
+- *A shared failure is blamed on no message.* Such messages are retried regardless of their tries; only a message that
+  failed alone, or for which the handler returned False or a reason, can become a dead letter.
+- *Retries are handled alone.* Messages of a block delivered before are handled one by one. So a message that fails a
+  whole batch costs the others only one more delivery.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 
 Ack = bool | str
-"""A handler's result for one message: done, not done, or not done with the reason."""
+"""A handler's result for one message: done, not done, or the reason why not."""
 
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim, and what its handler returned for each message: True, False, or None for nothing of this one alone."""
+    """A claim, and per message True, False, or None if the handler has returned nothing for it alone."""
 
     claim: Claim
     acks: list[bool | None]
     errors: dict[int, str] = field(default_factory=dict)
-    """Reasons of messages that failed for themselves, by index."""
+    """By index, for messages that failed alone."""
     shared_error: str = ""
     """Why a call with several messages failed."""
     renew_at: float = 0.0
@@ -39,7 +39,7 @@ class InFlightClaim:
 
     @property
     def comes_again(self) -> bool:
-        """Whether messages are handled one by one, see above."""
+        """Whether its messages are handled one by one."""
         return self.claim.tries > 0
 
     @property
@@ -48,13 +48,13 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether no message of it was given to the handler: it can be given back as it was."""
+        """Whether the handler got no message of it, so it can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a claim: messages `begin` up to, not including, `end`, given to the handler in one call with others."""
+    """Messages from `begin` to before `end` of a claim, passed to the handler in one call with other parts."""
 
     claimed: InFlightClaim
     begin: int
@@ -79,7 +79,7 @@ class Part:
 
 
 def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
-    """Cuts the messages of all claims, in order, into calls of at most `size` messages."""
+    """Divides the messages of all claims, in order, into calls of at most `size` messages."""
     call: list[Part] = []
     room = size
     for claimed in in_flight:
@@ -97,19 +97,17 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a claim is settled. `acks` and `dead_lettered`, index to reason, are for `Storage.settle`; the counts are of
-    messages."""
+    """How to settle a claim: arguments for `Storage.settle`, and counts of messages."""
 
     acks: list[bool]
     dead_lettered: dict[int, str]
     handled: int
     again: int
     is_failure: bool
-    """Whether messages that come again have to wait; not if a stop was all that kept them from being handled."""
+    """Whether retries have to wait; false if only a stop kept messages from being handled."""
 
 
 def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
-    """Decides what becomes of the messages of a claim."""
     results = list(claimed.acks)
     if ordered and not claimed.comes_again:
         _hold_back(results)
@@ -123,6 +121,7 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears failures behind a failed message: in order these were not to be handled yet, and did not fail."""
+    """Clears failures after the first failed message: with `ordered`, those messages should not have been handled
+    yet."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

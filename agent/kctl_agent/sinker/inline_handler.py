@@ -1,8 +1,8 @@
-"""The handler of mode `directly`: it runs inside the batch, where other modes put into a storage.
+"""Mode `directly`: the handler runs inside the batch, where other modes put messages into a storage.
 
-In Spark's executors, a call of up to `batch_size` messages after another. What a call leaves is tried again, message by
-message, until it is acknowledged or a dead letter; then the partition's stored offset moves over the call. So a
-batch that is run again goes on behind the last call that had come to its end.
+Spark's executors make calls of up to `batch_size` messages. Failed messages are retried one by one until each is
+acknowledged or a dead letter; then the stored offset moves past the call. So a repeated batch continues after the last
+complete call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kctl_agent.storage.put_rules import cut, judged, skipped
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
-"""Seconds after which a call is given up from outside that has a time-out of its own, as `async` ones have."""
+"""How much longer to wait for a handler call than its own time-out, which `async` handlers enforce themselves."""
 MAX_WAIT_SECONDS = 3600.0
 _failures = FailureLog(log)
 
@@ -54,11 +54,11 @@ class HandlerSettings:
 
 
 class HandlingStorage(DirectlyStorage):
-    """Stored offsets and dead letters as in `DirectlyStorage`; a put calls the handler with the messages."""
+    """A `DirectlyStorage` whose put calls the handler with the messages."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings` are those of `open_storage`, with `handler` for `HandlerSettings`, and with `slots` (folder and
-        count) where more tasks may run than may call the handler at a time. Opens nothing yet."""
+        """Takes the settings of `open_storage` with `handler` (for `HandlerSettings`), and `slots` (folder, count) if
+        fewer tasks may call the handler than may run. Opens nothing yet."""
         self.settings = dict(settings)
         self.handler_settings = HandlerSettings(**settings["handler"])
         slots = settings.get("slots")
@@ -74,20 +74,20 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """Returns the writer of a task, which calls the handler. Raises BootstrapError, or what its `open` raises."""
+        """The writer of a task, which calls the handler. Raises BootstrapError, or what the handler's `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
 
 class Calls:
-    """A handler on a thread of its own. A call that does not return is left behind with its thread: it cannot be ended,
-    and the batch must go on; the next call gets a new handler on a new thread."""
+    """Runs a handler on its own thread. A call that does not return cannot be ended: it is abandoned with its thread,
+    and the next call gets a new handler on a new thread."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         self._settings = settings
         self._begin()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Has the handler's thread handle these messages. Raises HandlerError."""
+        """Returns the handler's result. Raises HandlerError."""
         self._asked.put(messages)
         try:
             answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)
@@ -101,7 +101,7 @@ class Calls:
         return answer
 
     def close(self) -> None:
-        """Ends the thread. For tests: an executor's Python ends without ceremony."""
+        """Ends the thread. For tests: executors just exit."""
         self._asked.put(None)
         self._thread.join()
 
@@ -140,7 +140,7 @@ _open: dict[HandlerSettings, Calls] = {}
 
 
 def _calls(settings: HandlerSettings) -> Calls:
-    """Returns the one `Calls` of this executor's Python, which does one task after another."""
+    """One `Calls` per executor process, which runs one task at a time."""
     if settings not in _open:
         _open[settings] = Calls(settings)
     return _open[settings]
@@ -154,7 +154,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Handles chunk by chunk, a call of the handler after another: what was handled before an error stays so."""
+        """Makes one handler call after another; what was handled before an error stays handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 
@@ -169,19 +169,19 @@ class _HandlingWriter(Writer):
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:
-        """Does nothing: the handler stays open for the next task."""
+        """Keeps the handler open for the next task."""
 
     def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
         """Handles messages until each is acknowledged or dead; returns the dead ones with their errors."""
         errors = self._errors(messages)
         failed = [message for message in messages if message.offset in errors]
-        if self._settings.ordered:  # what stands behind the first was not to be handled yet
+        if self._settings.ordered:  # messages after the first should not have been handled yet
             firsts = [errors[message.offset] if i == 0 else None for i, message in enumerate(failed)]
             return [x for m, error in zip(failed, firsts, strict=True) for x in self._retry([m], {m.offset: error})]
         return self._retry(failed, errors) if failed else []
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
-        """Returns why each message failed that did, by offset; None: with others, which is blamed on nobody."""
+        """Returns errors by offset; None means that a call with other messages failed."""
         try:
             acks = self._call(messages)
         except HandlerError as error:
@@ -191,8 +191,8 @@ class _HandlingWriter(Writer):
         return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
     def _retry(self, failed: list[Message], errors: dict[int, str | None]) -> list[tuple[Message, str]]:
-        """Tries message by message, `max_tries` in all; at least once each, if the first call was not their failure.
-        Returns those that are dead then, with their errors."""
+        """Retries one by one, up to `max_tries` in all, at least once after a shared failure. Returns the dead messages
+        with their errors."""
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))

@@ -1,8 +1,8 @@
-"""The journal of a sinker, for its successor if it dies: the messages that it has handled alone, and the one in flight.
+"""The journal of a sinker for its successor: the messages it has handled alone, and the one in flight when it died.
 
-By this a message that kills its process is found, as one that raises is by its error. Written while messages are
-handled one by one; it need not survive the machine: then the leases run out. One line of JSON, the claim, and behind it
-a byte for each note, whose room is taken with the claim: a full disk never keeps a message from being noted as handled.
+It identifies a message that kills its process. It is written only while messages are handled one by one, and need not
+survive the machine, since leases then expire. The file holds the claim as one line of JSON, then one byte per note.
+Their space is allocated with the claim, so a full disk cannot keep a handled message from being noted.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from kctl_agent.storage.claim import Claim
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-"""Version of the file: 1 was a pickle, 2 took no room for notes."""
+"""Version of the file: 1 was a pickle, 2 did not preallocate notes."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 DIED = "the sinker died while it handled this message alone"
-UNKNOWN = "the handler failed with this message alone, and the sinker died before it had stored why"
+UNKNOWN = "the handler failed with this message alone, and the sinker died before it stored the reason"
 
 
 class Journal:
-    """A file with the claim in flight, then for each message that it was begun and how it ended. Main thread only."""
+    """For the main thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
 
     def open(self, claim: Claim) -> None:
-        """Writes the claim. Raises OSError: there is no room, above all."""
+        """Writes the claim. Raises OSError, mostly because the disk is full."""
         self.clear()
         line = _line(claim)
         self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
@@ -57,21 +57,20 @@ class Journal:
         self._note(DONE if ack else FAILED)
 
     def clear(self) -> None:
-        """Empties the journal: the claim is settled."""
         if self._file is not None:
             self._file.close()
             self._file = None
         self._path.unlink(missing_ok=True)
 
     def left_behind(self) -> InFlightClaim | None:
-        """Returns what the sinker of this name before us had in flight, if it died over it."""
+        """Returns the claim that an earlier sinker of this name died over, if any."""
         try:
             line, _, notes = _own_bytes(self._path).rstrip(b"\0").partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None
         except FileNotFoundError:
             return None
-        except Exception:  # of another release, or cut off by a full disk: its lease is released all the same
-            log.warning("%s cannot be read; the messages it names are handled again", self._path.name)
+        except Exception:  # from another release, or truncated by a full disk: its lease is released anyway
+            log.warning("%s cannot be read; its messages will be handled again", self._path.name)
             return None
 
     def _note(self, what: bytes) -> None:
@@ -80,7 +79,7 @@ class Journal:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """Reads a file of our own. Raises OSError for what is no plain file of this user under this one name."""
+    """Reads a regular file of this user with one link. Raises OSError for any other."""
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
@@ -95,7 +94,7 @@ def _line(claim: Claim) -> bytes:
 
 
 def _claim(given: dict[str, Any]) -> Claim:
-    """Decodes the claim that a journal has written down. Raises an error of any kind when this is no claim."""
+    """Decodes a claim, or fails with any exception."""
     if given.pop("format") != FORMAT:
         raise ValueError("another format")
     body = base64.b64decode(given["block"]["body"], validate=True)

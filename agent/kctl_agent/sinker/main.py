@@ -1,8 +1,8 @@
-"""A sinker's process: `python -m kctl_agent.sinker`, settings on the first line of stdin.
+"""A sinker's process: `python -m kctl_agent.sinker`, with settings on the first line of stdin.
 
-When the rest of stdin ends, the master is gone: the sinker finishes the current call, gives back the rest and exits.
-Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or the storage cannot be had as configured; 1 anything else,
-a call that did not return among it, with the reason as the log's last line.
+The end of stdin means that the master is gone: the sinker finishes the current call, releases its other claims and
+exits. Exit codes: 0 stopped as asked; 78 (EX_CONFIG) the handler or storage cannot be used as configured; 1 anything
+else, including a call that did not return. The reason is the log's last line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ log = logging.getLogger("kctl_agent.sinker")
 
 
 def main() -> int:
-    """The process: settings from stdin, agent socket first, exit code as above."""
     return begin("sinker", parse, _commands, _serve)
 
 
@@ -59,7 +58,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     except (BootstrapError, StorageMisconfigured) as error:
         code, why = EX_CONFIG, f"cannot start: {error}"
         log_trace(error)
-    except Exception as error:  # the boundary of the process: its last line is the reason in one sentence
+    except Exception as error:  # the process boundary
         code, why = 1, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:500]}"
         log_trace(error)
     if why:
@@ -81,8 +80,6 @@ def _run(
     stop: StopRequest,
     inbox: Inbox,
 ) -> None:
-    """Calls the handler's `open`, works until the stop, calls the handler's `close`."""
-
     def lost(claimed: InFlightClaim) -> None:
         sinker.report_lost(claimed)
 

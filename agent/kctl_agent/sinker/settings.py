@@ -11,10 +11,10 @@ from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 
 @dataclass(frozen=True, slots=True)
 class SinkerSettings(ProcessSettings):
-    """The settings of one sinker, which claims nothing while anything is paused."""
+    """The settings of one sinker. It claims nothing while anything is paused."""
 
     import_dir: Path
-    """Where the handler's module is searched first: the folder of kctl.toml."""
+    """Searched first for the handler's module: the folder of kctl.toml."""
     handler: str
     batch_size: int
     batch_wait_seconds: float
@@ -25,13 +25,13 @@ class SinkerSettings(ProcessSettings):
     ordered: bool
     storage: dict[str, Any]
     owner: str
-    """The name of this sinker as owner of claims in the storage. Two processes with one owner never run at a time."""
+    """This sinker's name as owner of claims. Two processes with one owner never run at the same time."""
     batch_bytes: int = 16 << 20
-    """The most bytes, as stored, that are claimed at a time; one block at least."""
+    """The most bytes, as stored, to claim at a time; at least one block."""
 
 
 def parse(line: str) -> SinkerSettings:
-    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses the first line of stdin. Raises BootstrapError."""
     with fitting("sinker"):
         given = decoded(line)
         return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"])})

@@ -1,6 +1,7 @@
-"""The main loop of a sinker: claim, call the handler, settle; the `guard` renews leases meanwhile.
+"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases.
 
-Nothing is lost by any ending: what was not settled comes again, by the lease or the next sinker of this name.
+However it ends, nothing is lost: unsettled messages are delivered again by lease expiry or by the next sinker of this
+name.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from kctl_agent.storage.causes import RETURNED_FALSE
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Back-off between polls of a storage that has nothing to claim."""
+"""Back-off between polls of an empty storage."""
 MAX_RETRY_SECONDS = 3600.0
-"""The longest back-off of a message, which doubles with each try."""
+"""The longest back-off of a message; it doubles with each try."""
 GIVE_UP_AFTER = 10
-"""Messages in a row that fail alone, from which on the rest of the block waits, but at the last try."""
+"""After so many messages in a row failed alone, the rest of the block waits, except on the last try."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
-"""Operations, which are carried out while nothing is in flight."""
+"""Done while nothing is in flight."""
 
 
 @dataclass(eq=False)
 class Sinker:
-    """A sinker without the process around it. `run` is for the main thread."""
+    """`run` is for the main thread."""
 
     _settings: SinkerSettings
     _storage: Storage
@@ -58,7 +59,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Works until a stop is asked for; then the current call is finished and the rest given back."""
+        """Works until a stop is requested, then finishes the current call and releases the rest."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -86,7 +87,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles all in flight when the handler does not return from `call`, on the guard's thread; returns why."""
+        """Settles everything in flight after a hung `call`, on the watchdog's thread; returns the reason."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -102,7 +103,7 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settles what the sinker of this name before us died over, and releases what it held."""
+        """Settles and releases what an earlier sinker of this name died with."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]
@@ -112,10 +113,10 @@ class Sinker:
             lambda: self._storage.release(self._settings.owner, count_try=True), self._stats, self._stop
         )
         if count:
-            log.warning("a sinker of this name died with %s in flight; they come again", number_of(count, "message"))
+            log.warning("a sinker of this name died with %s in flight; retrying them", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Claims up to `batch_size` messages and `batch_bytes` bytes, waiting `batch_wait_seconds` after the first."""
+        """Claims up to `batch_size` messages and `batch_bytes`, waiting up to `batch_wait_seconds` after the first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
@@ -144,7 +145,7 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """Handles and settles what is in flight. What a stop leaves untouched stays there."""
+        """Handles and settles what is in flight; after a stop, untouched claims stay there."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -166,14 +167,13 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether a claim is to be handled now: not lost in the meantime; in order, not when an earlier call for it
-        failed; after a stop only what was begun, for the rest of that would have to come again alone."""
+        """Whether to handle a claim now. Not if it is lost, or with `ordered` an earlier call of it failed. After a
+        stop only claims already begun, because their remainder would otherwise be retried alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)
 
     def _handle_alone(self, claimed: InFlightClaim) -> None:
-        """Handles a claim message by message; what is left out comes again."""
         with suppress(Stopped):
             until_it_works(lambda: self._journal.open(claimed.claim), self._stats, self._stop)
         is_last = claimed.claim.tries + 1 >= self._settings.max_tries
@@ -230,7 +230,7 @@ class Sinker:
             self._stats.settled(handled=decision.handled, again=decision.again, dead=len(decision.dead_lettered))
 
     def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
-        """Settles a claim in the storage; False: the lease is lost, nothing was changed."""
+        """False: the lease is lost, and nothing was changed."""
         claim = claimed.claim
         wait = min(self._settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
@@ -242,23 +242,23 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Counts a claim whose lease is lost: another sinker has it now, or will have. From the guard's thread too."""
+        """Counts a lost lease. Also from the watchdog's thread."""
         messages = claimed.claim.messages
-        text = f"the lease of {described(messages)} was lost while it was in flight; it is handled again"
+        text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(
             "lease_lost", text, claimed.claim.topic, claimed.claim.partition, messages[0].offset, messages[-1].offset
         )
 
     def _give_back(self) -> None:
-        """Releases claims that were not begun; it costs no message a try."""
+        """Releases claims without counting a try."""
         for claimed in self._in_flight:
             self._guard.drop(claimed)
         try:
             count = self._storage.release(self._settings.owner)
         except StorageError as error:
-            log.error("not given back, so leased until its time is over: %s", error)
+            log.error("not released, so leased until the lease expires: %s", error)
         else:
             if count:
-                log.info("gave back %s", number_of(count, "message"))
+                log.info("released %s", number_of(count, "message"))
         self._in_flight = []
         self._stats.in_flight(0)

@@ -1,6 +1,7 @@
-"""A limit on how many tasks of a worker call its handler at a time, where tasks of several workers share Spark's slots.
+"""Limits how many tasks of a worker call its handler at the same time, if several workers share an engine's Spark
+slots.
 
-In an engine one whose handler is slow would fill the slots of all. So it has slots enough there, and a task waits here.
+Otherwise one slow handler would fill all slots. Such a worker gets as many slots as it wants, and its tasks wait here.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """A semaphore between processes: a locked file for each holder, which the kernel frees however its holder ends."""
+    """A semaphore between processes: one locked file per holder, which the kernel unlocks however the holder ends."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds one slot, as soon as there is one. Raises OSError: the folder cannot be used."""
+        """Waits for a slot. Raises OSError if the folder cannot be used."""
         descriptor = self._take()
         try:
             yield
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that the handler has forked holds the file open too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process forked by the handler may still have the file open
             os.close(descriptor)
 
     def _take(self) -> int:

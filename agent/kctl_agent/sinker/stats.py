@@ -1,4 +1,4 @@
-"""The snapshot that a sinker publishes about itself, counted as it works."""
+"""The snapshot that a sinker publishes about itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kctl_agent.storage.limits import StorageStats
 KEPT_CALLS = 1000
 RECENT_SECONDS = 60.0
 FAILING_TRIES = 10
-"""More than a single message has by default."""
+"""More tries than a single message has by default."""
 
 
 class SinkerProcessStats(StoringStats):
-    """State, counters and calls of one sinker. Every method may be called from any thread."""
+    """Every method may be called from any thread."""
 
     usual_states = frozenset({"idle", "running"})
 
@@ -33,32 +33,29 @@ class SinkerProcessStats(StoringStats):
         self._settled = Counter[str]()
         self._in_flight = self._handler_errors = 0
         self._failed, self._failing_since = 0, math.inf
-        """Tries that have failed since a message was handled, and when the first of them did."""
+        """Failed tries since a message was last handled, and when the first of them failed."""
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
         self._tries: deque[tuple[float, int, int]] = deque()
-        """Calls that ended lately, by the second: when, how many messages, and how many of them failed."""
+        """Recent calls, by the second: when, how many messages, how many failures."""
         self._handler: str | None = None
         self._error_class: str | None = None
-        """Of the last message that failed."""
+        """Of the last failure."""
 
     def handles(self, name: str) -> None:
-        """Records the handler's name."""
         self._handler = name
 
     def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
-        """Logs an event and keeps it for the replies."""
         self._record(Event(time.time(), kind, text, topic, partition, first, last))
 
     def in_flight(self, messages: int) -> None:
-        """Records how many messages are claimed and not yet settled."""
         self._in_flight = messages
 
     def calling(self) -> None:
         self._batch_started_at = time.monotonic()
 
     def called(self, seconds: float, messages: int, failures: Sequence[str], error: str | None) -> None:
-        """Counts a call of the handler that has ended: well, or with an error. `failures` has why each message failed
-        that did."""
+        """Counts a finished handler call. `failures`: why each failed message failed; `error`: why the whole call
+        failed."""
         with self._lock:
             at, tries, failed = self._tries.pop() if self._tries else (-math.inf, 0, 0)
             if time.monotonic() - at >= 1.0:
@@ -78,7 +75,6 @@ class SinkerProcessStats(StoringStats):
                 self._troubles.met("handler", error, time.monotonic(), time.time())
 
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
-        """Counts settled messages."""
         with self._lock:
             self._recent.append((time.monotonic(), handled))
             self._rows_total += handled
@@ -90,7 +86,7 @@ class SinkerProcessStats(StoringStats):
                 self._failing_since = min(self._failing_since, time.monotonic())
 
     def _beside_counting(self) -> None:
-        """Drops the error of a handler once every message is settled: it is the error of one of them."""
+        """Once every message is settled, drops the handler's error, which is that of one of them."""
         super()._beside_counting()
         stats = self._storage_stats
         if isinstance(stats, StorageStats) and not (stats.pending or stats.processing or stats.delayed):
@@ -123,5 +119,5 @@ class SinkerProcessStats(StoringStats):
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:
-    """Returns a percentile by the nearest rank; None of nothing."""
+    """By the nearest rank; None if empty."""
     return ascending[min(int(share * len(ascending)), len(ascending) - 1)] if ascending else None

@@ -1,6 +1,6 @@
-"""The watchdog thread of a sinker: renews leases of claims in flight, and ends a call that does not return.
+"""The watchdog thread of a sinker: renews leases of claims in flight, and ends the process if a call does not return.
 
-A handler that hangs cannot be killed within its process: its messages are settled as failed, and the process ends.
+A hung handler cannot be killed within its process: its messages are settled as failed, and the process exits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """Renews leases and limits calls. `lost` gets a claim whose lease is lost, `timed_out` the parts of a call that had
-    its time; both on the guard's thread. `timed_out` must not return."""
+    """`lost` receives a claim whose lease is lost; `timed_out` receives the parts of a call that took too long, and
+    must not return. Both run on the watchdog's thread."""
 
     _storage: Storage
     _lease_seconds: float
@@ -52,17 +52,18 @@ class Watchdog:
             self._thread.join()
 
     def hold(self, claimed: InFlightClaim) -> None:
-        """Renews the lease of this claim from now on."""
+        """Renews this claim's lease from now on."""
         with self._lock:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Renews the lease of a claim no more, before it is settled: renewed afterwards, it would seem lost."""
+        """Stops renewing, before the claim is settled: a renewal afterwards would look like a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews due leases. Before a call too: a process that stood still finds what it has lost meanwhile."""
+        """Renews due leases. Also called before each handler call, so that a process that was frozen notices lost
+        leases."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -70,7 +71,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a call of the handler with these parts. If it comes back too late, this never returns."""
+        """Limits the time of a handler call. If the call returns too late, this never returns."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:
@@ -80,7 +81,7 @@ class Watchdog:
                 self._deadline = float("inf")
                 is_over = self._is_over
             if is_over:
-                self._closed.wait()  # the guard is ending the process
+                self._closed.wait()  # the watchdog is ending the process
 
     def _run(self) -> None:
         tick = min(max(min(self.renew_seconds, self._timeout_seconds) / 10, 0.01), 0.5)
