@@ -43,7 +43,7 @@ class Caller:
         self.socket.sendall(data)
 
     def read_frame(self) -> JsonObject | None:
-        """The next frame, or None when the agent has ended the connection between two frames."""
+        """The next frame, or None when the agent closed the connection between two frames."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
@@ -57,7 +57,7 @@ class Caller:
 
     def read(self) -> Reply:
         frame = self.read_frame()
-        assert frame is not None, "the agent has ended the connection"
+        assert frame is not None, "the agent closed the connection"
         return reply_of(json_text(frame).encode())
 
     def ask(self, rpc: str, **params: Any) -> Reply:

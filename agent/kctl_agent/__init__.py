@@ -1,7 +1,7 @@
 """The part of kctl inside a worker's process: Unix socket agent, Spark worker, storage.
 
-The socket half (`wire`, `messages`, `errors`, `paths`, `server`, `commands`) uses the standard library only;
-`worker` and `storage` need the extra `worker`. `attach` is for applications that kctl does not start.
+The socket half (`wire`, `messages`, `errors`, `paths`, `server`, `commands`) uses only the standard library; `worker`
+and `storage` need the extra `worker`. `attach` is for applications that kctl does not start.
 """
 
 from __future__ import annotations
@@ -29,16 +29,20 @@ def attach(
     commit_group: str | None = None,
     kafka: dict[str, Any] | None = None,
 ) -> Attached:
-    """Shows how far the queries of a PySpark application of yours are, those that run and those to come. Nothing in
-    the application changes.
+    """Shows how far the current and future queries of your PySpark application have read. Nothing else in the
+    application changes.
 
-    With `run_dir` it becomes a part of the fleet there: `run_dir`/`name`.sock answers for all Kafka sources. With
-    `commit_group` the end offset of each finished batch is committed to that group, so that ordinary tools see its
-    lag; not while the group has a member. At least one of them is needed; `name` is that of the group if not given.
-    How the brokers are reached is found out from the queries, or given: `bootstrap_servers`, or for TLS and SASL
-    `kafka`, the settings of kafka-python's clients (`security_protocol`, `ssl_cafile`, `sasl_mechanism`, …).
-    Close what is returned, or let the application's end do it. Raises PathError: the socket cannot be made there, or
-    somebody serves it already; ValueError: an argument is missing."""
+    With `run_dir` the application joins that fleet: `run_dir`/`name`.sock answers for all its Kafka sources. With
+    `commit_group` the end offset of each finished batch is committed to that group, unless the group has members, so
+    that ordinary tools see its lag. At least one of the two is required; `name` defaults to the group.
+
+    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`, or
+    for TLS and SASL `kafka`, the settings of kafka-python's clients (`security_protocol`, `ssl_cafile`,
+    `sasl_mechanism`, …).
+
+    Close the returned object, or let the application's end do it. Raises PathError (the socket cannot be created, or
+    another process serves it), ValueError (a missing argument).
+    """
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import
 
     name = name or commit_group

@@ -1,4 +1,4 @@
-"""A JVM's class archive: its name, whether it may be used, where it is recorded; for worker and demo broker."""
+"""Class archives of JVMs, for worker and demo broker: name, permissions, recording."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns the Java options that use the archive, where it was recorded. Newer Javas move it to another address at
-    each start, as an obstacle for an attacker who can already write to their memory (JDK-8294323). They patch it for
-    that: of the 150 MB of Spark's 118 are written to then, else 52; and 0.1 s."""
+    """Java options to use the archive at the address where it was recorded. Newer Javas relocate it at each start, to
+    hinder an attacker who can already write to their memory (JDK-8294323). That patches 118 of the 150 MB of Spark's
+    archive instead of 52, and takes 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Returns a hash of these files by what a JVM itself compares: paths, sizes and times of change. Raises OSError."""
+    """Hashes what a JVM compares: paths, sizes and modification times of these files. Raises OSError."""
     digest = hashlib.sha256()
     for path in files:
         found = path.stat()
@@ -28,7 +28,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only this user, or root, can have written the file: a JVM runs what stands in it."""
+    """Whether only this user or root can have written the file, because a JVM runs its contents."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:
@@ -38,14 +38,14 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a file for a JVM to write its archive into, in a folder of its own that is removed afterwards. Once
-    written it becomes `path`, and the `kept` newest archives there stay, those of other Javas and jars among them.
-    Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none, as one that is no HotSpot."""
+    """Yields a temporary file for a JVM's archive, then moves it to `path` and keeps the `kept` newest archives there,
+    including those of other Javas and jars. Raises OSError, RuntimeError (the JVM wrote none, for example because it is
+    not HotSpot)."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh
         if not fresh.exists():
-            raise RuntimeError("this Java has written no class archive")
+            raise RuntimeError("this Java wrote no class archive")
         fresh.replace(path)
     kind = path.name.partition("-")[0]
     archives = sorted(path.parent.glob(f"{kind}-*.jsa"), key=lambda each: each.stat().st_mtime)

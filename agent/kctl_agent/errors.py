@@ -1,6 +1,7 @@
-"""Errors at an agent's socket, as one tree: each class has its wire `code` and whether a retry makes sense.
+"""The tree of errors at an agent's socket: each class has its wire `code` and whether a retry makes sense.
 
-A message is one sentence, fit for a reply: no traceback, no path (but `PathError`'s), and of a peer a sanitised name.
+A message is one sentence that may leave the process: no traceback, no path (except `PathError`'s), and only sanitised
+names from a peer.
 """
 
 from __future__ import annotations
@@ -9,32 +10,32 @@ from typing import ClassVar
 
 
 class AgentError(Exception):
-    """The root of an agent's errors. `code` is for programs; `retriable`: the same request may succeed later."""
+    """The root of the tree. `code` is for programs; `retriable`: the same request may succeed later."""
 
     code: ClassVar[str] = "internal"
     retriable: ClassVar[bool] = False
 
 
 class WireError(AgentError):
-    """The bytes are not frames of ours; the connection they came on cannot be read any further."""
+    """The bytes are not frames; the rest of the connection cannot be read."""
 
     code = "bad_frame"
 
 
 class FrameTooLarge(WireError):
-    """A frame's length is above the limit, judged from its four bytes alone; or a message of ours would not fit."""
+    """A frame's length is above the limit, known from its header alone; or our message would not fit."""
 
     code = "frame_too_large"
 
 
 class BadPayload(WireError):
-    """A frame whose bytes are not UTF-8, not JSON, not an object, or hold a NaN or an Infinity."""
+    """A frame that is not UTF-8, not a JSON object, or contains NaN or Infinity."""
 
     code = "bad_payload"
 
 
 class BrokenFrame(WireError):
-    """The peer closed inside a frame. (Closing between two frames is a clean end and no error.)"""
+    """The peer closed inside a frame; closing between two frames is a clean end."""
 
     code = "broken_frame"
 
@@ -46,25 +47,25 @@ class BadRequest(AgentError):
 
 
 class UnknownMethod(AgentError):
-    """The method of a request is not in the table."""
+    """The table of commands does not have the method."""
 
     code = "unknown_method"
 
 
 class BadParams(AgentError):
-    """A parameter that the command does not have, lacks, or has with another type; the message names it."""
+    """A parameter is unknown, missing or of the wrong type; the message names it."""
 
     code = "bad_params"
 
 
 class CommandFailed(AgentError):
-    """A command failed; the cause is in the agent's own log."""
+    """A command failed; the agent's log has the cause."""
 
     code = "command_failed"
 
 
 class Busy(AgentError):
-    """The agent has as many connections as it may."""
+    """The agent has reached its limit of connections."""
 
     code = "busy"
     retriable = True
@@ -78,13 +79,13 @@ class NotReady(AgentError):
 
 
 class PathError(AgentError):
-    """A run_dir or socket path that cannot or must not be used; the sentence names which, why and what to do."""
+    """A run_dir or socket path cannot or must not be used; the sentence names it, the reason and a remedy."""
 
     code = "bad_path"
 
 
 class AgentUnreachable(AgentError):
-    """No socket file, or nobody listens on it."""
+    """There is no socket, or no process listens on it."""
 
     code = "unreachable"
     retriable = True
@@ -104,6 +105,6 @@ class NotPermitted(AgentError):
 
 
 class StorageError(AgentError):
-    """The storage refused or could not do its part; `kctl_agent.storage` has the particular ones."""
+    """The storage failed or rejected the request; `kctl_agent.storage` has the specific errors."""
 
     code = "storage_error"

@@ -1,4 +1,4 @@
-"""The message that a handler is given. Standard library only, so that a handler's own tests need nothing else."""
+"""The message passed to a handler. Standard library only, so that a handler's tests need nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One Kafka message. `timestamp` is in milliseconds since 1970; key or value None is Kafka's null, not empty."""
+    """One Kafka message. `timestamp` is in milliseconds since 1970; a key or value of None is Kafka's null, not
+    empty."""
 
     topic: str
     partition: int
@@ -19,4 +20,4 @@ class Message:
     timestamp: int
     headers: Headers = ()
     tries: int = 0
-    """How often it was handed out before and neither acknowledged nor given back; 0 the first time."""
+    """How often it was delivered before without being acknowledged or released."""

@@ -1,7 +1,7 @@
-"""Sockets of agents: where one may lie, who owns it, who may call it. Linux only (/proc, SO_PEERCRED).
+"""The sockets of agents: location, owner, and who may connect. Linux only (/proc, SO_PEERCRED).
 
-`run_dir` is a real directory of ours that nobody else can enter; a path has at most 107 bytes (unix(7)); a socket
-appears under its name only when it is ready, and is removed only when its recorded owner is gone.
+`run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket appears
+under its name only when it is ready, and is removed only when its recorded owner is gone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kctl_agent.errors import PathError
 MAX_SOCKET_PATH_BYTES: Final = 107
 MASTER_NAME: Final = "master"
 ENGINE_NAME: Final = "engine"
-"""The name of a fleet's shared engine, by which its workers find it."""
+"""By this name workers find the fleet's shared engine."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SUFFIX: Final = ".sock"
 
 
 def prepare_run_dir(path: Path) -> None:
-    """Makes `path` a directory that only this user can enter, or checks that it is one. Raises PathError: it cannot be
-    made, or is a link, no directory, somebody else's, or open to others."""
+    """Creates or checks a directory that only this user can enter. Raises PathError if that fails, or it is a link, not
+    a directory, another user's, or open to others."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_run_dir(path)
@@ -42,7 +42,7 @@ def prepare_run_dir(path: Path) -> None:
 
 
 def check_run_dir(path: Path) -> None:
-    """Checks a run_dir as `prepare_run_dir` does, without making it. Raises PathError, OSError."""
+    """As `prepare_run_dir`, without creating it. Raises PathError, OSError."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")
@@ -58,7 +58,7 @@ def check_run_dir(path: Path) -> None:
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
-    """Returns where the agent `name` listens. Raises PathError: no plain file name, or one that is too long."""
+    """Returns where the agent `name` listens. Raises PathError if the name is invalid or the path too long."""
     if not _NAME.fullmatch(name):
         raise PathError(f"{name!r} cannot name an agent: use letters, digits, '-', '_' and '.'")
     path = run_dir / (name + _SUFFIX)
@@ -71,7 +71,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Returns the names of the sockets in `run_dir`, sorted: only a ping proves more. Raises PathError."""
+    """The names of the sockets in `run_dir`, sorted; only a ping shows that they answer. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -81,28 +81,27 @@ def list_agents(run_dir: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that cannot be mistaken for a later one with the same pid. `start_ticks` counts from boot (proc(5))."""
+    """A process that a later one with the same pid cannot be mistaken for. `start_ticks` counts from boot (proc(5))."""
 
     pid: int
     start_ticks: int
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Returns the identity of a process (None: ours). Raises ProcessLookupError: there is none, or only a zombie."""
+    """The identity of a process (None: ours). Raises ProcessLookupError if there is none, or only a zombie."""
     pid = os.getpid() if pid is None else pid
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"no process {pid}") from None
-    fields = line[line.rindex(b")") + 2 :].split()  # the name in brackets may hold spaces and brackets itself
-    # A process that was killed is a zombie with threads while one of them is in the kernel, for a disk that hangs.
+    fields = line[line.rindex(b")") + 2 :].split()  # the name in brackets may contain spaces and brackets
+    # A killed process is a zombie with threads while one of them is in the kernel, because of a hung disk for example.
     if fields[0] in (b"Z", b"X") and fields[17] in (b"0", b"1"):
         raise ProcessLookupError(f"process {pid} has ended")
     return ProcessIdentity(pid, int(fields[19]))
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether exactly this process still lives."""
     try:
         return process_identity(identity.pid) == identity
     except ProcessLookupError:
@@ -110,7 +109,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Returns the peer's (pid, uid, gid) when it connected: SO_PEERCRED, from the kernel, not from the peer."""
+    """The peer's (pid, uid, gid) at connect time, from the kernel (SO_PEERCRED)."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid, gid
 
@@ -119,13 +118,12 @@ _UCRED: Final = struct.Struct("iII")
 
 
 def is_permitted(uid: int) -> bool:
-    """Whether a peer is served: the same user, and root."""
     return uid in (0, os.geteuid())
 
 
 @dataclass(slots=True)
 class BoundSocket:
-    """A listening socket under its name. Closing removes the file only if it is still this very one."""
+    """A listening socket under its name. Closing removes the file only if it is still this one."""
 
     socket: socket.socket
     path: Path
@@ -136,7 +134,7 @@ class BoundSocket:
         """Removes socket and pid file if they are ours, then stops listening. A forked child only closes its copy."""
         if self.socket.fileno() < 0:
             return
-        # The file goes first: as long as the socket is open its inode number cannot be given to another file.
+        # Remove the file first: while the socket is open, its inode number is not reused.
         if self.owner.pid == os.getpid():
             with suppress(OSError), _locked(self.path.parent):
                 status = self.path.lstat()
@@ -146,10 +144,10 @@ class BoundSocket:
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listens, non-blocking, on `run_dir`/`name`.sock, mode 0600. `name`.pid next to it records the owner's pid, and
-    `name`.start its start time. The socket is bound under another name and renamed: once it is found it takes
-    connections. What a dead owner left is replaced. Raises PathError: the path cannot be used, or a living process
-    already serves it."""
+    """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600. `name`.pid records the owner's pid, `name`.start
+    its start time. The socket is bound under another name and then renamed, so it accepts connections as soon as it is
+    visible. Replaces what a dead owner left. Raises PathError if the path cannot be used or a living process serves
+    it."""
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -170,8 +168,8 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
     temporary.unlink(missing_ok=True)
     listener.bind(os.fsencode(temporary))
     try:
-        # chmod before listen, and not umask before bind: the umask belongs to the whole process, whose other threads
-        # are somebody else's and create files of their own. Until listen() nobody can connect.
+        # chmod before listen, not umask before bind: the umask belongs to the whole process, where other threads may
+        # create files. Before listen() no peer can connect.
         temporary.chmod(0o600)
         status = temporary.lstat()
         listener.listen(backlog)
@@ -185,7 +183,7 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
 
 
 def _remove_stale(path: Path) -> None:
-    """Removes a stale socket, or raises PathError because its owner lives."""
+    """Removes a stale socket. Raises PathError if its owner lives."""
     owner = socket_owner(path)
     if owner is not None and is_alive(owner):
         raise PathError(f"socket {path} is already served by pid {owner.pid}: stop it or choose another name")
@@ -194,17 +192,16 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise PathError(f"{path} is in the way and is no socket: remove it")
-    # No readable record (a crash between two writes, a power cut): then only a refused connect proves that nobody is
-    # there.
+        raise PathError(f"{path} is in the way and is not a socket: remove it")
+    # Without a readable record (after a crash or a power cut), only a refused connect proves that no process listens.
     if owner is None and _accepts(path):
         raise PathError(f"socket {path} is already served by a process that left no record: stop it")
     path.unlink()
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the socket and pid file of an agent whose recorded process has ended; returns whether it did. Never waits
-    for what somebody else is just changing. Raises PathError: no agent can have that name."""
+    """Removes the files of an agent whose recorded process has ended; returns whether it did. Does not wait for the
+    lock. Raises PathError if the name is invalid."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):
@@ -224,7 +221,7 @@ def remove_files(path: Path) -> None:
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
-    """Returns the process that recorded itself beside a socket; None if none has, readably."""
+    """The process recorded next to a socket; None if there is no readable record."""
     try:
         return recorded_identity(path.with_suffix(".pid"))
     except (OSError, ValueError):
@@ -232,7 +229,7 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    """Reads the identity that `bind_socket` wrote next to a socket. Raises OSError and ValueError."""
+    """Reads the identity that `bind_socket` wrote. Raises OSError, ValueError."""
     pid, *more = map(int, pid_file.read_text("ascii").split())  # an older version wrote both numbers into this file
     [start_ticks] = more or [int(pid_file.with_suffix(".start").read_text("ascii"))]
     return ProcessIdentity(pid, start_ticks)
@@ -244,7 +241,7 @@ def _accepts(path: Path) -> bool:
             probe.connect(os.fsencode(path))
         except ConnectionRefusedError:
             return False
-        except BlockingIOError:  # a full backlog is somebody's
+        except BlockingIOError:  # a full backlog has an owner
             return True
         return True
 
@@ -257,13 +254,13 @@ def _record(path: Path, number: int) -> None:
 
 @contextmanager
 def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
-    """Locks `run_dir` while its names are read and changed. Not blocking: raises BlockingIOError instead of waiting."""
+    """Locks `run_dir` while its names are read and changed. Raises BlockingIOError if not blocking."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))
         try:
             yield
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # explicitly: a child forked meanwhile holds the descriptor too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # explicitly: a child forked in between has the descriptor too
     finally:
         os.close(descriptor)

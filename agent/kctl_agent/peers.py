@@ -1,8 +1,8 @@
-"""The owner of a TCP socket of this machine, as the kernel has it. Linux only; standard library only.
+"""Finds the owner of a local TCP socket by asking the kernel. Linux and standard library only.
 
-An address or a port identifies nobody: any user may connect from loopback, and may listen on a port that another
-process has left. The kernel looks up one socket by its addresses (sock_diag(7)), in the same time however many sockets
-the machine has: `/proc/net/tcp` lists them all, and is read in 25 ms to 3 s with 18,000 of them.
+An address or port identifies no user: any user may connect from loopback, or listen on a port that another process has
+left. sock_diag(7) looks up one socket by its addresses in constant time; reading `/proc/net/tcp` takes 25 ms to 3 s
+with 18,000 sockets.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _ANY_STATE, _ANY_COOKIE = 0xFFFFFFFF, b"\xff" * 8
 _ESTABLISHED, _LISTEN = 1, 10
 """States in include/net/tcp_states.h. In others the kernel shows root where the process has closed its socket."""
 _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
-"""Prefix of an IPv4 address that is written as one of IPv6."""
+"""Prefix of an IPv4 address written as IPv6."""
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """Returns the uid that connections to a TCP port of this address reach; None: nothing listens there. Raises
-    OSError: the kernel does not show it."""
+    """The uid of the process listening on this TCP address; None if nothing listens there. Raises OSError if the kernel
+    does not show it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Returns the uid at the other end of a connection within this machine, of its two addresses; None: there is none,
-    or it has left. Raises OSError: the kernel does not show it, or these are no addresses."""
+    """The uid at the other end of a connection within this machine; None if there is none, or it has left. Raises
+    OSError if the kernel does not show it, or these are not addresses."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
@@ -52,8 +52,8 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """Returns the uid of the socket with these addresses. Where no connection has them, the kernel finds what listens
-    on the local one: so the state has to fit."""
+    """The uid of the socket with these addresses. If no connection has them, the kernel returns the listener on the
+    local address, so the state must match."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)
@@ -70,7 +70,7 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """Returns the family and the 16 bytes of an address. The kernel finds IPv4 in sockets of IPv6 too."""
+    """Family and bytes of an address. The kernel also finds IPv4 in IPv6 sockets."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

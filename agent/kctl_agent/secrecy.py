@@ -1,4 +1,4 @@
-"""Secrets: which settings are ones, and files with them, refused when every user of the machine can open them."""
+"""Secrets: which settings are secret, and a check that files with secrets are not open to every user."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import stat
 from pathlib import Path
 
 SECRET_NAMES = "(?i)secret|passw|token|credential|access[.]?key|account[.]?key|keystore[.]key|jaas"  # noqa: S105 - names, no secret
-"""Names of settings with secrets: as `spark.redaction.regex`, and for views of ours."""
+"""Matches names of secret settings: for `spark.redaction.regex` and our own views."""
 
 _OTHERS = stat.S_IRWXO
 
 
 def read_private(path: Path) -> str:
-    """Reads a file with a secret. A group may have it: container platforms hand secrets out like that. Raises OSError:
-    it cannot be read, or it is open to all; `strerror` has which; UnicodeDecodeError: it is no text."""
+    """Reads a file with a secret. Its group may read it, because container platforms provide secrets that way. Raises
+    OSError with the reason in `strerror`, also if it is open to all users, and UnicodeDecodeError."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()
 
 
 def check_private(path: Path) -> None:
-    """Checks a file that somebody else reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
+    """Checks a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
     _judge(path.stat(), path)
 
 

@@ -1,8 +1,8 @@
-"""Maintenance of a lake's table and that of its dead letters, one run: removes what batches have left, compacts small
-files, and once a day removes dead letters that are too old, and files that are no longer needed.
+"""One run of maintenance of a lake's table and its dead-letter table: removes leftovers of batches, compacts small
+files, and once a day removes expired dead letters and unused files.
 
-A process of its own, of the lowest priority, which the master starts at quiet times (`kctl.master.table_maintenance`).
-Settings are one line of JSON on stdin, what was done is one line on stdout.
+The master starts it as a process of lowest priority at quiet times (`kctl.master.table_maintenance`). Settings are one
+line of JSON on stdin, the result is one line on stdout.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 LEAST_FILES = 50
-"""Small files of a partition that are worth a compaction, as for Delta's own (`autoCompact.minNumFiles`)."""
+"""Compact a partition from this many small files on, like Delta's `autoCompact.minNumFiles`."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
-"""The file that records the last removal of old files."""
+"""Records when old files were last removed."""
 
 
 def main() -> int:
-    """Runs the maintenance; returns the exit code."""
     yield_to_others()
     settings = json.loads(sys.stdin.readline())
     parent_watch.start(lambda: os._exit(1))
@@ -50,7 +49,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
-    """Runs what is due; returns what was done, and what failed: nothing keeps the rest from being done."""
+    """Runs what is due; returns what was done and what failed. A failure does not stop the other steps."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():
@@ -66,7 +65,7 @@ def _noted(failed: list[str]) -> Iterator[None]:
         yield
     except (StorageError, OSError) as error:
         failed.append(str(error))
-    except Exception as error:  # such as delta-rs raises of what another writer has put into a table
+    except Exception as error:  # delta-rs raises various errors about another writer's data
         failed.append(f"{type(error).__name__}: {error}")
 
 
@@ -89,7 +88,7 @@ def _once_a_day(lake: LakeStorage, group: str, table: TableStorage) -> list[str]
     table.folder.write(VACUUMED, b"")
     expired = 0 if table is lake else expire(lake, group)
     return [
-        *([f"{number_of(removed, 'file')} removed that no version of the last days has"] if removed else []),
+        *([f"{number_of(removed, 'file')} removed that no recent version uses"] if removed else []),
         *([f"{number_of(expired, 'dead letter')} removed (storage.dead_expire_seconds)"] if expired else []),
     ]
 

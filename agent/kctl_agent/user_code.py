@@ -1,8 +1,8 @@
-"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or a transform as its process will, for
+"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as its process will, for
 `kctl config check`. KIND is `handler`, `transform` or `batch_transform`.
 
-Writes a line to stdout: the sentence of what is wrong, empty for nothing. All else goes to stderr, as what the code
-prints and where it hangs. A transform is called with no records where there is a Java.
+Prints one line: what is wrong, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A
+transform is also called with no records if Java is installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kctl_agent.process.tracebacks import plain, traceback_of
 
 
 def main(kind: str, name: str, folder: str, seconds: str) -> None:
-    """Imports and reports. Does not return: threads that the code has started do not hold the process."""
+    """Does not return, so that threads started by the code cannot keep the process."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)

@@ -98,7 +98,7 @@ def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str
 def test_small_and_abandoned_files_are_cleared(config: Config, table: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_until(config, lambda: bool(caplog.messages))
 
-    removed = "1 file removed that no version of the last days has"
+    removed = "1 file removed that no recent version uses"
     assert caplog.messages[0].startswith(
         f"action=maintenance table={config.storage.uri}: {removed}; {LEAST_FILES} files ("
     )

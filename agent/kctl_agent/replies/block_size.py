@@ -1,4 +1,4 @@
-"""`block_size`: how many messages and bytes the storage of a worker holds, or all storages of a fleet."""
+"""`block_size`: messages and bytes in the storage of a worker, or in all storages of a fleet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl_agent.replies.fields import age, optional, value
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """A table that batches are stored in as rows, as it was last counted."""
+    """The last count of a table that stores batches as rows."""
 
     version: int | None = value(
         "kctl_table_version",
@@ -29,27 +29,26 @@ class TableReply:
 
 
 RECENT_DEAD_SECONDS = 300.0
-"""The time since its death in which a dead letter is recent."""
+"""A dead letter is recent for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentDeadLetters:
-    """Messages that became dead letters in the last `RECENT_DEAD_SECONDS`."""
-
     count: int = 0
     error_class: str | None = None
-    """Of most of them: the class, or the kind of failure; never the error's text."""
+    """The most frequent error class or kind of failure; never the error's text."""
     first: float | None = None
-    """Unix seconds at which the first of them died, and the last."""
+    """When the first and the last of them died, in Unix seconds."""
     last: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages of a storage by state, and bytes; of several sums (None: one does not know), least `free_bytes`."""
+    """Messages of a storage by state, and bytes. For several storages: sums (None if one is unknown), and the least
+    `free_bytes`."""
 
     storage: str | None = optional()
-    """Identity of the storage, equal for workers that share one; None of several."""
+    """Identity of the storage, equal for workers that share it; None for several."""
     pending: int | None = value(
         "kctl_storage_messages",
         "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
@@ -89,10 +88,10 @@ class StorageReply:
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""
     error: str | None = None
-    """Why the storage could not be counted since; None when it could."""
+    """Why the last count failed; None if it succeeded."""
     age_seconds: float | None = age()
-    """Age of the last successful count; None: not yet."""
+    """Age of the last successful count; None before the first."""
     table: TableReply | None = optional()
-    """The table, of mode `lake` only."""
+    """The table, with mode `lake` only."""
     recent_dead: RecentDeadLetters | None = optional()
-    """Dead letters of the last minutes, as of when their number changed last; only if there were any."""
+    """Dead letters of the last minutes, as of the last change of their number; absent if there were none."""

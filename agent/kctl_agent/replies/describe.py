@@ -1,4 +1,4 @@
-"""`describe`: every method that is served, with its parameters, deadline and whether it changes anything."""
+"""`describe`: every method, with its parameters, deadline and whether it changes anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of a command, as the caller writes it in `params`."""
+    """One parameter of a command."""
 
     name: str
     type: str
@@ -21,8 +21,6 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A command, its parameters and what it does."""
-
     method: str
     rpc: str | None = None
     summary: str | None = None

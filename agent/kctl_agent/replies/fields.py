@@ -1,7 +1,4 @@
-"""Declarations of a reply's fields beyond name and type: how one is encoded, and where people see it.
-
-The command line derives columns from it, the exporter metrics. Each field is None unless it is given.
-"""
+"""Declares fields of replies: how they are encoded, their column of the command line and their metric."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ class FieldMetric(NamedTuple):
     name: str
     sentence: str
     label: tuple[str, str] | None = None
-    """Name and value of a label, where several fields make one metric; the first has its sentence."""
+    """Name and value of a label, if several fields share a metric; the first has the sentence."""
     is_limit: bool = False
-    """Whether the field is a limit: 0 is none, and has no sample."""
+    """A limit of 0 means no limit, and has no sample."""
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """A field of a reply that is seen elsewhere too: as a `FieldMetric` (name, sentence, label), and as `column`, a
-    heading of `kctl rpc workers -o wide`, with `digits` behind the point."""
+    """A field with a `FieldMetric` (name, sentence, label), or a `column`: a heading of `kctl rpc workers -o wide`,
+    with `digits` after the point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)
 
 
 def age(*metric: Any) -> Any:
-    """A field of seconds that pass while a reply is kept: for how long something has been so."""
+    """A duration in seconds, which grows while a reply is kept."""
     return value(*metric, is_age=True)
 
 
@@ -39,5 +36,5 @@ def counter(*metric: Any) -> Any:
 
 
 def optional() -> Any:
-    """A field that the JSON leaves out while it is None: not every reply of its kind has it."""
+    """A field that the JSON omits while it is None."""
     return field(default=None, metadata={"is_left_out": True})

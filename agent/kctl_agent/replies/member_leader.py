@@ -1,4 +1,4 @@
-"""`member_leader`: where a worker stands in its consumer group, and which member it takes for the leader."""
+"""`member_leader`: a worker's state in its consumer group, and the leader as it knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl_agent.replies.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MemberReply:
-    """The reply to `member_leader`. Ids are None before it has joined."""
+    """The reply to `member_leader`. Ids are None until it has joined."""
 
     member_id: str | None = None
     worker: str = ""
@@ -17,7 +17,7 @@ class MemberReply:
     leader: str | None = None
     """The leader's member id."""
     is_leader: bool | None = None
-    """Whether this member leads; None while it does not know both ids."""
+    """None while it does not know both ids."""
     group: str | None = None
     assignor: str | None = None
     partitions: tuple[TopicPartition, ...] = ()

@@ -18,19 +18,17 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokersReply:
-    """The reply to `metadata_brokers`: all brokers that the client knows of."""
+    """The reply to `metadata_brokers`: all brokers that the client knows."""
 
     rows: tuple[BrokerMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Leader and replicas of a partition."""
-
     topic: str
     partition: int
     leader_id: int | None = None
-    """The broker that leads the partition; None while none does."""
+    """None while the partition has no leader."""
     replica_nodes: tuple[int, ...] | None = None
     isr_nodes: tuple[int, ...] | None = None
     offline: tuple[int, ...] | None = None

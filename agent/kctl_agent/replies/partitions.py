@@ -1,4 +1,4 @@
-"""`kafka_lag`, `offset_checker`: how far each assigned partition is read, with every offset that is known."""
+"""`kafka_lag`, `offset_checker`: the offsets of each assigned partition."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class PartitionReply:
     end: int | None = None
     lag: int | None = None
     last_timestamp: float | None = None
-    """Unix seconds of the last stored record's Kafka timestamp."""
+    """Kafka timestamp of the last stored record, in Unix seconds."""
     generation: int | None = None
     age_seconds: float | None = age()
-    """Age of the brokers' offsets; None: they were not asked yet."""
+    """Age of the brokers' offsets; None before the first answer."""
     stored_messages: int | None = None
-    """Messages of the partition in the storage that are neither handled nor dead letters. None: not known."""
+    """Messages of the partition in the storage that are neither handled nor dead letters; None if unknown."""
     stored_seconds: float | None = age()
-    """For how long the oldest of them has been there; None if there is none, or it is not known."""
+    """How long the oldest of them has been there; None if there is none, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,9 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag as the master counts it: from the committed offset to the end, never negative; where nothing was
-    ever committed, from the log start (`earliest`) or the position (`latest`). None: one of them is unknown."""
+    """Returns the lag as the master counts it: from the committed offset to the end, never negative. If nothing was
+    ever committed, it counts from the log start (`earliest`) or the position (`latest`). None if an offset is
+    unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

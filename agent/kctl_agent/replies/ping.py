@@ -1,4 +1,4 @@
-"""`ping`: the proof that an agent is there, and what a supervisor judges it by."""
+"""`ping`: proves that an agent answers, with what a supervisor needs to judge its process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl_agent.replies.workers import WaitingFor
 
 @dataclass(frozen=True, slots=True)
 class PingReply:
-    """The reply to `ping`: which process answers, and how it does."""
+    """The reply to `ping`: which process answers, and its progress."""
 
     pid: int
     name: str = ""
@@ -17,9 +17,9 @@ class PingReply:
     state: str | None = None
     batches_total: int | None = None
     lag: int | None = None
-    """Messages of all partitions that it may read; None while the brokers' offsets are too old to rely on."""
+    """Lag of all partitions that it may read; None while the brokers' offsets are too old."""
     progress: int | None = None
-    """Rises with each batch and, while one runs for long, whenever stored offsets have moved."""
+    """Increases with each batch, and during a long one whenever stored offsets move."""
     main_thread_age_seconds: float | None = None
-    """Seconds since the last turn of its main thread; None where nobody measures it."""
+    """Seconds since the last turn of its main thread; None if not measured."""
     waiting_for: WaitingFor | None = None

@@ -1,7 +1,7 @@
-"""The questions to the processes of a fleet, `getXxx` and `onXxx`: each is declared here and nowhere else.
+"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for all.
 
-Agents serve them, the master asks and reduces them, HTTP serves them, `kctl rpc` prints them, and docs/rpc.md is made
-of them. Types and functions stand by their names, so that only those of the command which is run are imported.
+Agents serve them, the master asks and reduces them, HTTP serves them, `kctl rpc` prints them, and docs/rpc.md is
+generated from them. Types and functions are given by name, so that only those of one command are imported.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _REDUCERS = "kctl.reduce.reducers"
 
 
 class Question(NamedTuple):
-    """A question. Where it has a `key` and no `reducer`, rows of all replies are joined, and of two rows with the same
-    key the newest counts."""
+    """A question. With a `key` and without a `reducer`, the rows of all replies are joined; of rows with the same key
+    the newest counts."""
 
     title: str
     """What it asks, for `kctl rpc --help`."""
@@ -26,33 +26,32 @@ class Question(NamedTuple):
     reply: str
     """The type of an agent's reply."""
     reducer: str = ""
-    """The function that makes one answer of all replies (`kctl.reduce.base.Reducer`)."""
+    """The function that reduces all replies to one answer (`kctl.reduce.base.Reducer`)."""
     answer: str = ""
-    """The type of the master's answer as it is sent; empty: that of the reply."""
+    """The type of the master's answer on the wire; empty: that of the reply."""
     view: str = ""
-    """The function to what is sent of a reduced answer; empty: all of it."""
+    """The function that selects what is sent of a reduced answer; empty: all of it."""
     rows: str = "rows"
-    """The field of the answer that has the rows."""
     key: tuple[str, ...] = ()
-    """The fields that identify a row, by which rows are sorted."""
+    """The fields that identify and sort rows."""
     kinds: tuple[str, ...] = ("worker",)
-    """The kinds of processes that are asked; attached applications are asked what workers are."""
+    """The kinds of processes to ask; attached applications are asked what workers are."""
     not_yet: str = ""
-    """Why a process does not know its reply yet, behind its name; empty: an empty reply is true."""
+    """Why a process has no reply yet, as text after its name; empty: an empty reply is correct."""
     age: str = ""
-    """Where else a part of the answer may be stale: `rows` (by their own ages), `brokers` (it is as old as their last
+    """What else may make part of the answer stale: `rows` (their own ages), `brokers` (the age of their last
     answer)."""
     path: str = ""
-    """The resource of HTTP, below /api/v1; the collector keeps the answer for it."""
+    """The HTTP resource below /api/v1; the collector keeps its answer."""
     path_summary: str = ""
     filters: Mapping[str, str] = {}
-    """The parameters of the resource that choose rows, and the field that each is about."""
+    """Query parameters of the resource that select rows -> the field they compare."""
     lines: str = f"{_TABLES}.listed"
-    """The function to the lines of `kctl rpc`; without one of its own every field of a row is a column."""
+    """The function for the lines of `kctl rpc`; the default shows every field of a row as a column."""
     wide: str = ""
-    """The same with `-o wide`, if it is another."""
+    """The function for `-o wide`, if different."""
     compared: tuple[str, str] | None = None
-    """What `--fail-above` compares, in words, and the function to the values."""
+    """What `--fail-above` compares, in words, and the function that returns the values."""
 
     @property
     def sent(self) -> str:
@@ -61,7 +60,7 @@ class Question(NamedTuple):
 
 
 def named(path: str) -> Any:
-    """Returns what has this full name. Names come from the table, never from a request."""
+    """Imports the object with this full name. Names come from the table, never from a request."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 
@@ -170,9 +169,8 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         lines=f"{_TABLES}.describe",
     ),
 }
-"""In the order of the help page. A name from the wire is a key of it and never selects a module, class or function."""
+"""In the order of the help page. A name from the wire is only a key of it."""
 
 
 def asked_of(kind: str) -> frozenset[str]:
-    """Returns the questions that a process of this kind is asked."""
     return frozenset(name for name, each in QUESTIONS.items() if kind in each.kinds)

@@ -1,4 +1,4 @@
-"""A partition's name: its topic and number."""
+"""A partition's topic and number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,5 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """A partition by its topic and number."""
-
     topic: str
     partition: int

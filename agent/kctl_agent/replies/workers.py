@@ -1,4 +1,4 @@
-"""`workers`: what a worker, a sinker, an engine or an attached application is doing."""
+"""`workers`: what a worker, sinker, engine or attached application is doing."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from kctl_agent.replies.encode import renamed
 from kctl_agent.replies.fields import age, counter, optional, value
 
 Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
-"""What a process depends on, and cannot bring back."""
+"""External systems that a process depends on and cannot restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingFor:
-    """An outage of something outside, which a process waits for, for as long as it lasts."""
+    """An outage of an external system that a process waits for."""
 
     what: str
     """An `Outside`; later releases may have more."""
     reason: str | None = None
     since: float | None = None
-    """Unix seconds at which the outage began."""
+    """When the outage began, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """A partition that is assigned and not read, with the reason. `offset` is that of the first record that cannot be
-    read; None where the partition cannot be read at all."""
+    """An assigned partition that is not read, and why. `offset`: the first record that cannot be read; None if the
+    whole partition cannot be read."""
 
     topic: str
     partition: int
@@ -37,13 +37,13 @@ class UnreadPartition:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A pause: since when, on whose request, and of what: a topic, one partition of it, or (topic None) all."""
+    """A pause of a topic, of one partition, or (topic None) of everything."""
 
     topic: str | None
     partition: int | None
     by: str
     since: float
-    """Unix seconds of the pause."""
+    """Unix seconds."""
 
     def covers(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
@@ -51,10 +51,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something an operator wants to know later: a reset that was honoured, records lost, a rebalance."""
+    """Something an operator may want to know later, such as a reset, lost records or a rebalance."""
 
     at: float
-    """Unix seconds of the event."""
+    """Unix seconds."""
     kind: str
     text: str
     topic: str | None = None
@@ -62,7 +62,7 @@ class Event:
     from_offset: int | None = None
     to: int | None = None
     worker: str | None = optional()
-    """The worker that it happened to, where a master names it."""
+    """The worker concerned, if a master names it."""
 
 
 renamed(Event, "from_offset", "from")
@@ -70,7 +70,7 @@ renamed(Event, "from_offset", "from")
 
 @dataclass(frozen=True, slots=True)
 class SinkerStats:
-    """Counters of one sinker: what became of messages since its process started, and how its handler does."""
+    """Counters of one sinker since its process started, and the state of its handler."""
 
     handled: int | None = counter(
         "kctl_sinker_messages_total",
@@ -89,7 +89,7 @@ class SinkerStats:
         "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
     )
     failing_seconds: float | None = age()
-    """For how long no message was handled though ten tries or more have failed, one in the last minute; None
+    """For how long no message was handled, if at least ten tries have failed, one of them in the last minute; None
     otherwise."""
     handler: str | None = None
     """The handler's name in the configuration."""
@@ -98,11 +98,11 @@ class SinkerStats:
         "For how long the sinker's call of the handler has been running; absent between calls.",
     )
     recent_tries: int | None = None
-    """Messages that the handler was given in calls that ended in the last minute."""
+    """Messages passed to the handler in calls that ended in the last minute."""
     recent_failures: int | None = None
-    """Those of them that it did not acknowledge."""
+    """Messages among them that were not acknowledged."""
     error_class: str | None = None
-    """The error class of the last of these, or the kind of failure; never the error's text."""
+    """The error class or kind of the last of these failures; never the error's text."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
         "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
@@ -113,7 +113,7 @@ class SinkerStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Contents of an engine's JVM just now."""
+    """Contents of an engine's JVM."""
 
     workers: int | None = value("kctl_engine_workers", "So many workers have a gateway into the engine's JVM.")
     queries: int | None = value(
@@ -129,7 +129,7 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """Commits of a worker to its table, since it started."""
+    """A worker's commits to its table since it started."""
 
     failed: int | None = counter(
         "kctl_table_commit_failures_total",
@@ -144,13 +144,13 @@ class CommitStats:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReply:
-    """The report of a process on itself. Of a sinker a batch is a call of its handler, and rows are messages."""
+    """A process's report on itself. For a sinker, a batch is a call of its handler and rows are messages."""
 
     name: str = ""
     kind: str | None = None
     state: str | None = None
-    """`starting`, `joining`, `assigned`, `running`, `rebalancing`, `paused`, `throttled`, `idle`, `failed`, `stopping`
-    as of this release."""
+    """One of `starting`, `joining`, `assigned`, `running`, `rebalancing`, `paused`, `throttled`, `idle`, `failed`,
+    `stopping`; later releases may have more."""
     state_seconds: float | None = age()
     pid: int | None = None
     uptime_seconds: float | None = age()
@@ -177,24 +177,24 @@ class WorkerReply:
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """The outage that is waited for; of several the one that began first."""
+    """The outage it waits for; if there are several, the one that began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
-    """Partitions that are assigned and not to be read just now, while the others are."""
+    """Assigned partitions that cannot be read at present, while the others are."""
     isolated: tuple[UnreadPartition, ...] | None = None
-    """Partitions in a query of their own, which fails."""
+    """Partitions in a failing query of their own."""
     paused: tuple[Scope, ...] | None = None
     """Partitions and topics that an operation has paused."""
     events: tuple[Event, ...] = ()
     sinker: SinkerStats | None = optional()
-    """Counters of a sinker only."""
+    """Only for a sinker."""
     engine: EngineStats | None = optional()
-    """The JVM of an engine only, once it is there."""
+    """Only for an engine, once its JVM runs."""
     commits: CommitStats | None = optional()
-    """Commits of a worker with mode `lake` only."""
+    """Only for a worker with mode `lake`."""
 
     @classmethod
     def starting(cls, name: str, kind: str = "") -> WorkerReply:
-        """Returns the reply of a process that has done nothing yet."""
+        """The reply of a process that has done nothing yet."""
         return cls(
             name,
             kind,

@@ -1,4 +1,4 @@
-"""One question to an agent, from a process that waits for the answer."""
+"""Asks an agent one question and waits for the answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _READ_BYTES = 1 << 16
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """The result of command `rpc`, from the agent behind this socket. Any thread. Raises OSError: nobody answers there
-    in that time; CommandFailed: it refuses; the message is the agent's; WireError: what it sends is no reply."""
+    """Returns the result of command `rpc` from the agent at this socket. From any thread. Raises OSError (no answer in
+    time), CommandFailed (the agent's error message), WireError (malformed reply)."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )
@@ -28,7 +28,7 @@ def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> Jso
     if isinstance(error, dict):
         raise CommandFailed(str(error.get("message")))
     if not isinstance(result, dict):
-        raise BadPayload("what came is no reply: it has neither a result nor an error")
+        raise BadPayload("not a reply: it has neither a result nor an error")
     return result
 
 
@@ -38,6 +38,6 @@ def _frame(connection: socket.socket) -> JsonObject:
         data = connection.recv(_READ_BYTES)
         if not data:
             decoder.end()
-            raise ConnectionResetError("the agent has ended the connection")
+            raise ConnectionResetError("the agent closed the connection")
         for frame in decoder.feed(data):
             return frame

@@ -1,7 +1,8 @@
-"""One peer of the agent: bytes in, replies out in the order of the requests, and how it ends.
+"""One peer of the agent: bytes in, replies out in the order of requests.
 
-Non-blocking, without a thread: the server's loop calls `on_event`, and drops the connection when that returns False or
-`deadline` has passed. Held for a peer are one receive, one batch of replies and the reply that overfilled it at most.
+Non-blocking and without a thread: the server's loop calls `on_event`, and drops the connection when that returns False
+or `deadline` has passed. Memory per peer is bounded by one receive, one batch of replies and the reply that overfilled
+it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 @dataclass(frozen=True, slots=True)
 class AgentService:
-    """What all connections of one agent share."""
-
     reply_to: Callable[[JsonObject, float], bytes]
     faults: FaultCounters
     epoll: select.epoll
@@ -39,7 +38,7 @@ class AgentService:
 
 
 class AcceptedConnection:
-    """One accepted socket. `deadline` (monotonic) is when it is to be dropped if nothing happens before."""
+    """One accepted socket. It is dropped at `deadline` (monotonic) if nothing happens before."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 
@@ -50,16 +49,16 @@ class AcceptedConnection:
         self.deadline = now + service.idle_timeout_seconds
         self._service = service
         self._decoder = Decoder(MAX_REQUEST_BYTES)
-        self._waiting: deque[JsonObject | AgentError] = deque()  # to be answered when `_out` has left
+        self._waiting: deque[JsonObject | AgentError] = deque()  # answered once `_out` is sent
         self._out = bytearray()
-        self._is_ending = False  # the last reply is in `_waiting` or sent; what still comes in is thrown away
+        self._is_ending = False  # the last reply is in `_waiting` or sent; further input is dropped
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Do what epoll reports as possible; False when this connection is over. Raises OSError: the peer is gone."""
+        """Handles what epoll reports; False when the connection is over. Raises OSError if the peer is gone."""
         if mask & OUT:
             return self._flush(now)
-        if self._out:  # not writable while a reply waits: a hang-up
+        if self._out:  # not writable while a reply is pending: a hang-up
             return False
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data or self._is_ending:
@@ -83,7 +82,7 @@ class AcceptedConnection:
         return True
 
     def refuse(self, error: AgentError, now: float) -> bool:
-        """Send why, and end; False when it is over at once."""
+        """Sends the reason and ends; False if that is over at once."""
         self._is_ending = True
         self._waiting.append(error)
         try:
@@ -92,7 +91,7 @@ class AcceptedConnection:
             return False
 
     def note_deadline(self) -> None:
-        """Count why the deadline has passed, where that is worth a line."""
+        """Counts why the deadline passed, if that is worth a log line."""
         if self._out:
             self._service.faults.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
@@ -107,13 +106,13 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """A frame has the frame timeout from its first byte to its last, silence between frames the idle timeout."""
+        """The frame time-out runs from a frame's first byte, the idle time-out between frames."""
         service = self._service
         is_idle = self._decoder.at_boundary
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
 
     def _advance(self, now: float) -> bool:
-        """Answer what waits for as long as the peer takes the replies, then end what is to be ended."""
+        """Answers pending requests as long as the peer takes the replies, then ends what should end."""
         waiting = self._waiting
         while waiting and not self._out:
             batch, size = [], 0
@@ -129,13 +128,13 @@ class AcceptedConnection:
         if self._out:
             return True
         if self._is_ending:
-            # Not close(): that resets a peer which is still sending, and it would never read why it was refused.
+            # Not close(): that resets a peer which is still sending, and it would never read the reason.
             self.socket.shutdown(socket.SHUT_WR)
             self.deadline = now + _LINGER_SECONDS
         return not self._peer_is_done
 
     def _send(self, data: bytes, now: float) -> None:
-        """Try at once; what the kernel does not take goes to `_out`, which is empty before."""
+        """Sends at once; the rest goes to `_out`, which is empty before."""
         try:
             sent = self.socket.send(data, _NO_SIGNAL)
         except BlockingIOError:

@@ -1,6 +1,6 @@
 """From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread.
 
-Whatever a command raises becomes a reply here; its kind is counted in the log.
+Whatever a command raises becomes a reply here, and its type is counted in the log.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, encode, frame_of, json_text, quote
 
 _PUBLIC: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, NotPermitted, NotReady, UnknownMethod)
-"""Errors whose sentences are meant for a caller. Others, such as PathError, may hold a path and stay here."""
+"""Errors whose sentences are meant for callers. Others, such as PathError, may contain a path and stay in the log."""
 
 
 class FaultCounters:
-    """Counts what went wrong and logs the 1st, 2nd, 4th, 8th time: a flood of bad frames is no flood of lines."""
+    """Counts faults and logs the 1st, 2nd, 4th, 8th … time, so that bad frames cannot flood the log."""
 
     def __init__(self, log: logging.Logger, name: str) -> None:
         self.counts: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class FaultCounters:
         self._name = name
 
     def note(self, what: str) -> None:
-        """Count one. `what` is a text of ours, never of a peer."""
+        """`what` is our text, never a peer's."""
         self.counts[what] += 1
         count = self.counts[what]
         if count & (count - 1) == 0:
@@ -50,7 +50,7 @@ class FaultCounters:
 
 
 class Dispatcher:
-    """Answers frames from the last snapshot. `snapshot` is set by any thread, `reply_to` is called by one."""
+    """Answers frames from the last snapshot. Any thread sets `snapshot`; one thread calls `reply_to`."""
 
     def __init__(self, name: str, commands: Mapping[str, AgentCommand], faults: FaultCounters) -> None:
         self.snapshot: Snapshot | None = None
@@ -61,7 +61,7 @@ class Dispatcher:
         self._blank = Snapshot(0.0, WorkerReply.starting(name))
 
     def reply_to(self, frame: JsonObject, now: float) -> bytes:
-        """The frame of the reply, good or bad; never raises for anything a peer can send or a command can do."""
+        """Returns the reply's frame; never raises for anything a peer sends or a command does."""
         command = None
         try:
             check_request(frame)
@@ -91,7 +91,7 @@ class Dispatcher:
         elif snapshot is None:
             snapshot = self._blank
         result = command.answer(snapshot, params, now)
-        # `reply_ok` in one piece of text: two dicts less and half the encoding (benchmarks/round_trip.py).
+        # `reply_ok` as one text: saves two dicts and half the encoding (benchmarks/round_trip.py).
         id_ = frame.get("id")
         id_text = "null" if id_ is None else quote(id_)
         text = json_text(result)
@@ -101,6 +101,6 @@ class Dispatcher:
 
 
 def place_of(error: Exception) -> str:
-    """File and line where it was raised. The message is left out: it may hold what a peer has sent."""
+    """File and line where it was raised. The message is omitted, because it may contain a peer's text."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

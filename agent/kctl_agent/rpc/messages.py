@@ -1,6 +1,6 @@
-"""What a frame means: `Request`, replies, and the names of methods on the wire. Pure.
+"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure.
 
-Fields that are not known are ignored, so that a newer peer is understood; a known one with a wrong value is refused.
+Unknown fields are ignored, for newer peers; a known field with a wrong value is rejected.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ MAX_ID_LENGTH: Final = 128
 
 
 class Role(IntEnum):
-    """The side that asks: a caller from outside (CLI to master, a hand-written client), or the master."""
+    """Who asks: an external caller (the CLI to the master, other clients), or the master."""
 
     EXTERNAL = 0
     MASTER = 1
 
 
 def wire_method(rpc: str) -> str:
-    """The agent's method of a command: `kafka_lag` -> `getKafkaLag`."""
+    """The agent's method: `kafka_lag` -> `getKafkaLag`."""
     return "get" + _camel(rpc)
 
 
 def reducer_method(rpc: str) -> str:
-    """The master's method of a command, which fans out and reduces: `kafka_lag` -> `onKafkaLag`."""
+    """The master's method, which fans out and reduces: `kafka_lag` -> `onKafkaLag`."""
     return "on" + _camel(rpc)
 
 
@@ -39,7 +39,7 @@ def _camel(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question. `deadline_ms` is what the caller will wait, counted from sending."""
+    """`deadline_ms`: how long the caller waits, counted from sending."""
 
     role: Role
     rpc: str
@@ -50,7 +50,7 @@ class Request:
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Request:
-        """Read a request; `role`, `rpc` and `method` are enough. Raises BadRequest, which names the wrong field."""
+        """Only `role`, `rpc` and `method` are required. Raises BadRequest, naming the wrong field."""
         check_request(frame)
         get = frame.get
         return cls(
@@ -58,7 +58,7 @@ class Request:
         )
 
     def to_json(self) -> JsonObject:
-        """The object that goes on the wire; what is None is left out."""
+        """Omits fields that are None."""
         frame: JsonObject = {"v": PROTOCOL_VERSION}
         if self.id is not None:
             frame["id"] = self.id
@@ -69,12 +69,12 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Refuse a frame that is not a request; what passes can be read by its keys. (The hot path: no object is made.)
-    Raises BadRequest: a field is missing or wrong; the message names it."""
+    """Checks that a frame is a request, without making an object (this is the hot path). Raises BadRequest, naming the
+    wrong field."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
-        raise BadRequest(f'"v" must be {PROTOCOL_VERSION}, the only version of the protocol that is spoken here')
+        raise BadRequest(f'"v" must be {PROTOCOL_VERSION}, the only supported version of the protocol')
     if type(role) is not int or role not in _ROLES:
         raise BadRequest('"role" must be 0 (an external caller) or 1 (the master)')
     if type(get("rpc")) is not str or not frame["rpc"]:
@@ -91,7 +91,7 @@ def check_request(frame: JsonObject) -> None:
 
 
 _LARGEST: Final = 2**63
-"""Kafka's numbers have 64 bits. JSON and Python have no such bound, and beyond 2**1024 a whole number is no float."""
+"""Kafka's numbers have 64 bits. JSON and Python have no limit, and a number from 2**1024 on cannot become a float."""
 _ROLES: Final = {int(role): role for role in Role}
 
 
@@ -102,7 +102,7 @@ def reply_ok(
     age_seconds: float | None,
     **completeness: Any,
 ) -> JsonObject:
-    """A good reply as it goes on the wire; `completeness` is the master's complete, asked, answered, failed."""
+    """`completeness`: the master's complete, asked, answered, failed."""
     frame = {"v": PROTOCOL_VERSION, "id": id, "ok": True, "result": result, "from": sender, "age_seconds": age_seconds}
     if completeness:
         frame |= completeness
@@ -110,36 +110,35 @@ def reply_ok(
 
 
 class PublicError(Protocol):
-    """What a reply holds of an error; those of both distributions have it."""
+    """The error attributes that a reply contains; errors of both distributions have them."""
 
     code: ClassVar[str]
     retriable: ClassVar[bool]
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """A refusal as it goes on the wire; the error's message must be fit to leave the process."""
+    """The error's message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 
 
 def readable_id(frame: JsonObject) -> str | None:
-    """The id of a frame that may not be a request, if it has a readable one."""
+    """The id of a frame, even if that is not a valid request."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
 
 
 def is_plain_number(value: object) -> bool:
-    """Whether a number may be reckoned with: not NaN, not infinite, of 64 bits. What is no number is."""
+    """False for NaN, infinities and numbers above 64 bits; True for anything that is not a number."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 
 def number_of(count: int, noun: str, plural: str = "") -> str:
-    """`1 worker`, `2 workers`; `plural` where it is not the noun and an s."""
+    """`1 worker`, `2 workers`; `plural` for irregular nouns."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
 
 
 def printable_name(name: str) -> str:
-    """A name from the wire, fit for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`.
-    Nothing becomes `(empty)`."""
+    """A name from the wire, safe for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
     return kept + "..." if len(name) > 40 else kept or "(empty)"

@@ -1,7 +1,8 @@
-"""Operations on a running worker or sinker: taken on the agent's thread, carried out by the thread that owns the work.
+"""Operations on a running process: the agent's thread accepts them, the thread that owns the work executes them.
 
-The agent answers "accepted" at once; the outcome is asked for by the operation's id. So the socket thread never touches
-a consumer, a Spark session or a storage. One that waits is dropped at its deadline or when it is cancelled.
+The agent answers "accepted" at once, and the caller asks for the outcome by the operation's id. So the socket thread
+never touches a consumer, a Spark session or a storage. A waiting operation is dropped at its deadline or when it is
+cancelled.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from kctl_agent.rpc.wire import JsonObject
 _KEPT_OUTCOMES: Final = 100
 
 OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unknown"]
-"""`waiting` changes nothing yet and can be dropped; `failed` changes nothing any more, `unknown` may."""
+"""`waiting` has changed nothing and can be dropped; after `failed` nothing changes any more, after `unknown` something
+may."""
 
 
 def scope_of(value: object) -> Scope:
-    """What is to be paused, from JSON. Raises BadParams: it is none."""
+    """Decodes a pause scope from JSON. Raises BadParams."""
     if isinstance(value, dict):
         topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
         if (
@@ -42,24 +44,21 @@ def scope_of(value: object) -> Scope:
 
 
 def is_paused(scopes: Iterable[Scope], topic: str, partition: int) -> bool:
-    """Whether some scope covers this partition."""
     return any(scope.covers(topic, partition) for scope in scopes)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedOperation:
-    """What was asked for, with the id under which its outcome is asked for."""
-
     id: str
     rpc: str
     params: JsonObject
     until: float = math.inf
-    """Not begun from then on; `time.monotonic()`, which is one clock for all processes of a host."""
+    """Not begun after this `time.monotonic()`, one clock for all processes of a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How far an operation has come; `text` is one sentence for the operator."""
+    """`text` is one sentence for the operator."""
 
     state: OperationState = "waiting"
     text: str = ""
@@ -70,9 +69,9 @@ class Outcome:
 
 
 def outcome_of(operation: AcceptedOperation, steps: Mapping[str, Callable[[AcceptedOperation], Outcome]]) -> Outcome:
-    """What its step comes to; an operation without one is refused."""
+    """Runs the operation's step; without one it fails."""
     step = steps.get(operation.rpc)
-    return Outcome("failed", f"{operation.rpc} is no operation of this process") if step is None else step(operation)
+    return Outcome("failed", f"this process has no operation {operation.rpc}") if step is None else step(operation)
 
 
 _CANCELLED: Final = Outcome("failed", "was cancelled")
@@ -80,7 +79,8 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Between the agent's thread, which accepts, and the owner's, which takes and reports. Safe on any thread."""
+    """Operations between the agent's thread, which accepts, and the owner's, which takes and reports. Safe on any
+    thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -88,20 +88,19 @@ class Inbox:
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
-        """`time.monotonic()` at which the owning thread last came for operations; None before its first turn."""
+        """When the owning thread last took operations, by `time.monotonic()`; None before its first turn."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:
-        """What is not to be read from now on; replaced as a whole."""
+        """What not to read from now on; replaced as a whole."""
         return self._paused
 
     def pause(self, scopes: Sequence[Scope]) -> None:
-        """Exactly these scopes from now on."""
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Once, and `first` with it, whose error means that it was not: an operation of an id that is known already is
-        the same one, asked again over a new connection, or was cancelled before it came."""
+        """Accepts an operation once. If `first` raises, it is not accepted. A known id is the same operation asked
+        again over a new connection, or one cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -112,7 +111,7 @@ class Inbox:
             self._dropped(operation)
 
     def take(self) -> list[AcceptedOperation]:
-        """What was accepted since the last time, oldest first."""
+        """Returns newly accepted operations, oldest first."""
         self.taken_at = time.monotonic()
         if not self._waiting:
             return []
@@ -122,12 +121,12 @@ class Inbox:
             return taken
 
     def dropped(self, operation: AcceptedOperation) -> Outcome | None:
-        """Its outcome, where it is not to be begun any more."""
+        """Returns its outcome if it must not begin any more."""
         with self._lock:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """The same; None: from here on it cannot be cancelled."""
+        """As `dropped`; if None, it can no longer be cancelled."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -135,7 +134,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """The outcome after that: `running` of one that has begun, `unknown` of one that was never accepted here."""
+        """Returns the resulting outcome: `running` if it has begun, `unknown` if it was never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":
@@ -143,13 +142,13 @@ class Inbox:
             return Outcome("unknown", "was never accepted") if outcome is None else self._outcomes[id_]
 
     def report(self, id_: str, outcome: Outcome) -> None:
-        """What became of an operation; nothing else becomes of one that has ended."""
+        """Records an outcome; an operation that has ended keeps its own."""
         with self._lock:
             if self._outcomes.get(id_, _CANCELLED).state in _PENDING:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """None of an operation that this process has never been given, or long ago."""
+        """None if this process never had the operation, or long ago."""
         with self._lock:
             return self._outcomes.get(id_)
 

@@ -1,4 +1,4 @@
-"""Parameters of commands and operations, declared once as fields of a frozen dataclass: listed, checked, bounded."""
+"""Parameters of commands and operations, declared once as fields of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
 }
 _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
-"""Of the types of fields, as the wire names them."""
+"""Field types -> type names on the wire."""
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """A field that is a parameter, required without a default. `facts`: `least`, `most`, those of a command line."""
+    """A field that is a parameter, required if it has no default. `facts`: `least`, `most`, and options of the command
+    line."""
     return field(default=default, metadata={"summary": summary, **facts})
 
 
 def listed(kind: type) -> tuple[Param, ...]:
-    """The parameters of a dataclass that imports its annotations from `__future__`."""
+    """The parameters of a dataclass whose annotations are strings."""
     return tuple(
         Param(each.name, _type_name(each), each.metadata["summary"], each.default is MISSING) for each in fields(kind)
     )
 
 
 def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
-    """Refuse what a command does not take. Raises BadParams: a parameter is unknown, missing, or of another type."""
+    """Checks names, presence and types. Raises BadParams."""
     by_name = {param.name: param for param in known}
     for key, value in params.items():
         param = by_name.get(key)
@@ -53,7 +54,7 @@ def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
 
 
 def check_bounds(name: str, kind: type, params: JsonObject) -> None:
-    """Refuse a number outside the bounds of its field. Raises BadParams."""
+    """Checks numbers against the bounds of their fields. Raises BadParams."""
     for each in fields(kind):
         least, most = each.metadata.get("least", -math.inf), each.metadata.get("most", math.inf)
         if each.name in params and (least > -math.inf or most < math.inf) and not least <= params[each.name] <= most:

@@ -1,6 +1,7 @@
 """The agent's socket: one daemon thread, one epoll loop, bounded connections; it answers whatever its owner is doing.
 
-A guest elsewhere: standard library only, no signal handler, no umask, no log line that a peer has written, no fork.
+It is a guest in other processes: standard library only, no signal handler, no umask, no fork, no peer's text in the
+log.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class AgentServer:
-    """Serves `run_dir`/`name`.sock from the last published snapshot. Above `max_connections` others are answered
-    `busy`. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply make progress in
-    that time; a silent connection is closed after `idle_timeout_seconds`."""
+    """Serves `run_dir`/`name`.sock from the last published snapshot. Connections above `max_connections` are answered
+    `busy`. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply must progress
+    within that time; a silent connection is closed after `idle_timeout_seconds`."""
 
     def __init__(
         self,
@@ -66,16 +67,16 @@ class AgentServer:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What went wrong so far, by kind."""
+        """Faults so far, by kind."""
         return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Answer from this snapshot from now on. Any thread; a swap of one reference."""
+        """Answers from this snapshot from now on. Any thread: it swaps one reference."""
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Bind, listen and start the thread. When it returns, a caller is answered. Raises PathError: run_dir or the
-        socket's path cannot be used, or somebody serves it already; RuntimeError: it was started before."""
+        """Binds, listens and starts the thread; callers are answered when it returns. Raises PathError (unusable path,
+        or already served), RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)
@@ -91,7 +92,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving, remove the socket if it is ours, wait for the thread. Any thread but that; idempotent."""
+        """Stops serving and removes the socket if it is ours. Idempotent; from any thread except its own."""
         with _FORK_LOCK:
             thread = self._thread
             if thread is None:  # never started, or inherited by a fork
@@ -126,7 +127,7 @@ class AgentServer:
                 if now >= self._sweep_at:
                     self._sweep(now)
         except Exception:
-            _LOG.exception("agent %s: its thread ends, nobody is answered any more", self.name)
+            _LOG.exception("agent %s: its thread has failed and no longer answers", self.name)
         finally:
             with _FORK_LOCK:
                 self._release()
@@ -138,7 +139,7 @@ class AgentServer:
             return
         except OSError:
             is_there = False
-        except Exception as error:  # a bug of ours costs this connection, not the others
+        except Exception as error:  # a bug costs this connection, not the others
             self._faults.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
             is_there = False
         if not is_there:
@@ -159,7 +160,7 @@ class AgentServer:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._pause_accepting(now)
                     return
-                continue  # that peer is gone before it was met
+                continue  # that peer is already gone
             self._epoll.register(connection.fd, IN)
             if not self._admit(connection, now):
                 self._drop(connection)
@@ -180,14 +181,14 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """The listener stays readable when no descriptor is left for a peer: without a pause the loop would spin."""
+        """Without descriptors the listener stays readable, so that the loop would spin without a pause."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
 
     def _sweep(self, now: float) -> None:
-        """Drop connections that are past the deadline, find the next deadline, and accept again after a pause."""
+        """Drops connections past their deadline, finds the next deadline, and accepts again after a pause."""
         for connection in [each for each in self._connections.values() if each.deadline <= now]:
             connection.note_deadline()
             self._drop(connection)
@@ -197,7 +198,7 @@ class AgentServer:
         self._sweep_at = min((each.deadline for each in self._connections.values()), default=inf)
 
     def _drop(self, connection: AcceptedConnection) -> None:
-        # Unregister first: epoll watches the open file, not the descriptor, and a forked child may hold that file open.
+        # Unregister first: epoll watches the open file, which a forked child may keep open, not the descriptor.
         self._epoll.unregister(connection.fd)
         with _FORK_LOCK:
             connection.socket.close()
@@ -212,7 +213,7 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """In a forked child: close the inherited descriptors; the files and the epoll set stay the parent's."""
+        """In a forked child: closes the inherited descriptors; the files and the epoll set stay the parent's."""
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()
@@ -222,10 +223,9 @@ class AgentServer:
         self._thread = None
 
 
-# Held around every fork and wherever a descriptor is opened and put on record, or closed and struck off: one accepted
-# but not yet on record would stay open in the child, and its peer would never see an end. So would one that is being
-# closed: CPython's socket forgets its number first, and other threads run while the kernel closes it (sock_close in
-# socketmodule.c). Reentrant: a signal handler may fork inside close().
+# Held around every fork, and while a descriptor is opened and recorded, or closed and forgotten. Otherwise a fork in
+# between leaves it open in the child, and its peer never sees an end. That includes closing: CPython's socket forgets
+# its number before the kernel closes it (sock_close in socketmodule.c). Reentrant: a signal handler may fork.
 _FORK_LOCK: Final = threading.RLock()
 _SERVERS: Final[weakref.WeakSet[AgentServer]] = weakref.WeakSet()
 

@@ -1,4 +1,5 @@
-"""The immutable snapshot of a process that its owning thread publishes and its agent answers from, in microseconds."""
+"""The immutable snapshot of a process: its owning thread publishes it, and its agent answers from it in
+microseconds."""
 
 from __future__ import annotations
 
@@ -13,20 +14,17 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything an agent can answer at one moment."""
-
     published_at: float
-    """`time.monotonic()`; the ages in the replies are those of this moment."""
+    """By `time.monotonic()`; ages in the replies refer to this moment."""
     worker: WorkerReply
     progress: int = 0
-    """Rises with each batch and, while one runs for long, whenever stored offsets have moved."""
+    """Increases with each batch, and during a long one whenever stored offsets move."""
     replies: tuple[object, ...] = ()
-    """The other replies, at most one of each type that `replies.questions` names. None and absent: not known yet."""
+    """The other replies, at most one of each type in `replies.questions`. None or absent: not known yet."""
     not_read: frozenset[tuple[str, int]] = frozenset()
-    """Assigned partitions that stay with this worker, and nobody is to read or can read."""
+    """Assigned partitions that this worker keeps but cannot or must not read."""
 
     def reply(self, kind: type[R]) -> R | None:
-        """Returns the reply of this type, None if it is not known yet."""
         return next((each for each in (self.worker, *self.replies) if isinstance(each, kind)), None)
 
     @property

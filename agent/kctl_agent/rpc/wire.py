@@ -1,7 +1,7 @@
-"""Bytes in, JSON objects out, and back: no socket, no clock, no meaning.
+"""Encodes and decodes frames: no socket, no clock, no meaning.
 
-A frame is 4 bytes unsigned big-endian length, then that many bytes of UTF-8 JSON, one object (docs/protocol.md). A read
-ends with a frame, cleanly between two frames (`Decoder.at_boundary`), or broken inside one (`Decoder.end`).
+A frame is a 4-byte unsigned big-endian length and that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
+stream ends cleanly between two frames (`Decoder.at_boundary`), or broken inside one (`Decoder.end`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Turn one object into a frame: compact JSON, non-ASCII escaped, so that a lone surrogate cannot break it. Raises
-    FrameTooLarge: the JSON is longer than `limit_bytes`; BadPayload: the message holds a NaN or an Infinity; TypeError:
-    the message holds something that JSON has no word for; a bug of the caller."""
+    """Encodes an object as a frame: compact JSON with non-ASCII escaped, so that a lone surrogate cannot break it.
+    Raises FrameTooLarge, BadPayload (NaN or Infinity), TypeError (not representable in JSON: a caller's bug)."""
     return frame_of(json_text(message), limit_bytes)
 
 
 def json_text(value: object) -> str:
-    """Compact ASCII JSON of any value, for a message put together from texts. Raises BadPayload, TypeError."""
+    """Compact ASCII JSON. Raises BadPayload, TypeError."""
     try:
         return _to_json(value)
     except ValueError as error:
@@ -38,11 +37,11 @@ def json_text(value: object) -> str:
 
 
 quote: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
-"""A JSON string of a text, ASCII."""
+"""A text as an ASCII JSON string."""
 
 
 def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Put the length before a message that is JSON already. Raises FrameTooLarge."""
+    """Adds the length to JSON text. Raises FrameTooLarge."""
     size = len(text)
     if size > limit_bytes:
         raise FrameTooLarge(f"the message has {size} bytes, the limit is {limit_bytes}")
@@ -50,27 +49,27 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Collects the bytes of one connection and returns its frames; one per connection, used by one thread. However the
-    bytes are split, the same frames come out, and after them the same error: a bad frame that arrives together with
-    good ones is kept in `error` and raised by the next `feed`. Nothing is read beyond it."""
+    """Splits the byte stream of one connection into frames, for one thread. Any split of the bytes gives the same
+    frames and then the same error: a malformed frame that follows good ones is kept in `error`, and the next `feed`
+    raises it."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
     def __init__(self, limit_bytes: int, parse: Callable[[bytes | bytearray], _T]) -> None:
-        """`parse` makes of a frame's body what is returned, and raises a WireError: `parse_object`, or stricter."""
+        """`parse` decodes a frame's body, and may raise WireError: `parse_object`, or stricter."""
         self._limit_bytes, self._parse = limit_bytes, parse
         self._buffer = bytearray()
         self.error: WireError | None = None
-        """The bad frame met behind the frames last handed out."""
+        """The error for a malformed frame that followed the frames already returned."""
 
     @property
     def at_boundary(self) -> bool:
-        """Whether the bytes so far end with a whole frame: an end here is a clean one."""
+        """Whether the bytes so far end with a complete frame."""
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Add bytes, return the frames they complete, in order. Raises FrameTooLarge: a length above the limit, judged
-        before any byte of its body; BadPayload: no UTF-8, no JSON object, or a NaN or an Infinity."""
+        """Returns the frames that these bytes complete. Raises FrameTooLarge (before reading the body), BadPayload (not
+        UTF-8, not a JSON object, NaN or Infinity)."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -106,7 +105,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """Report that the peer has closed. Raises BrokenFrame: the bytes so far end inside a frame."""
+        """The peer has closed. Raises BrokenFrame inside a frame."""
         if self._buffer:
             raise BrokenFrame("the peer closed inside a frame")
 
@@ -123,7 +122,8 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """One C encoder for all messages: `JSONEncoder.encode` makes a new one for each, at the price of 200 bytes more."""
+    """One C encoder for all messages; `JSONEncoder.encode` makes a new one per message, which costs as much as 200
+    bytes more."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:
@@ -139,8 +139,8 @@ _WHITESPACE: Final = " \t\n\r"
 
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
-    """One JSON object, as strictly as the wire takes it. `json.loads` lets NaN and Infinity pass, and makes an Infinity
-    of 1e999. Raises BadPayload: it is not UTF-8, not JSON, not an object, or holds a NaN or an Infinity."""
+    """Parses one JSON object, more strictly than `json.loads`, which accepts NaN and Infinity and reads 1e999 as
+    Infinity. Raises BadPayload."""
     try:
         text = payload.decode()
         if text[:1] != "{":
@@ -158,7 +158,7 @@ def parse_object(payload: bytes | bytearray) -> JsonObject:
 
 
 class Decoder(FrameDecoder[JsonObject]):
-    """One whose frames are JSON objects of no known type."""
+    """Decodes frames to JSON objects."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): for the JVM alone.
+"""Secures Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): only the JVM may use them.
 
-PySpark listens for them on a loopback port, where any user could call what it has registered. So the JVM has to prove
-itself by a token too; and as Py4J reads a line of any length first, connections of other users are closed unread.
+PySpark listens on a loopback port, where any user could call what it has registered. So the JVM must present a token
+too; and because Py4J first reads a line of any length, connections of other users are closed unread.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ _TOKEN_BYTES = 32
 
 
 def authenticate(gateway: Any, port: int = 0) -> None:
-    """Makes callback connections prove that they come from this gateway's JVM. Idempotent. PySpark listens on `port`
-    (0: any); processes of this user may hold it beside it, with SO_REUSEPORT. Where callbacks are listened for already
-    (`foreachBatch` before `attach`), connections that are open stay as they are; and a callback that begins in the
-    millisecond between the two sides fails. Raises what Py4J raises, with nothing changed but that PySpark listens."""
-    # Not the gateway's own: it would be sent to any process that got the port of one that has ended.
+    """Makes callback connections prove that they come from this gateway's JVM. Idempotent.
+
+    PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. If it listens already
+    (`foreachBatch` before `attach`), open connections stay as they are, and a callback that starts in the millisecond
+    between the two sides fails. Raises the errors of Py4J; then nothing has changed except that PySpark listens.
+    """
+    # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
     ours = gateway.callback_server_parameters
     if gateway.__dict__.get("_callback_server") is not None:
@@ -41,7 +43,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
 
 
 def _listen(gateway: Any, port: int) -> None:
-    """Starts PySpark's callback server, whose `ensure_callback_server_started` leaves no choice of the port."""
+    """Starts PySpark's callback server; `ensure_callback_server_started` does not let one choose the port."""
     from py4j.java_gateway import JavaObject
 
     parameters = gateway.callback_server_parameters
@@ -58,8 +60,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Py4J binds with SO_REUSEPORT meanwhile; it offers no other way to set it before. The engine holds the port too:
-    the JVM does what comes back on a callback connection, and after a worker's end anybody could listen there."""
+    """Makes Py4J bind with SO_REUSEPORT; it has no option for that. The engine reserves the port too: the JVM executes
+    what a callback connection returns, and after a worker's end any user could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -76,7 +78,8 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Refuses other users' connections. Where the kernel does not show whose the JVM's socket is, the token is all."""
+    """Rejects other users' connections. If the kernel does not show the owner of the JVM's socket, only the token
+    protects."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
@@ -92,7 +95,7 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """Gives the JVM the token, which it forgets as it learns of PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
+    """Gives the JVM the token, which it forgets when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does

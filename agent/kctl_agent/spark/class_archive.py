@@ -1,7 +1,7 @@
-"""An archive of Spark's classes as a JVM has loaded and checked them: a worker that has it takes a third less to start.
+"""An archive of Spark's classes as loaded and verified by a JVM, with which a worker starts in two thirds of the time.
 
-Class data sharing (JEP 350): a JVM goes on without an archive that does not fit its version and class path.
-`python -m kctl_agent.spark.class_archive` makes it, 150 MB, once for each Python environment.
+Class data sharing (JEP 350): a JVM ignores an archive that does not fit its version and class path. `python -m
+kctl_agent.spark.class_archive` makes the archive (150 MB) once for each Python environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def archive_path() -> Path:
-    """Where this environment's archive of this Java and this Spark is, or would be. Raises OSError without a Java."""
+    """The path of the archive for this environment's Java and Spark. Raises OSError without a Java."""
     spark = find_spec("pyspark")
     assert spark is not None
     assert spark.origin is not None
@@ -36,7 +36,7 @@ def archive_path() -> Path:
 
 
 def java_options(given: str) -> str:
-    """Returns what to add to the Java options `given`: nothing without an archive, or where they name one."""
+    """Returns what to add to the Java options `given`; nothing if there is no archive, or they name one."""
     if _OPTION in given or "-Xshare:" in given:
         return ""
     try:
@@ -47,8 +47,8 @@ def java_options(given: str) -> str:
 
 
 def record() -> Path:
-    """Runs what a worker runs, without a broker, and lets the JVM write the archive when it ends; removes those of
-    other Javas and jars. Raises OSError: it cannot be kept there; RuntimeError: the JVM wrote none."""
+    """Runs what a worker runs, without a broker, and lets the JVM write the archive at its end; deletes those of other
+    Javas and jars. Raises OSError, RuntimeError (the JVM wrote none)."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with recording(path, kept=1) as fresh:
@@ -72,7 +72,7 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal to the end: an exception while PySpark waits for its JVM would have the JVM live for ever."""
+    """Delays a signal to the end: an exception while PySpark waits for its JVM would leave the JVM running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:
@@ -84,7 +84,7 @@ def _later(number: signal.Signals) -> Iterator[None]:
 
 
 def _session(fresh: Path) -> SparkSession:
-    """Returns a session whose JVM writes the classes that it has loaded into `fresh`."""
+    """A session whose JVM writes its loaded classes to `fresh`."""
     from pyspark.sql import SparkSession
 
     use_this_python()
@@ -100,7 +100,7 @@ def _session(fresh: Path) -> SparkSession:
 
 
 def _java() -> Path:
-    """Returns the Java that Spark's scripts start."""
+    """The Java that Spark's scripts start."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not found:

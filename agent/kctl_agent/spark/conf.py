@@ -1,6 +1,6 @@
 """The Spark properties of a driver, and the file by which its JVM gets them.
 
-On a command line, as PySpark hands them on, every user of the machine could read them in the list of processes.
+PySpark would pass them on a command line, where every user of the machine could read them.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from kctl_agent.secrecy import SECRET_NAMES
 from kctl_agent.spark.settings import SparkSettings
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""The Java option that sets what the JVM of a driver logs, and where to."""
+"""The Java option that configures the logging of a driver's JVM."""
 STOP_SECONDS = 10
 POLLING_MS = 50
-"""How long Spark waits before it asks the brokers again. Its own default of 10 ms keeps a core busy at rest."""
+"""How long Spark waits before it asks the brokers again. Its default of 10 ms keeps a core busy at rest."""
 MALLOC_CONF = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
-"""A task's Python keeps the memory of one Arrow batch for the next instead of giving it back to the kernel each time: a
-batch takes 3 % less (`man 3 mallopt`, benchmarks/README.md). Other C libraries than glibc ignore it."""
+"""Lets a task's Python keep the memory of one Arrow batch for the next: a batch takes 3 % less time (`man 3 mallopt`,
+benchmarks/README.md). Only glibc reads it."""
 CHECKPOINT_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""Hadoop without its native library starts `readlink` and `chmod` for what it does with a file: twelve processes for
-the two log entries of a batch as Spark writes them by itself, four this way, and 0.1 s less (benchmarks/README.md)."""
+"""Without its native library, Hadoop starts `readlink` and `chmod` processes for file operations: twelve for the two
+log entries of a batch by default, four with this class, which saves 0.1 s (benchmarks/README.md)."""
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
-"""Kafka consumers of a JVM, until it is known how many partitions are read (`kept_consumers`). With Spark's 64 a batch
+"""Kafka consumers kept by a JVM until the number of partitions is known (`kept_consumers`). With Spark's 64, a batch
 over 400 partitions takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
 RELEASED_RECORDS_MS = 250
-"""How long fetched records may be kept after their task, once a JVM has run out of memory."""
+"""How long fetched records are kept after their task, once a JVM has run out of memory."""
 MEMORY_EXITS = "spark.kctl.memoryExits"
-"""How often JVMs with the same heap have run out of memory before."""
+"""How often JVMs with the same heap have run out of memory."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
-"""Most idle Pythons. Spark keeps all that ever ran for a minute; with as many as processors it was as fast."""
+"""The most idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python() -> None:
-    """Makes executors use this interpreter: by default they take any `python3` of the PATH."""
+    """Makes executors use this interpreter; the default is any `python3` on the PATH."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """Returns all Spark properties but `spark.driver.extraJavaOptions`; those of the user win."""
+    """All Spark properties except `spark.driver.extraJavaOptions`; the user's take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -66,7 +66,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": SECRET_NAMES,
-        "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop has one of its own, for the checkpoint
+        "spark.hadoop.fs.permissions.umask-mode": "077",  # for the checkpoint: Hadoop has its own umask
         "spark.sql.session.timeZone": "UTC",
         "spark.speculation": "false",
         "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
@@ -74,7 +74,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "kctl_agent.worker.query.daemon",
-        # `python -m` would else be searched in the executor's working directory first.
+        # Otherwise `python -m` searches the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **MALLOC_CONF,
         **CHECKPOINT_FILES,
@@ -96,7 +96,7 @@ def is_local(spark_master: str) -> bool:
 
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
-    """Writes `conf` into a file that this user alone can read, until the JVM has read it. Raises OSError."""
+    """Writes `conf` to a file that only this user can read, and deletes it afterwards. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -107,7 +107,7 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties for how many ended jobs are remembered: else 1,000 of each kind."""
+    """Limits how many finished jobs are remembered; Spark's default is 1,000 of each kind."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(
@@ -122,7 +122,7 @@ def _history(settings: SparkSettings) -> dict[str, str]:
 
 
 def memory_exits(settings: SparkSettings) -> Path:
-    """Returns the file that has a byte for each exit of a JVM with this heap for lack of memory."""
+    """The file with one byte for each out-of-memory exit of a JVM with this heap."""
     return settings.scratch_dir / f"memory-exits-{heap_of(settings)}"
 
 
@@ -131,9 +131,9 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Returns the properties of kept consumers. Those of partitions that are not read any more are closed soon: after
-    Spark's five minutes, ten kills in a row had left 16 MB and 160 descriptors. Fetched records are kept for the next
-    batch, unless memory is short: their consumers would have to fetch again what a batch has left over."""
+    """Closes consumers of partitions that are no longer read early: with Spark's five minutes, ten kills in a row left
+    16 MB and 160 descriptors. Fetched records are kept for the next batch unless memory is short, since otherwise
+    consumers fetch again what a batch has left over."""
     exits = noted.stat().st_size if noted.exists() else 0
     cache = "spark.kafka.consumer.cache", IDLE_CONSUMER_MS, EVICTION_MS
     fetched = "spark.kafka.consumer.fetchedData.cache", *((0, RELEASED_RECORDS_MS) if exits else cache[1:])
@@ -146,8 +146,8 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties that keep workers of one driver out of each other's way: a scheduler pool each. Pythons
-    that have no task are kept as many as there are processors, and not as many as all workers had tasks at a time."""
+    """Keeps the workers of one driver apart: a scheduler pool each, and as many idle Pythons as processors rather than
+    as many as all workers had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -157,8 +157,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _object_store(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties of an object store. The table's log makes a batch's files visible, all or none, so a task
-    moves its own into their place: where a job does it, each is copied twice."""
+    """Lets a task move its own files into place, since the table's log makes a batch's files visible all at once; if
+    the job does, each file is copied twice."""
     if settings.object_store is None:
         return {}
     return {
@@ -168,8 +168,8 @@ def _object_store(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties of the shared secret. A local JVM, YARN and Kubernetes draw one for each application; a
-    standalone cluster has one, and where it has, messages are encrypted too."""
+    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has one of its own;
+    with it, messages are encrypted too."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -181,7 +181,7 @@ def _authentication(settings: SparkSettings) -> dict[str, str]:
 
 
 def _python_path(settings: SparkSettings) -> dict[str, str]:
-    """Returns the property by which executors import the user's modules by their names, as the driver did."""
+    """Lets executors import the user's modules by name, as the driver did."""
     if settings.import_dir is None:
         return {}
     given = settings.conf.get(PYTHON_PATH)
@@ -189,7 +189,7 @@ def _python_path(settings: SparkSettings) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """Escapes a text for java.util.Properties."""
+    """For java.util.Properties."""
     units = text.encode("utf-16-be")
     numbers = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
     return "".join(chr(number) if chr(number) in _PLAIN else f"\\u{number:04x}" for number in numbers)

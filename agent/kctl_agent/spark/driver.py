@@ -1,6 +1,6 @@
-"""The Spark driver of a worker: one of its own, or that of the engine, which it shares with others.
+"""The Spark driver of a worker: its own, or the engine's, which workers share.
 
-PySpark keeps one context for each process, so there is one `Driver` at a time. All methods are the main thread's.
+PySpark keeps one context per process, so there is one `Driver` at a time. All methods are for the main thread.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -30,35 +30,35 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError):
-    """The driver ended, or this process was cut off from it. Its queries are gone; another one can take them up."""
+    """The driver ended or can no longer be reached. Its queries are gone; another driver can take them up."""
 
     code = "driver_lost"
 
 
 class Driver(ABC):
-    """A driver in which queries run. `session` is None while there is none to be used."""
+    """`session` is None while there is none."""
 
     session: SparkSession | None = None
 
     @abstractmethod
     def open(self) -> None:
-        """Starts what is this process' own. Blocks."""
+        """Starts what belongs to this process. Blocks."""
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Makes sure that there is a session, if it can be had without waiting; else returns why there is none yet."""
+        """Gets a session if that needs no waiting; otherwise returns why there is none yet."""
 
     @abstractmethod
     def check(self) -> None:
-        """Checks the driver after an error of Spark or Py4J. Raises DriverLost where there is no driver any more."""
+        """Checks the driver after an error of Spark or Py4J. Raises DriverLost."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the driver, which ends where it is this process' own."""
+        """Leaves the driver; ends it if it belongs to this process."""
 
 
 class OwnDriver(Driver):
-    """A driver whose JVM is this process' child. Where it ends the process does too (`session.lost_jvm`)."""
+    """A driver whose JVM is a child of this process, which ends with it (`session.lost_jvm`)."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Does nothing: it is never lost, see `lost_jvm`."""
+        """It is never lost, see `lost_jvm`."""
 
     def close(self) -> None:
         if self.session is not None:
@@ -80,12 +80,12 @@ class OwnDriver(Driver):
 
 
 class EngineDriver(Driver):
-    """The driver of the engine: a session of its own in it, by a gateway of its own."""
+    """A session in the engine's driver, through this worker's own gateway."""
 
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` is that of the executors' Pythons, beyond what the engine sets."""
+        """`environment`: variables of the executors' Pythons beyond those of the engine."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -104,10 +104,10 @@ class EngineDriver(Driver):
         try:
             java = answer.connect()
             self.session = self._joined(java, answer.callback_port)
-        except AgentError:  # the user's code, which another try would not cure
+        except AgentError:  # the user's code: a retry would not help
             self._leave(java)
             raise
-        except Exception as error:  # py4j's and PySpark's alike: the next turn tries anew
+        except Exception as error:  # from Py4J or PySpark: the next turn tries again
             log.debug("the engine cannot be used", exc_info=True)
             self._leave(java)
             return f"the engine cannot be used: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -119,7 +119,7 @@ class EngineDriver(Driver):
             raise DriverLost("there is no engine")
         try:
             is_stopped = self.session._jsparkSession.sparkContext().isStopped()
-        except Exception:  # whatever py4j raises of a connection that is gone
+        except Exception:  # whatever Py4J raises for a lost connection
             is_stopped = True
         if is_stopped:
             self._leave()
@@ -130,7 +130,7 @@ class EngineDriver(Driver):
         self._leave()
 
     def _joined(self, java: Any, callback_port: int) -> SparkSession:
-        """Returns a session of this process in the engine's context."""
+        """Makes a session of this process in the engine's context."""
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
@@ -149,18 +149,18 @@ class EngineDriver(Driver):
         return joined
 
     def _make_private(self, context: SparkContext) -> None:
-        """Removes what would tie the engine to this process, and adds what it gives to the executors' Pythons."""
+        """Removes what ties the engine to this process, and adds this worker's environment for executors."""
         inner: Any = context
-        # With each task that ends, the engine's scheduler would report to this process, and wait for its answer: one
-        # worker that is frozen would hold up all.
+        # Otherwise the engine's scheduler reports each finished task to this process and waits for its answer, so that
+        # one frozen worker would block all.
         inner._accumulatorServer.shutdown()
         inner._javaAccumulator = None
-        shutil.rmtree(inner._temp_dir, ignore_errors=True)  # nobody else removes it before the engine ends
+        shutil.rmtree(inner._temp_dir, ignore_errors=True)  # otherwise it stays until the engine ends
         inner._temp_dir = str(self._scratch_dir)
         inner.environment.update(self._environment())
 
     def _leave(self, gateway: Any = None) -> None:
-        """Forgets the session; closes the gateway, on both sides if the engine is there."""
+        """Forgets the session and closes the gateway on both sides."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -173,8 +173,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns PySpark's SparkContext, which does not stop what all workers share: neither where its making fails half
-    way, nor at the word of the user's code (`frame.sparkSession.stop()`)."""
+    """Returns a SparkContext class whose `stop` does not stop the shared context: neither when its constructor fails,
+    nor when the user's code calls `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

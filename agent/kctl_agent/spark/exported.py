@@ -1,4 +1,4 @@
-"""A variable of the environment for a JVM that PySpark starts, which inherits that of this process."""
+"""Sets an environment variable for a JVM that PySpark starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:
-    """Sets a variable for what is started meanwhile; then this process has again what it had."""
+    """Sets a variable for child processes started in here."""
     given = os.environ.get(name)
     os.environ[name] = text
     try:

@@ -1,5 +1,7 @@
-"""A worker's gateway into the engine's JVM, requested from the engine's agent, whose socket is for this user alone. So
-port and token stand in no file, on no command line and in no environment that others could read.
+"""A worker's gateway into the engine's JVM, requested over the engine's agent socket.
+
+That socket is for this user alone, so port and token appear in no file, command line or environment that others could
+read.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ _ANSWER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Py4J gateway of this process alone, on loopback; its entry point is a Spark session."""
+    """A Py4J gateway on loopback for this process alone; its entry point is a Spark session."""
 
     port: int
     token: str = field(repr=False)
     engine_pid: int
     callback_port: int
-    """The port for calls of the JVM to this process; the engine holds it too, so that nobody else gets it."""
+    """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread. Pinned (`ClientServer`): what a callback calls runs on the thread of its
-        query, in its job group and scheduler pool, and ends with it."""
+        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): what a callback calls runs on its
+        query's thread, in its job group and scheduler pool, and ends with it."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
@@ -41,27 +43,26 @@ class GatewayRequest:
     """Asks for a gateway until there is one. For one thread; never waits long."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
-        """`name` is that of the worker."""
         self._path = socket_path(run_dir, ENGINE_NAME)
         self._name = name
         self._operation = uuid.uuid4().hex
-        """Id of the request that is under way; asked again under the same id it is the same one."""
+        """Id of the current request; repeating the id repeats the same request."""
         self._is_accepted = False
 
     def poll(self) -> Gateway | str:
-        """Returns a gateway that nobody else has; or why there is none yet, in one sentence."""
+        """Returns a new gateway, or in one sentence why there is none yet."""
         try:
             if not self._is_accepted:
                 self._ask()
             outcome = ask(self._path, "operation", {"operation": self._operation}, _ANSWER_SECONDS)
         except CommandFailed as error:  # another engine than the one that was asked
-            self._begin_anew()
-            return f"the engine refuses: {error}"
+            self._restart()
+            return f"the engine rejects the request: {error}"
         except (OSError, AgentError) as error:
             return f"the engine does not answer: {error}"
         if outcome["state"] == "waiting":
             return "the engine is starting"
-        self._begin_anew()
+        self._restart()
         if outcome["state"] == "failed":
             return str(outcome["text"])
         return Gateway(**outcome["result"])
@@ -71,5 +72,5 @@ class GatewayRequest:
         ask(self._path, "gateway", params, _ANSWER_SECONDS)
         self._is_accepted = True
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._operation, self._is_accepted = uuid.uuid4().hex, False

@@ -1,5 +1,8 @@
-"""The locale of a JVM, by which Java names files: where it is not one of UTF-8, several names become one (`m?ll`), or
-none can be written. So it is on a host that lacks the locale that it is set to (`LANG=de_DE.UTF-8` by ssh)."""
+"""The locale of a JVM, which determines how Java encodes file names.
+
+If it is not UTF-8, several names become one (`m?ll`), or none can be written. That happens on a host that lacks its
+configured locale (`LANG=de_DE.UTF-8` by ssh).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,18 @@ from collections.abc import Mapping
 
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
-"""The value of `LC_ALL` for a JVM, if the machine has it."""
+"""The value of `LC_ALL` for a JVM, if the machine has that locale."""
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
-"""The locale of the executors' Pythons, which inherit the JVM's else."""
+"""The locale of the executors' Pythons, which otherwise inherit the JVM's."""
 _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
 
 
 def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a JVM with this environment takes names of files for UTF-8. As it does, all categories are set at once:
-    where one of them is not there, all stay those of `C`. In a process of its own, for this one has other threads."""
+    """Whether a JVM with this environment encodes file names as UTF-8. Like the JVM, it sets all categories at once: if
+    one is missing, all stay `C`. It runs in another process, because this one has threads."""
     process = subprocess.run(
         [sys.executable, "-P", "-S", "-c", _ASK],
-        env={**environment, "PYTHONCOERCECLOCALE": "0"},  # which a JVM does not do either
+        env={**environment, "PYTHONCOERCECLOCALE": "0"},  # a JVM does not coerce it either
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         encoding="ascii",

@@ -1,7 +1,7 @@
-"""Py4J gateways into a JVM, for processes of this user alone.
+"""Opens Py4J gateways that only processes of this user can reach.
 
-Py4J reads a line of any length before it compares the token in it: another user who reached its port could fill the
-JVM's heap. So connections of other users are closed before anything is read (`java/kctl/OwnUserServerSocket.java`).
+Py4J reads a line of any length before it checks the token: another user who reached its port could fill the JVM's heap.
+So connections of other users are closed unread (`java/kctl/OwnUserServerSocket.java`).
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -17,15 +17,15 @@ from typing import Any
 from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
-"""The folder of Java sources, and beside them what they compile to (tests/java_classes.py)."""
+"""Java sources and the class files compiled from them (tests/java_classes.py)."""
 
 _TOKEN_BYTES = 32
 _LOOPBACK = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}"
-"""127.0.0.1 as `/proc/net/tcp` has it, which is all that Java can ask."""
+"""127.0.0.1 as in `/proc/net/tcp`, the only source that Java can read."""
 
 
 class OwnGateways:
-    """Opens gateways in the JVM of a gateway."""
+    """Opens gateways in the JVM of a given gateway."""
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
@@ -37,8 +37,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Returns a `py4j.ClientServer` that listens on loopback, its port, and its token; as Spark's own `Py4JServer`
-        makes it, so that a callback runs on the thread that waits for it."""
+        """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like Spark's `Py4JServer`, it
+        runs a callback on the thread that waits for it."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -46,20 +46,21 @@ class OwnGateways:
         arguments[0], arguments[1] = _LOOPBACK, str(os.geteuid())
         listening = self._new_socket(arguments)
         listening.bind(self._java("java.net.InetSocketAddress")("127.0.0.1", 0))
-        # The builder takes a factory of sockets and forgets it (0.10.9.9), so this is `start` of the server by hand.
+        # The builder accepts a socket factory but ignores it (0.10.9.9), so this does what the server's `start` does.
         self._socket.set(server.getJavaServer(), listening)
         self._java("java.lang.Thread")(server.getJavaServer()).start()
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """A Java class. By way of `gateway.jvm` each part of its name would be looked for in each of Spark's jars."""
+        """A Java class. `gateway.jvm` would look up each part of the name in each of Spark's jars."""
         from py4j.java_gateway import JavaClass
 
         return JavaClass(name, self._gateway._gateway_client)
 
 
 def launched() -> Any:
-    """Returns PySpark's gateway to a new JVM, in place of the one for any user that Spark opens. Main thread."""
+    """Starts a JVM and returns PySpark's gateway to it, replacing Spark's own, which any user can reach. Main
+    thread."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()
@@ -71,7 +72,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """Returns PySpark's gateway, as in a process that Spark itself has started. Main thread."""
+    """Returns PySpark's gateway, as in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):

@@ -1,8 +1,8 @@
-"""Py4J's connections to a JVM: answered within the deadline of their thread, and by a JVM of this user alone.
+"""Secures Py4J's connections to a JVM: calls respect their thread's deadline, and the JVM must belong to this user.
 
-Py4J waits for an answer for ever. It proves to the JVM who it is, but asks for no proof, and connects again by itself:
-once a JVM has died any user of the machine may listen on its port, and would get the token, the password for Kafka and
-the settings of the storage with the next call.
+Py4J waits for an answer for ever. It authenticates to the JVM but not the JVM to it, and reconnects by itself: once a
+JVM has died, any user may listen on its port, and would get the token, the Kafka password and the storage settings with
+the next call.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kctl_agent.peers import owner_of_listener
 from kctl_agent.process import deadline
 
 _LEAST_SECONDS: Final = 0.05
-"""The shortest time-out, for what is called after the deadline, to clean up: a JVM that is well needs less."""
+"""The shortest time-out, for clean-up calls after the deadline; a healthy JVM needs less."""
 
 
 @cache
 def guard_connections() -> None:
-    """Guards those of this process. A call that is given up raises what Py4J raises of a broken connection; one to a
-    port of another user is refused as where nobody listens, with nothing sent."""
+    """Guards this process's connections. A call that times out raises the same as a broken connection. A connection to
+    another user's port is refused before anything is sent."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

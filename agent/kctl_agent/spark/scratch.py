@@ -1,4 +1,4 @@
-"""Clean-up of what a killed driver has left in its scratch folder."""
+"""Removes what a killed driver has left in its scratch folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEFT = ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes what a killed predecessor of this name left; having its socket proves that it is gone."""
+    """Only for the owner of the agent's socket: that proves that its predecessor is gone."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

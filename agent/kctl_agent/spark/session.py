@@ -1,4 +1,4 @@
-"""A Spark driver as a child process: one JVM that listens on loopback only, logs little, and is bounded in memory."""
+"""A Spark driver as a child process: its JVM listens on loopback only, logs little, and has bounded memory."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
-"""Java options for a heap that grows with what there is to do, whatever the size of the machine, and is given back
-afterwards: Java's default begins with a 64th of the machine's memory, and keeps for good what a backlog took. G1 looks
-when it had nothing to collect for 15 s, beside the threads that work (JEP 346)."""
+"""Let the heap grow with the work and shrink afterwards. By default Java starts with a 64th of the machine's memory,
+and never returns what a backlog took. After 15 s without a collection, G1 checks in the background (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -45,7 +44,7 @@ _OUT_OF_MEMORY = "its JVM has run out of memory"
 _OUT_OF_MEMORY_CODE = 3
 """Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
-"""Most seconds from the end of a connection to that of the process behind it."""
+"""The longest time from the end of a connection to the exit of the process behind it."""
 
 
 def session(settings: SparkSettings) -> SparkSession:
@@ -62,11 +61,11 @@ def session(settings: SparkSettings) -> SparkSession:
     conf[JAVA_OPTIONS] = java_options(settings.scratch_dir, conf.get(JAVA_OPTIONS, ""))
     with ExitStack() as started:
         if not is_utf8():
-            if is_local(settings.master):  # an empty one is none: setlocale(3)
+            if is_local(settings.master):  # empty means unset: setlocale(3)
                 conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
             started.enter_context(exported(LC_ALL, UTF8))
         started.enter_context(_submitting(started.enter_context(properties_file(conf, settings.scratch_dir))))
-        if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for a JVM that is there already
+        if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for an existing JVM
             SparkContext._ensure_initialized(gateway=launched())  # noqa: SLF001
         spark = SparkSession.builder.getOrCreate()
     serve_this_user(spark.sparkContext._accumulatorServer)  # noqa: SLF001
@@ -74,27 +73,27 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Makes PySpark's server of accumulators serve this user alone. One connection at a time is served there, and the
-    scheduler waits for it: that of another user, which sends nothing, would hold it up."""
+    """Lets only this user connect to PySpark's accumulator server. It serves one connection at a time, and the
+    scheduler waits for it: another user's silent connection would block it."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Returns the Java options of the driver's JVM; the user's come last, and so they win."""
+    """Java options of the driver's JVM; the user's come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
-    # A JVM that has run out of memory may live on and do nothing: which of its threads ended is chance.
+    # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
     return f"{ours} {HEAP_OPTIONS} {class_archive.java_options(given)} {given}"
 
 
 def _submitting(properties: Path) -> AbstractContextManager[None]:
-    """Makes PySpark start its JVM with these properties; a user's own arguments come after them."""
+    """Makes PySpark start its JVM with these properties; the user's arguments follow."""
     words = ["--properties-file", str(properties), "--load-spark-defaults"]
     return exported(SUBMIT_ARGUMENTS, f"{shlex.join(words)} {os.environ.get(SUBMIT_ARGUMENTS) or 'pyspark-shell'}")
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM has ended, or that it hangs, where that is why `error` came (Py4J reports a connection)."""
+    """Returns how the JVM ended, or that it hangs, if that caused `error` (Py4J only reports a connection)."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -111,8 +110,8 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Returns what `lost_jvm` does, at the end of the process whose JVM these settings are for. If the JVM ran out of
-    memory, names its heap and the setting for that, and notes it for the next JVM (`kept_consumers`)."""
+    """As `lost_jvm`, for the end of the process. If the JVM ran out of memory, names its heap and the setting for it,
+    and records that for the next JVM (`kept_consumers`)."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why

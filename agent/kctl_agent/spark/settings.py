@@ -11,28 +11,26 @@ from kctl_agent.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The settings of one driver: a worker's own, or the engine that `workers` of them share."""
+    """The settings of a driver: a worker's own, or the engine that `workers` of them share."""
 
     name: str
-    """Name of the Spark application."""
     master: str
     driver_memory: str
     jars: tuple[str, ...]
     conf: dict[str, str] = field(repr=False)
     scratch_dir: Path
-    """The folder where the JVM writes what is of no use after its end."""
+    """For files that are useless after the JVM's end."""
     import_dir: Path | None
-    """The folder where executors find the user's modules; None where no query needs one."""
+    """Where executors find the user's modules; None if no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
-    """The secret that Spark's cluster and its applications know each other by; None: it has none."""
+    """The shared secret of Spark's cluster and its applications; None: it has none."""
     object_store: ObjectStore | None = field(default=None, repr=False)
-    """The object store of its workers' tables; None: they are on this machine, or there are none."""
+    """The object store of the workers' tables; None for local or no tables."""
     workers: int = 1
-    """How many workers may share the driver."""
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """Decodes the JSON object in the settings of a process. Raises KeyError, TypeError, StorageMisconfigured."""
+        """Decodes the JSON object in a process's settings. Raises KeyError, TypeError, StorageMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

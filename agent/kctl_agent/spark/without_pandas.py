@@ -1,6 +1,6 @@
-"""Calls of Spark for which PySpark would import pandas, though none of them needs it.
+"""Makes Spark calls without importing pandas, which they do not need.
 
-An import of pandas takes 0.8 s of a processor and 30 MB, in every process that makes such a call.
+The import takes 0.8 s of CPU time and 30 MB in every process that makes such a call.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public names for what is done here
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """Makes Py4J look for values of NumPy among arguments only where somebody has imported it: PySpark's converters
-    look by an import of `pyspark.testing.utils` (4.2). To be called before the first call of Py4J; idempotent."""
+    """Makes Py4J check arguments for NumPy values only if NumPy is loaded: PySpark's converters (4.2) import
+    `pyspark.testing.utils` for that. Call it before the first Py4J call; idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

@@ -29,7 +29,7 @@ def test_where_the_jvm_writes_no_archive_the_one_before_stays(tmp_path: Path) ->
     path = tmp_path / "spark-1.jsa"
     path.write_bytes(b"before")
 
-    with pytest.raises(RuntimeError, match="has written no class archive"), recording(path, kept=1):
+    with pytest.raises(RuntimeError, match="wrote no class archive"), recording(path, kept=1):
         pass
 
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"before"]

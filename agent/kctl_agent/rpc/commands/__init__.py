@@ -1,4 +1,4 @@
-"""The table of commands. A name from the wire is a key of it and never selects a module, class or attribute."""
+"""The table of commands. A name from the wire is only a key of it; it never selects a module, class or attribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is: a name, a pure answer, and what `describe` shows of it."""
+"""A command: its name, its pure answer function, and what `describe` shows of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
 
 Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
-"""(snapshot, checked params, now by `time.monotonic()`) -> result. It runs on the agent's thread and must not wait."""
+"""(snapshot, checked params, now by `time.monotonic()`) -> result. Runs on the agent's thread and must not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """One entry of the table. `changes`: it is an operation. Without `needs_snapshot` it needs none."""
+    """`changes`: it is an operation."""
 
     name: str
     answer: Answer
@@ -29,5 +29,4 @@ class AgentCommand:
 
     @property
     def method(self) -> str:
-        """Its name on the wire: `kafka_lag` -> `getKafkaLag`."""
         return wire_method(self.name)

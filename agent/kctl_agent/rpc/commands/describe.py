@@ -1,4 +1,4 @@
-"""`describe`: every method an agent serves, with its parameters, deadline and whether it changes anything."""
+"""`describe`: lists every method of an agent, with its parameters, deadline and whether it changes anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentCommand]:
-    """The table plus a `describe` that lists exactly this table, itself included."""
+    """Adds a `describe` that lists exactly this table, including itself."""
     table = dict(commands)
 
     def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:

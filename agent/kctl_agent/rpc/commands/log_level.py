@@ -1,4 +1,4 @@
-"""`log_level`: how much this process writes into its log from now on, until it ends."""
+"""`log_level`: sets the log level of this process until it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-    """The level before and the one from now on, of the root logger. Raises BadParams: not one of the four."""
+    """Returns the root logger's level before and after. Raises BadParams."""
     level = params["level"].upper()
     if level not in _LEVELS:
         raise BadParams(f"a log level is one of {', '.join(_LEVELS)}")
@@ -28,7 +28,7 @@ def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
 LOG_LEVEL = AgentCommand(
     "log_level",
     answer,
-    "write so much into the log from now on",
+    "set the log level from now on",
     (Param("level", "string", ", ".join(_LEVELS), required=True),),
     changes=True,
     needs_snapshot=False,

@@ -23,30 +23,30 @@ _UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in second
 
 
 class AgentOperation:
-    """What a process can be asked to do: a frozen dataclass whose fields are the parameters."""
+    """An operation of a process: a frozen dataclass whose fields are its parameters."""
 
     __slots__ = ()
     rpc: ClassVar[str]
 
     def on_accepted(self, inbox: Inbox) -> None:
-        """Done at once, on the agent's thread; an error means that it was not accepted."""
+        """Runs at once, on the agent's thread; if it raises, the operation is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseScopes(AgentOperation):
-    """Read exactly what these scopes leave, until the next `pause`; none: resume."""
+    """Read everything except these scopes, until the next `pause`; no scopes: resume."""
 
     rpc: ClassVar = "pause"
     scopes: list[JsonObject] = param("topic, partition, by, since; topic null: everything")
 
     def on_accepted(self, inbox: Inbox) -> None:
-        """The scopes are in force at once. Raises BadParams: something is no scope."""
+        """Applies the scopes at once. Raises BadParams."""
         inbox.pause([scope_of(each) for each in self.scopes])
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition(AgentOperation):
-    """Go on reading a partition elsewhere, group and storage alike."""
+    """Continue reading a partition at another offset, in group and storage."""
 
     rpc: ClassVar = "seek"
     topic: str = param("its topic")
@@ -56,7 +56,7 @@ class SeekPartition(AgentOperation):
 
 
 def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, AgentCommand]:
-    """These operations, what is asked about them, and what every process can be asked to do."""
+    """The commands of these operations, and those that every process has."""
     cancel = AgentCommand(
         "cancel",
         _outcome(inbox.cancel),
@@ -70,14 +70,14 @@ def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, 
 
 
 def outcome_command(inbox: Inbox) -> AgentCommand:
-    """`operation`, by which the outcome of what was accepted is asked for."""
+    """`operation`: returns the outcome of an accepted operation."""
     return AgentCommand(
         "operation", _outcome(inbox.outcome), "what became of an operation", (_ID,), needs_snapshot=False
     )
 
 
 def accepting(inbox: Inbox, kind: type[AgentOperation]) -> AgentCommand:
-    """An operation as a command: its answer is that it is accepted."""
+    """An operation as a command that answers "accepted"."""
     params = listed(kind)
 
     def answer(_snapshot: Snapshot, given: JsonObject, _now: float) -> JsonObject:

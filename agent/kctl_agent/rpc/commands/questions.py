@@ -1,4 +1,4 @@
-"""The questions that a process answers: each a reply of its last snapshot, with the ages of now."""
+"""The questions of a process: each answers with a reply of the last snapshot, with current ages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def _command(name: str, question: Question) -> AgentCommand:
-    """Its answer raises NotReady where the reply is not there yet, and an empty one would be a lie."""
+    """The answer raises NotReady if the reply does not exist yet and an empty one would be wrong."""
     kind: type = named(question.reply)
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
@@ -27,4 +27,4 @@ def _command(name: str, question: Question) -> AgentCommand:
 
 
 ANSWERED: Final = {name: _command(name, each) for name, each in QUESTIONS.items() if name not in ("ping", "describe")}
-"""All but those that need no snapshot, each of which has a file of its own."""
+"""All questions except those that need no snapshot, which have files of their own."""

@@ -1,4 +1,4 @@
-"""`stack_dump`: where every Python thread of this process stands just now."""
+"""`stack_dump`: the current stack of every Python thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_FRAMES: Final = 60
 
 
 def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """One text per thread, the innermost call last; without values of variables, which may hold messages."""
+    """Returns one text per thread, innermost call last, without values of variables, which may contain messages."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = [
         {
@@ -27,4 +27,4 @@ def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
     return {"threads": sorted(threads, key=lambda each: str(each["thread"]))}
 
 
-STACK_DUMP = AgentCommand("stack_dump", answer, "where every thread stands", needs_snapshot=False)
+STACK_DUMP = AgentCommand("stack_dump", answer, "the stack of every thread", needs_snapshot=False)
