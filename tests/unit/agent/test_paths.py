@@ -214,7 +214,7 @@ def test_without_a_record_a_served_socket_is_left_alone(short_dir: Path, bind: C
 def test_something_that_is_no_socket_is_not_removed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     (short_dir / "worker-0.sock").write_text("precious")
 
-    with pytest.raises(PathError, match="is no socket"):
+    with pytest.raises(PathError, match="is not a socket"):
         bind()
 
     assert (short_dir / "worker-0.sock").read_text() == "precious"
