@@ -18,6 +18,7 @@ from kctl.checkpoints import entries
 from kctl.checkpoints.entries import BadEntry, Offsets, Planned
 from kctl.checkpoints.places import reading
 from kctl.errors import CheckpointUnreadable
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder.base import Folder
@@ -54,6 +55,8 @@ class Checkpoint:
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    stamp: str | None = None
+    """Of the newest file in `offsets/`, which changes with each write."""
 
     @property
     def offsets(self) -> Offsets:
@@ -74,7 +77,8 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, also while its query runs. Without `state/`, whose listing may be long, it takes two listings
-    and four files; two listings alone if no batch was planned or committed since `last`, in which nothing was found.
+    and four files. If no batch was planned or committed since `last`, in which nothing was found, it takes two listings
+    and the stamp of a file, which shows whether the checkpoint was made again or restored.
     Raises CheckpointUnreadable: there is none, or no permission, or the place does not answer."""
     with reading(folder):
         try:
@@ -90,17 +94,20 @@ class _Reader:
         self._commits = self._numbers("commits")
         self._offsets = self._numbers("offsets")
         self._findings: list[Finding] = []
+        self._entries: dict[int, Planned | None] = {}
 
     def read(self, last: Checkpoint | None, *, with_state: bool) -> Checkpoint:
         planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
-        is_same = last is not None and planned is not None and (last.planned, last.committed) == (planned, committed)
-        if last is not None and is_same and not last.findings:
+        file = None if planned is None else self._folder.find(f"offsets/{planned}")
+        stamp = None if file is None else file.stamp
+        is_same = last is not None and (last.planned, last.committed, last.stamp) == (planned, committed, stamp)
+        if last is not None and is_same and stamp is not None and not last.findings:
             return last
         query_id = self._query_id()
         newest = self._planned(planned)
-        done = self._done(planned, committed, newest)
         if planned is not None and newest is not None:
-            self._check_previous(planned, newest, is_done=committed == planned)
+            newest = self._whole(planned, newest, is_done=committed == planned)
+        done = self._done(planned, committed, newest)
         if with_state and planned is not None:
             self._check_state(planned if committed != planned else planned + 1, newest)
         return Checkpoint(
@@ -116,6 +123,7 @@ class _Reader:
             0 if newest is None else newest.watermark_ms,
             newest.conf if newest else {},
             tuple(self._findings),
+            stamp,
         )
 
     def _numbers(self, name: str) -> set[int]:
@@ -151,7 +159,11 @@ class _Reader:
             return None
 
     def _planned(self, number: int | None) -> Planned | None:
-        return None if number is None else self._parsed(f"offsets/{number}", entries.planned)
+        if number is None:
+            return None
+        if number not in self._entries:
+            self._entries[number] = self._parsed(f"offsets/{number}", entries.planned)
+        return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
         """Returns what the newest committed batch has read; None: not known. Before the first batch it is where the
@@ -190,27 +202,26 @@ class _Reader:
                 sources.append(self._parsed(f"sources/{len(sources)}/0", entries.initial))
         return tuple(sources)
 
-    def _check_previous(self, planned: int, newest: Planned, *, is_done: bool) -> None:
-        """Checks the second newest entry, from which Spark begins the newest batch."""
-        if planned == 0:
-            return
-        if planned - 1 not in self._offsets:
+    def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
+        """Checks the newest entry against the one before it, from which Spark begins the newest batch. None: it lacks a
+        source."""
+        count, before = len(newest.sources), None
+        if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits
             self._found(
                 None if is_async else False,
                 f"offsets/{planned - 1} is missing: Spark does not start (batch {planned - 1} doesn't exist)"
                 + (", unless the query has asynchronous progress tracking, which leaves such gaps" if is_async else ""),
             )
-            return
-        before = self._planned(planned - 1)
-        if before is None:
-            return
-        if len(before.sources) != len(newest.sources):
-            self._found(
-                False, f"offsets/{planned} has {len(newest.sources)} sources, the batch before {len(before.sources)}"
-            )
-        ends = entries.merged(newest.sources)
-        back = [(key, was) for key, was in sorted(entries.merged(before.sources).items()) if ends.get(key, was) < was]
+        elif planned:
+            before = self._planned(planned - 1)
+        has_more = before is None and self._folder.find(f"sources/{count}/0") is not None
+        if has_more or (before is not None and len(before.sources) != count):
+            others = "the query more" if before is None else f"the batch before {len(before.sources)}"
+            self._found(False, f"offsets/{planned} has {number_of(count, 'source')}, {others}")
+            return None
+        ends, starts = entries.merged(newest.sources), entries.merged(before.sources if before else ())
+        back = [(key, was) for key, was in sorted(starts.items()) if ends.get(key, was) < was]
         if back:
             (topic, partition), was = back[0]
             self._found(
@@ -219,6 +230,7 @@ class _Reader:
                 f"after {was}), as when two drivers write one checkpoint: Spark "
                 + ("reads those messages again" if is_done else "fails, unless failOnDataLoss is false"),
             )
+        return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
         """Checks that each store has the version that the next batch begins with: batch N reads version N."""

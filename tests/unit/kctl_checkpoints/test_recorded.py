@@ -4,6 +4,8 @@ for."""
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -165,3 +167,32 @@ def test_files_are_read_again_after_a_batch_and_while_something_is_wrong_with_th
     assert read(place(str(job)), with_state=False, last=good) is good
     (job / "commits" / "2").unlink()
     assert read(place(str(job)), with_state=False, last=good).committed == 1
+
+
+def test_a_checkpoint_that_was_made_again_is_read_again_though_its_batch_numbers_are_the_same(tmp_path: Path) -> None:
+    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
+    old = read(place(str(job)), with_state=False)
+    shutil.rmtree(job)
+    copied(RECORDED / "4.2.0" / "plain", job)
+    for file in job.glob("offsets/[0-9]*"):
+        file.write_text(re.sub(r'"([01])":\d+', rf'"\1":{file.name}', file.read_text()))
+
+    new = read(place(str(job)), with_state=False, last=old)
+
+    assert set(old.offsets.values()) == {NEXT_OFFSETS}
+    assert set(new.offsets.values()) == {2}
+
+
+@pytest.mark.parametrize("removed", [(), ("offsets/1", "commits/1"), ("sources",)], ids=str)
+def test_the_offsets_of_one_of_two_sources_are_not_taken_for_all(removed: tuple[str, ...], tmp_path: Path) -> None:
+    folder = copied(RECORDED / "4.2.0" / "two_sources", tmp_path / "checkpoint")
+    newest = folder / "offsets" / "2"
+    newest.write_text(newest.read_text().rstrip("\n").rpartition("\n")[0])
+    for name in removed:
+        shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+
+    found = read_at(folder)
+
+    assert found.offsets == {}
+    assert found.would_start is False
+    assert any("offsets/2 has 1 source" in each.text for each in found.findings)
