@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
-from kctl.checkpoints.logs import Row, read_rows
+from kctl.checkpoints.logs import LOOKS_RECREATED, Row, read_rows
 from kctl.errors import CheckpointUnusable, KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import Committed, committed
@@ -31,21 +31,31 @@ def read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def plan(
-    connection: ClusterConnection, checkpoint: Checkpoint, group: str, only: Collection[str] = (), *, is_forced: bool
+    connection: ClusterConnection,
+    checkpoint: Checkpoint,
+    group: str,
+    only: Collection[str] = (),
+    *,
+    goes_back: bool,
+    is_trusted: bool,
 ) -> list[OffsetChange]:
-    """Plans what is committed of each partition; nothing is changed. Raises GroupActive: the group has members;
-    CheckpointUnusable: what was processed is not known, or Spark would not start from the checkpoint; KctlError: the
-    brokers do not answer."""
+    """Plans what is committed of each partition; nothing is changed. Offsets that the group is beyond are committed if
+    it `goes_back`, those of a damaged checkpoint, or of a topic that looks recreated, if it `is_trusted`. Raises
+    GroupActive: the group has members; CheckpointUnusable: what was processed is not known, or Spark would not start
+    from the checkpoint; KctlError: the brokers do not answer."""
     rows = read_rows(connection, checkpoint, only)
-    if not rows or (checkpoint.would_start is False and not is_forced):
+    if not rows or (checkpoint.would_start is False and not is_trusted):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"
-        force = "; --force commits what it holds" if rows else ""
-        raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}{force}")
+        trust = "; --trust commits what it holds" if rows else ""
+        raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}{trust}")
     refuse_active(connection, group)
     known = committed(connection, {group: [(row.topic, row.partition) for row in rows]})[group]
     if isinstance(known, KctlError):
         raise known
-    return [_change(row, known.get((row.topic, row.partition), Committed(None)), is_forced=is_forced) for row in rows]
+    return [
+        _change(row, known.get((row.topic, row.partition), Committed(None)), goes_back=goes_back, is_trusted=is_trusted)
+        for row in rows
+    ]
 
 
 def repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
@@ -54,13 +64,15 @@ def repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
     return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 
 
-def _change(row: Row, known: Committed, *, is_forced: bool) -> OffsetChange:
+def _change(row: Row, known: Committed, *, goes_back: bool, is_trusted: bool) -> OffsetChange:
     kind, old, error = row.verdict.split()[0], known.offset, row.error or known.error
     new = row.log_start if row.next_offset is None or kind == "lost" else row.next_offset
     if error is None and kind == "gone":
         error = "the partition is gone"
-    elif error is None and not is_forced and kind in ("beyond", "recreated"):
-        error = f"{row.verdict}: the offset belongs to a topic that is gone; --force commits it"
-    elif error is None and not is_forced and old is not None and new is not None and new < old:
+    elif error is None and kind == "beyond":
+        error = f"offset {new} is beyond the end of the log: the topic was recreated or truncated"
+    elif error is None and not is_trusted and row.verdict == LOOKS_RECREATED:
+        error = "the topic looks recreated: if only its messages have times in the future, --trust commits the offset"
+    elif error is None and not goes_back and old is not None and new is not None and new < old:
         error = f"the group is at {old} already: --force moves it back to {new}"
     return OffsetChange(row.topic, row.partition, old, None if error else new, error)

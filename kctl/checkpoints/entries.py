@@ -82,6 +82,15 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
     return offsets
 
 
+def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Returns partitions that were added after those that a query reads; `counts` has the number of each topic. One
+    below them that it does not read is none of its own (Spark's option `assign`)."""
+    highest: dict[str, int] = {}
+    for topic, partition in offsets:
+        highest[topic] = max(partition, highest.get(topic, 0))
+    return [(topic, new) for topic, last in highest.items() for new in range(last + 1, counts.get(topic, 0))]
+
+
 def starting_offsets(offsets: Offsets) -> str:
     """Formats offsets as Spark's option `startingOffsets` takes them."""
     topics: dict[str, dict[str, int]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kctl.checkpoints.checkpoint import Checkpoint, Finding
+from kctl.checkpoints.entries import unread
 from kctl.errors import KctlError
 from kctl.kafka.client import light_imports
 from kctl.kafka.client.connection import ClusterConnection
@@ -15,8 +16,9 @@ from kctl.kafka.lag import lag_of
 from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
 
 _GONE = "UNKNOWN_TOPIC_OR_PARTITION"
-_SKEW_SECONDS = 60.0
+_SKEW_SECONDS = 900.0
 """How far the clocks of producers and of the driver may differ."""
+LOOKS_RECREATED = "looks recreated"
 _MEANINGS: dict[str, tuple[bool | None, str]] = {
     "gone": (False, "the topic or partition is gone: Spark fails"),
     "lost": (False, "messages were deleted unread: Spark fails, unless failOnDataLoss is false"),
@@ -25,10 +27,10 @@ _MEANINGS: dict[str, tuple[bool | None, str]] = {
         "the log ends before the next offset (the topic was recreated or truncated): Spark fails, unless "
         "failOnDataLoss is false",
     ),
-    "recreated": (
+    "looks": (
         True,
-        "the last message below the next offset is newer than the batch that read it, so the topic was recreated: "
-        "Spark skips the new messages below the next offset without an error",
+        "the last message below the next offset is newer than the batch that read it. If the topic was recreated, and "
+        "the message has no time in the future, Spark skips new messages below the next offset without an error",
     ),
     "new": (
         False,
@@ -66,7 +68,7 @@ def read_rows(
     KctlError: no broker answered."""
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
-    new = {(t.name, p.partition) for t in topics.values() for p in t.partitions} - offsets.keys()
+    new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})
     keys = sorted({*offsets, *new})
     starts = log_offsets(connection, topics, keys, EARLIEST)
     ends = log_offsets(connection, topics, keys, LATEST, is_read_committed=is_read_committed)
@@ -96,7 +98,7 @@ def judged(
         return Row(*key, offset, None, None, None, None, "gone")
     if error is not None or start.offset is None or end.offset is None:
         return Row(*key, offset, None, None, None, None, "unknown", error or "the offset is not known")
-    lag = lag_of(start.offset if offset is None else max(offset, start.offset), end.offset)
+    lag = lag_of(start.offset if offset is None else offset, end.offset)
     known = Row(*key, offset, start.offset, end.offset, lag, record_at, "ok")
     if offset is None:
         return known._replace(verdict=f"new partition, lost {start.offset}" if start.offset else "new partition")
@@ -105,7 +107,7 @@ def judged(
     if offset > end.offset:
         return known._replace(verdict="beyond the end", lag=None)
     if record_at is not None and processed_at is not None and record_at > processed_at + _SKEW_SECONDS:
-        return known._replace(verdict="recreated", lag=None)
+        return known._replace(verdict=LOOKS_RECREATED)
     return known
 
 

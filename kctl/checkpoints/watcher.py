@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
+from kctl.checkpoints.entries import unread
 from kctl.checkpoints.places import place
 from kctl.config.clusters import CheckpointSection, seconds_of
 from kctl.errors import KctlError
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import by_topic
+from kctl.rows.columns import ABSENT
 from kctl.status.owners import UNSEEN, Owner
 
 if TYPE_CHECKING:
@@ -38,6 +40,18 @@ class _Seen:
     checkpoint: Checkpoint
     at: float
     """Monotonic seconds, before it was read."""
+    at_unix: float
+    planned_after: float
+    """A lower bound of the time when the newest batch was planned, by our clock, in seconds since 1970: the driver's
+    may be another."""
+
+    @property
+    def running_seconds(self) -> float | None:
+        """For how long a batch had been planned and not committed; None: none was."""
+        found = self.checkpoint
+        if found.planned == found.committed or found.planned_at is None:
+            return None
+        return max(self.at_unix - max(found.planned_at, self.planned_after), 0.0)
 
 
 class CheckpointWatcher:
@@ -49,6 +63,10 @@ class CheckpointWatcher:
         self._seen: dict[str, _Seen] = {}
         self._errors: dict[str, str] = {}
         self._folders: dict[str, Folder] = {}
+        self._reading = ClusterReading()
+        """The newest poll."""
+        self._partitions: dict[str, int] = {}
+        """The number of partitions of each topic, as of the polls before."""
         self._stop = threading.Event()
         self._is_started = False
 
@@ -71,12 +89,16 @@ class CheckpointWatcher:
 
     def take_over(self, old: CheckpointWatcher) -> None:
         """Keeps what another one has seen of the same checkpoints."""
+        self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
         self._seen = {name: each for name, each in old._seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch."""
+        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch, and with new
+        partitions of its topics. Topics that are not among those of the section are in another cluster."""
         now = time.monotonic()
+        self._partitions |= self._reading.partitions
+        self._reading = reading
         for name, watched in self._watched.items():
             reading.groups[name] = ListedGroup(name, "checkpoint", None, None, -1)
             seen = self._seen.get(name)
@@ -84,27 +106,34 @@ class CheckpointWatcher:
                 continue
             offsets = seen.checkpoint.offsets
             if offsets:
-                reading.committed[name] = by_topic(
-                    {key: at for key, at in offsets.items() if not watched.topics or key[0] in watched.topics}
-                )
+                own = {key: at for key, at in offsets.items() if not watched.topics or key[0] in watched.topics}
+                new = dict.fromkeys(unread(own, self._partitions), ABSENT)
+                reading.committed[name], reading.read_at[name] = by_topic(own | new), seen.at
+                reading.elsewhere[name] = by_topic({key: at for key, at in offsets.items() if key not in own})
 
-    def owner(self, group: str, now_unix: float) -> Owner | None:
+    def owner(self, group: str) -> Owner | None:
         """Returns the query behind a group as the rules take it; None for a group of Kafka."""
         watched, seen = self._watched.get(group), self._seen.get(group)
         if watched is None:
             return None
-        found = None if seen is None else seen.checkpoint
-        running = None
-        if found is not None and found.planned != found.committed and found.planned_at is not None:
-            running = max(now_unix - found.planned_at, 0.0)
-        return Owner("the query", UNSEEN, seconds_of(watched.every), None, running)
+        running = None if seen is None else seen.running_seconds
+        every, interval = seconds_of(watched.every), watched.interval_seconds
+        return Owner("the query", UNSEEN, every, batch_running_seconds=running, interval_seconds=interval)
 
     def has(self, group: str) -> bool:
         return group in self._watched
 
     def error(self, group: str) -> str | None:
-        """Returns why the offsets of a checkpoint are not known, a sentence."""
-        return self._errors.get(group)
+        """Returns why a checkpoint's offsets are not known, or the ends of its logs, a sentence."""
+        if group in self._errors or group not in self._seen:
+            return self._errors.get(group)
+        others = [topic for topic, _ in self._reading.elsewhere.get(group, by_topic({})).topics]
+        unknown = sorted(self._seen[group].checkpoint.offsets.keys() & self._reading.unknown)
+        gone = [each for each in unknown if each[0] not in others]
+        why = f"`topics` does not name {', '.join(others)}" if others else None
+        if gone:
+            why = f"there is no {gone[0][0]}-{gone[0][1]} in this cluster"
+        return why and f"{self._watched[group].uri}: {why}"
 
     def _run(self, groups: Sequence[str]) -> None:
         due = dict.fromkeys(groups, 0.0)
@@ -116,14 +145,17 @@ class CheckpointWatcher:
             self._read(group, self._watched[group].uri)
 
     def _read(self, group: str, uri: str) -> None:
-        at, last = time.monotonic(), self._seen.get(group)
+        at, unix, last = time.monotonic(), time.time(), self._seen.get(group)
         try:
             if uri not in self._folders:
                 self._folders[uri] = place(uri)
             found = read(self._folders[uri], with_state=False, last=None if last is None else last.checkpoint)
             why = "" if found.offsets else "; ".join(each.text for each in found.findings) or "it has no offsets yet"
             error = f"{uri}: {why}" if why else None
-            self._seen[group] = _Seen(found, at)
+            after = 0.0 if last is None else last.planned_after
+            if last is not None and last.checkpoint.planned != found.planned:
+                after = last.at_unix
+            self._seen[group] = _Seen(found, at, unix, after)
         except KctlError as failure:
             error = str(failure)
         except Exception as failure:  # a boundary: one checkpoint spoils no other

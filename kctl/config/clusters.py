@@ -68,11 +68,11 @@ class CheckpointSection(Section):
     group: str = ""
     """The group that it is shown as; empty: NAME. A group of Kafka with this name is not shown."""
     topics: tuple[Topic, ...] = ()
-    """The topics that are in this cluster, for a query that reads several clusters; empty: all."""
+    """The topics that are in this cluster, for a query that reads several; others are unknown. Empty: all are here."""
     every: Annotated[str, Form(r"|[1-9]\d{0,5}[smhd]", "a number and a unit, such as `90s`, `15m` or `24h`")] = ""
     """How often the job is started that does not run all the time; in between it is healthy."""
     interval_seconds: Annotated[float, number(1, 3600)] = 60.0
-    """How often the checkpoint is read: two listings, and a few small files after each batch."""
+    """How often the checkpoint is read: two listings, one file's state, and a few small files after each batch."""
 
 
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:

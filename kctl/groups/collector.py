@@ -196,7 +196,7 @@ class ClusterCollector:
         stats = [GroupStats.of(group.listed.state, known.members(group, now)) for group in groups]
         watcher = self._watcher
         owners = [
-            watcher.owner(each.listed.group, unix) or _owner(each.listed.protocol, of_each)
+            watcher.owner(each.listed.group) or _owner(each.listed.protocol, of_each)
             for each, of_each in zip(groups, stats, strict=True)
         ]
         assessments = self._assessor.assess(columns, Owners.of(owners, columns.names.spread), unix)

@@ -2,7 +2,8 @@
 
 A part that was not answered keeps its old values, which grow older; when they are too old they are no longer given. Of
 a fleet's own group every partition of its topics is given, committed or not, and however old its values are, because
-workers report what else is known of it.
+workers report what else is known of it. Of a checkpoint every partition is given, too: without a lag if its log does
+not exist, ends before the offset, or is in another cluster.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import numpy as np
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions
+from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions, by_topic
 from kctl.rows.columns import ABSENT, Bools, Ints, Names, PartitionColumns, Rows, lag_from
 from kctl.rows.partitions import ResetPolicy
+
+_WATCHED = ResetPolicy.EARLIEST
+"""Spark reads new partitions from the start of the log."""
+_NOWHERE = by_topic({})
 
 
 @dataclass(slots=True)
@@ -29,6 +34,10 @@ class KnownGroup:
     members: int | None = None
     members_at: float | None = None
     committed_at: float | None = None
+    read_at: float | None = None
+    """When the offsets were read: before `committed_at` if they are those of a checkpoint."""
+    elsewhere: frozenset[str] = frozenset()
+    """Topics of another cluster."""
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     """Partitions of which an offset is committed, sorted; the same object while they are the same."""
@@ -53,7 +62,7 @@ class KnownGroup:
             self._order = None if order == [*range(len(known))] else np.array(order, np.intp)
         self._reported = committed.topics
         self.offsets = committed.offsets if self._order is None else committed.offsets[self._order]
-        self.share_lag, self.committed_at = share_lag, at
+        self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
         """Takes in committed offsets, None where they were not answered, for every partition of the topics. Of topics
@@ -173,30 +182,37 @@ class KnownGroups:
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
         """Returns the partitions that each group has committed, groups and partitions sorted; none where that is too
         old. Where the log is not known, or was not for too long, there is no end, and no lag; a partition that does not
-        exist is left out. `reads_committed`: whether the lag of a group is counted to the last stable offset."""
+        exist is left out, unless a checkpoint names it. `reads_committed`: whether the lag of a group is counted to the
+        last stable offset."""
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
         committed_at = names.spread(np.array([_time(each.committed_at) for each in groups]))
-        log_at, end = logs.at[places], logs.end[places]
+        read_at = names.spread(np.array([_time(each.read_at) for each in groups]))
+        is_watched = names.spread(np.array([each.listed.type == "checkpoint" for each in groups], np.bool_))
+        log_at, end = np.where(_is_elsewhere(groups), np.nan, logs.at[places]), logs.end[places]
         if any(map(reads_committed, names.groups)):
             is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
             end = np.where(is_stable, logs.stable_end[places], end)
         committed, share_lag = _committed(groups), _share_lag(groups)
-        start = np.where(np.isnan(log_at), ABSENT, logs.start[places])
+        start, end = (np.where(np.isnan(log_at), ABSENT, each) for each in (logs.start[places], end))
         # Of what is not known there is no lag.
         reset = ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
+        first = lag_from(committed, start, None, reset)
+        if is_watched.any():
+            of_query = np.where((end != ABSENT) & (committed > end), ABSENT, lag_from(committed, start, None, _WATCHED))
+            first = np.where(is_watched, of_query, first)
         columns = PartitionColumns(
             names,
             now,
-            at=np.fmin(log_at, committed_at),
+            at=np.fmin(log_at, read_at),
             start=start,
             committed=committed,
-            lag_from=_of_shares(lag_from(committed, start, None, reset), end, share_lag),
+            lag_from=_of_shares(first, end, share_lag),
             end=end,
             share_lag=share_lag,
             behind_transaction=None if self._own is None else _behind(end, logs.high_watermark[places]),
         )
-        is_shown = (committed_at >= limit) & ~(logs.does_not_exist[places] & np.isnan(log_at))
+        is_shown = (committed_at >= limit) & (is_watched | ~(logs.does_not_exist[places] & np.isnan(log_at)))
         if self._own is not None:
             is_shown = ~np.isnan(columns.at)
         if is_shown.all():
@@ -218,7 +234,10 @@ class KnownGroups:
             if name in reading.members:
                 group.members, group.members_at = reading.members[name], at
             if name in reading.committed:
-                group.commit(reading.committed[name], reading.share_lag.get(name, {}), at, self._same)
+                committed, elsewhere = reading.committed[name], reading.elsewhere.get(name, _NOWHERE)
+                group.elsewhere = frozenset(topic for topic, _ in elsewhere.topics)
+                group.commit(committed.with_more(elsewhere), reading.share_lag.get(name, {}), at, self._same)
+                group.read_at = reading.read_at.get(name, at)
 
     def _find_logs(self) -> None:
         """Finds the logs that the groups read; the others are forgotten."""
@@ -251,6 +270,13 @@ def _time(at: float | None) -> float:
 
 def _committed(groups: Sequence[KnownGroup]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *(each.offsets for each in groups)])
+
+
+def _is_elsewhere(groups: Sequence[KnownGroup]) -> Bools | np.bool_:
+    """Whether the log of a partition is in another cluster."""
+    if not any(each.elsewhere for each in groups):
+        return np.bool_(False)
+    return np.array([topic in each.elsewhere for each in groups for topic, _ in each.partitions], np.bool_)
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:

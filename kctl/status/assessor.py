@@ -97,7 +97,7 @@ class Assessor:
         seen, rules, lag, allowed_lag = self._history, self._rules, partitions.lag, self._allowed_lag
         self._see(partitions, owners)
         judged = judge(seen, owners, rules, allowed_lag, now, partitions.stored_messages)
-        held = self._hysteresis.settle(judged.status, now, rules.hold_seconds, is_blind(seen, rules, now))
+        held = self._hysteresis.settle(judged.status, now, rules.hold_seconds, is_blind(seen, owners, rules, now))
         cycle = cycle_seconds(seen, owners)
         growth = _rounded(growth_per_second(seen, span_seconds(cycle, rules)))
         growth[(lag == ABSENT) | (judged.status == NUMBERS[Status.UNKNOWN])] = np.nan
@@ -124,7 +124,8 @@ class Assessor:
         if reported.last_timestamp is not None and reported.position is not None:
             self._processed.add(reported.last_timestamp, reported.position, reported.committed)
         self._begin_anew(reported, at)
-        read = np.where(seen.is_lag_known, reported.lag_from, reported.start)
+        first = np.where(reported.lag_from == ABSENT, reported.committed, reported.lag_from)
+        read = np.where(seen.is_lag_known, first, reported.start)
         is_known = (read != ABSENT) & (reported.end != ABSENT)
         offsets = SeenOffsets(at, read, reported.end, reported.start)
         seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), self._allowed_lag)

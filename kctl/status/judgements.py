@@ -190,7 +190,7 @@ def _seconds(value: float) -> str:
 
 _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.ELSEWHERE: lambda case: f"{case.owner.name} reads it, and its own host judges it; {case.waiting}",
-    JudgementReason.NOTHING_KNOWN: lambda _: "neither a committed offset nor a position is known",
+    JudgementReason.NOTHING_KNOWN: lambda _: "its offsets, or those of its log, are not known",
     JudgementReason.NO_LAG: _no_lag,
     JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
     JudgementReason.AHEAD: _ahead,

@@ -27,6 +27,7 @@ class Owner:
     """Seconds between batches; None: not known, as of other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
+    """As of the newest offsets."""
     waits_for: str | None = None
     """What is away that it waits for, `engine` for instance."""
     behind_transaction: int = 0
@@ -36,6 +37,8 @@ class Owner:
     members: int | None = None
     """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
     that choose their partitions themselves: their group has no protocol type and never a member."""
+    interval_seconds: float = 0.0
+    """Seconds between readings of its offsets, if they come more rarely than those of others."""
 
 
 class Owners:
@@ -88,6 +91,10 @@ class Owners:
     @property
     def batch_running_seconds(self) -> Reals:
         return self._seconds([each.batch_running_seconds for each in self._owners])
+
+    @property
+    def interval_seconds(self) -> Reals:
+        return self._seconds([each.interval_seconds for each in self._owners])
 
     @property
     def transaction_seconds(self) -> Reals:

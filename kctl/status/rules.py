@@ -77,9 +77,9 @@ def kept_seconds(cycle: Reals) -> Reals:
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
-def is_blind(seen: History, rules: StatusRules, now: float) -> Bools:
+def is_blind(seen: History, owners: Owners, rules: StatusRules, now: float) -> Bools:
     """Whether the newest offsets are too old to be judged by."""
-    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds)
+    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.interval_seconds
     return found
 
 
@@ -150,7 +150,7 @@ def _lag_not_known(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _blind(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    fits: Bools = is_blind(case.seen, case.rules, case.now)[rows]
+    fits: Bools = is_blind(case.seen, case.owners, case.rules, case.now)[rows]
     found.put(rows[fits], Status.UNKNOWN, JudgementReason.BLIND, case.now - case.seen.newest.at[rows[fits]])
     return fits
 

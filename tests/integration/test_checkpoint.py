@@ -122,7 +122,7 @@ def verdicts(kctl: Kctl, job: Job) -> tuple[int, list[str]]:
 def test_a_topic_that_was_recreated_and_is_shorter_ends_before_the_next_offset(job: Job, kctl: Kctl) -> None:
     job.recreate({0: 5, 1: 18})
 
-    assert verdicts(kctl, job) == (1, ["beyond the end", "recreated"])
+    assert verdicts(kctl, job) == (1, ["beyond the end", "looks recreated"])
 
 
 def test_a_topic_that_was_recreated_and_is_longer_is_known_by_the_time_of_its_messages(job: Job, kctl: Kctl) -> None:
@@ -131,7 +131,8 @@ def test_a_topic_that_was_recreated_and_is_longer_is_known_by_the_time_of_its_me
     shown = kctl("show", job.folder)
 
     assert shown.code == 0
-    assert "recreated: Spark skips the new messages below the next offset" in shown.out
+    assert "looks recreated" in shown.out
+    assert "Spark skips new messages below the next offset" in shown.out
 
 
 def test_messages_that_were_deleted_unread_are_counted(job: Job, kctl: Kctl) -> None:
@@ -241,7 +242,27 @@ def test_offsets_of_a_recreated_topic_are_not_committed(job: Job, kctl: Kctl) ->
     refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
 
     assert refused.code == 26
-    assert "recreated" in refused.err
+    assert "the topic looks recreated" in refused.err
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 26
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--trust").code == 0
+    assert of_group(job.broker, job.topic) == {0: 18, 1: 18}
+
+
+def test_an_offset_beyond_the_end_of_a_log_is_never_committed(job: Job, kctl: Kctl) -> None:
+    job.recreate({0: 5, 1: 5})
+
+    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force", "--trust")
+
+    assert refused.code == 26
+    assert "offset 18 is beyond the end of the log" in refused.err
+    assert of_group(job.broker, job.topic) == {}
+
+
+def test_clocks_that_are_ten_minutes_apart_do_not_make_a_topic_look_recreated(job: Job, kctl: Kctl) -> None:
+    topics.delete_topic(job.broker.bootstrap_servers, job.topic)
+    job.create({0: 20, 1: 20}, job.began_at + 600_000)
+
+    assert verdicts(kctl, job) == (0, ["ok", "ok"])
 
 
 def test_the_logs_start_is_committed_of_new_partitions_and_where_messages_are_gone(job: Job, kctl: Kctl) -> None:
@@ -326,7 +347,7 @@ def test_a_damaged_checkpoint_is_not_committed_unless_it_is_forced(job: Job, kct
 
     assert refused.code == 26
     assert "offsets/1 is missing" in refused.err
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 0
+    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--trust").code == 0
 
 
 def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
+from tests.command_lines import run_here
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.servers import topics
@@ -102,6 +103,46 @@ def test_a_checkpoint_is_a_group_with_the_lag_of_what_its_query_has_committed(
         eventually(is_so(exporter, "report", status="unknown", lag=None), 60)
         assert "6" in group(exporter, "report")["reason"]
     assert files.items() <= {each: each.stat().st_mtime_ns for each in job.rglob("*") if each in files}.items()
+
+
+@pytest.mark.shows("a watched job and `kctl checkpoint show` have the same lag, unknown where nobody can know it")
+def test_lag_is_that_of_show_with_new_partitions_and_unknown_where_no_log_is(
+    broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    servers = broker.bootstrap_servers
+    topics.create_topic(servers, "here", 2)
+    topics.produce(servers, "here", {0: 30, 1: 20})
+    job = copied(RECORDED / "4.2.0" / "two_sources", tmp_path / "job", orders="here", payments="there")
+    file = tmp_path / "kctl.toml"
+    own = checkpoint_of("both", job) + checkpoint_of("here", job, topics=["here"])
+    file.write_text(SETTINGS.format(servers=servers) + own)
+
+    def watched(name: str = "both") -> dict[tuple[str, int], int | None]:
+        return {
+            (row["topic"], row["partition"]): row["remaining_count"] for row in group(exporter, name).get("rows", [])
+        }
+
+    def shown() -> dict[tuple[str, int], int | None]:
+        found = run_here(capfd, "checkpoint", "show", str(job), "-b", servers, "-o", "json")
+        return {(row["topic"], row["partition"]): row["lag"] for row in found.rows}
+
+    unknown = {("there", 0): None, ("there", 1): None}
+    with running_exporter(tmp_path, "-c", str(file)) as exporter:
+        eventually(lambda: watched() == {("here", 0): 12, ("here", 1): 2} | unknown, 30)
+        eventually(lambda: shown() == watched() == watched("here"), 10)
+        assert "there is no there-0 in this cluster" in group(exporter, "both")["reason"]
+        assert "`topics` does not name there" in group(exporter, "here")["reason"]
+        assert {group(exporter, name)["status"] for name in ("both", "here")} == {"unknown"}
+
+        topics.create_topic(servers, "there", 2)
+        topics.produce(servers, "there", {0: 5, 1: 18})
+        topics.add_partitions(servers, "here", 3)
+        topics.produce(servers, "here", {2: 7})
+        found = {("here", 0): 12, ("here", 1): 2, ("here", 2): 7, ("there", 0): None, ("there", 1): 0}
+        eventually(lambda: watched() == found, 90, "the new partition counts, and there is no lag beyond an end")
+        assert shown() == found
+        assert watched("here") == found | unknown, "the topic of that name is another cluster's"
+        eventually(is_so(exporter, "both", status="losing"), 30)
 
 
 @pytest.mark.shows("a checkpoint whose store hangs delays no scrape, no other checkpoint and no group")

@@ -30,8 +30,8 @@ COMMANDS: dict[str, Command] = {
                 ("kctl checkpoint show s3://lake/checkpoints/orders --context production -o json", ""),
             ),
             "The lag counts from what the newest committed batch has read. RECORD-TIME is the time of the last message "
-            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; recreated: the topic "
-            "is another one; new partition; gone; unknown. Exit code 1: Spark would not start.",
+            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; looks "
+            "recreated, by the time of that message; new partition; gone; unknown. Exit code 1: Spark would not start.",
         ),
         Command(
             "export",
@@ -60,7 +60,8 @@ COMMANDS: dict[str, Command] = {
                     "SECONDS",
                     10.0,
                 ),
-                Option(("--force",), "move offsets backwards too, and commit those of a recreated topic", "flag"),
+                Option(("--force",), "move offsets backwards too", "flag"),
+                Option(("--trust",), "commit though the checkpoint is damaged, or a topic looks recreated", "flag"),
                 Option(("-y", "--execute", "--yes"), "do it without asking; needed off a terminal", "flag"),
                 Option(("--dry-run",), "only show what would be done", "flag"),
                 *common_options(),

@@ -51,7 +51,7 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
         from kctl.checkpoints.commits import plan, repeated
         from kctl.kafka.reset import apply
 
-        changes = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
+        changes = plan(connection, checkpoint, options.group, options.topic or (), **_permitted(options))
         if any(each.error for each in changes):
             raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, changes, options.group)}")
         again = [repeated(checkpoint, each) for each in changes]
@@ -90,7 +90,7 @@ def _follow(
             if checkpoint.committed == last and time.monotonic() < due:
                 continue
             with connected(options, env) as connection:
-                changes = plan(connection, checkpoint, options.group, options.topic or (), is_forced=options.force)
+                changes = plan(connection, checkpoint, options.group, options.topic or (), **_permitted(options))
                 line = _summary(checkpoint, apply(connection, options.group, changes), options.group)
             last, due = checkpoint.committed, time.monotonic() + _EVERYTHING_SECONDS
         except KctlError as error:
@@ -101,6 +101,10 @@ def _follow(
             sys.stderr.write(f"{instant(time.time())} {clean(line)}\n")
             sys.stderr.flush()
         reported = line
+
+
+def _permitted(options: argparse.Namespace) -> dict[str, bool]:
+    return {"goes_back": options.force, "is_trusted": options.trust}
 
 
 def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) -> str:

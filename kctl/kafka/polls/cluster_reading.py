@@ -32,6 +32,10 @@ class ClusterReading:
     the coordinator of a classic group reports no assignment then."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
     """By group; of a share group, the offset below which all is done. What is left out is not committed."""
+    elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
+    """Offsets of groups in topics of another cluster: nothing is asked about their logs here."""
+    read_at: dict[str, float] = field(default_factory=dict)
+    """When the offsets of checkpoints were read; those of Kafka's groups are read in the poll."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Lag of share groups: the broker itself counts what is not done yet."""
     end: dict[Partition, int] = field(default_factory=dict)

@@ -49,6 +49,12 @@ class GroupOffsets(NamedTuple):
         of_each = np.repeat(is_left, [len(numbers) for _, numbers in self.topics])
         return GroupOffsets(tuple(compress(self.topics, is_left)), self.offsets[of_each])
 
+    def with_more(self, other: GroupOffsets) -> GroupOffsets:
+        """Returns the offsets of both, which have no topic in common."""
+        if not other.topics:
+            return self
+        return GroupOffsets((*self.topics, *other.topics), np.concatenate((self.offsets, other.offsets)))
+
     def items(self) -> Iterator[tuple[Partition, int]]:
         keys = ((topic, number) for topic, numbers in self.topics for number in numbers)
         return zip(keys, self.offsets.tolist(), strict=True)

@@ -10,6 +10,7 @@ from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
+from kctl.rows.columns import ABSENT
 from kctl.rows.partitions import PartitionRow
 
 GROUP = ListedGroup("billing", "classic", "Stable", "consumer", 1)
@@ -122,3 +123,53 @@ def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
         ("orders", 10, 9),
         ("p", 0, 5),
     ]
+
+
+JOB = ListedGroup("job", "checkpoint", None, None, -1)
+REFUNDS = ("refunds", 0)
+
+
+def watched(offsets: dict[tuple[str, int], int], **changes: object) -> ClusterReading:
+    """A checkpoint among the groups, which was read 50 s before the poll at 100."""
+    return whole(groups={"job": JOB}, committed={"job": by_topic(offsets)}, read_at={"job": 50.0}, **changes)
+
+
+def lags(found: KnownGroups, now: float = 100) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+    return {(row.topic, row.partition): (row.committed, row.lag) for row in rows(found, "job", now)}
+
+
+def test_a_partition_that_a_checkpoint_names_and_that_does_not_exist_has_no_lag() -> None:
+    found = known((100, watched({ORDERS: 4, REFUNDS: 9}, unknown={REFUNDS})))
+
+    assert lags(found) == {ORDERS: (4, 6), REFUNDS: (9, None)}
+    assert [each.topic for each in found.partitions(100, lambda _: False).lags()[0].unknown] == ["refunds"]
+
+
+def test_a_log_that_ends_before_the_offset_of_a_checkpoint_has_no_lag() -> None:
+    assert lags(known((100, watched({ORDERS: 11})))) == {ORDERS: (11, None)}
+    assert lags(known((100, watched({ORDERS: 10})))) == {ORDERS: (10, 0)}
+
+
+def test_a_new_partition_of_a_checkpoint_s_topic_has_the_lag_of_its_whole_log() -> None:
+    new = ("orders", 1)
+
+    found = known((100, watched({ORDERS: 4, new: ABSENT}, end={ORDERS: 10, new: 7}, start={ORDERS: 0, new: 2})))
+
+    assert lags(found) == {ORDERS: (4, 6), new: (None, 5)}
+    assert lags(known((100, watched({ORDERS: 4, new: ABSENT})))) == {ORDERS: (4, 6), new: (None, None)}
+
+
+def test_a_topic_of_another_cluster_has_no_lag_though_there_is_one_of_its_name() -> None:
+    reading = watched({ORDERS: 4}, elsewhere={"job": by_topic({REFUNDS: 2})})
+    reading.groups["other"], reading.committed["other"] = OTHER, by_topic({REFUNDS: 3})
+    reading.end[REFUNDS], reading.start[REFUNDS] = 9, 0
+
+    found = known((100, reading))
+
+    assert lags(found) == {ORDERS: (4, 6), REFUNDS: (2, None)}
+    assert row(found, "other", 100) == (3, 6, 0)
+
+
+def test_offsets_of_a_checkpoint_are_as_old_as_its_reading() -> None:
+    assert row(known((100, watched({ORDERS: 4}))), "job", 105) == (4, 6, 55)
+    assert row(known((100, watched({ORDERS: 4}))), "job", 159) == (4, 6, 109)
