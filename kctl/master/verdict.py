@@ -237,7 +237,7 @@ def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
     storage = snapshot.block_size.result
     sinkers = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
     found = handling.calls(sinkers), handling.tries(sinkers, storage)
-    of_messages = handling.dead_letters(storage, snapshot.taken_at_unix), handling.late(snapshot.unhandled, storage)
+    of_messages = handling.dead_letters(storage), handling.late(snapshot.unhandled, storage)
     yield from (_Found(Level.DEGRADED, *each) for each in chain(*found, *of_messages))
 
 

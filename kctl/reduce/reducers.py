@@ -97,10 +97,10 @@ def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
     if not known:
         return None
     most = max(known, key=lambda each: (each.count, each.error_class or ""))
-    firsts = [each.first for each in known if each.first is not None]
-    lasts = [each.last for each in known if each.last is not None]
+    firsts = [each.first_seconds for each in known if each.first_seconds is not None]
+    lasts = [each.last_seconds for each in known if each.last_seconds is not None]
     count = sum(each.count for each in known)
-    return RecentDeadLetters(count, most.error_class, min(firsts, default=None), max(lasts, default=None))
+    return RecentDeadLetters(count, most.error_class, max(firsts, default=None), min(lasts, default=None))
 
 
 def _age(row: StorageReply) -> float:

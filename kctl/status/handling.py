@@ -62,16 +62,14 @@ def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Handl
         yield HandlingFinding("handler", what, why, min(map(_failing_seconds, failing)))
 
 
-def dead_letters(storage: StorageReply, now_unix: float) -> Iterator[HandlingFinding]:
+def dead_letters(storage: StorageReply) -> Iterator[HandlingFinding]:
     """Yields a finding if messages have become dead letters in the last minutes."""
     recent = storage.recent_dead
-    if recent is None or recent.last is None or now_unix - recent.last > RECENT_DEAD_SECONDS:
+    if recent is None or recent.last_seconds is None or recent.last_seconds > RECENT_DEAD_SECONDS:
         return
     of_class = f", {recent.error_class}" if recent.error_class else ""
     why = f"{recent.count} in {RECENT_DEAD_SECONDS / 60:.0f} minutes{of_class}: `kctl storage dead groups` lists them"
-    yield HandlingFinding(
-        "dead letters", "messages have become dead letters", why, now_unix - (recent.first or now_unix)
-    )
+    yield HandlingFinding("dead letters", "messages have become dead letters", why, recent.first_seconds or 0.0)
 
 
 def _handler(sinkers: Sequence[WorkerRow]) -> str:

@@ -168,6 +168,22 @@ class Dead(Generic[S]):
         assert [group.count for group in store.dead_groups(replace(two, partition=1, line="shop.py:7"))] == [2]
         assert store.dead_groups(replace(two, tries_from=2, tries_to=None)) == []
 
+    def test_those_of_the_last_minutes_are_counted_with_the_class_of_most(self, storage: S) -> None:
+        assert self.dead_letters(storage).recent_dead() is None
+        store = self.kill_two_kinds(storage)
+
+        recent = store.recent_dead()
+
+        assert recent is not None
+        assert (recent.count, recent.error_class) == (8, "KeyError")
+        assert recent.first_seconds is not None
+        assert recent.last_seconds is not None
+        assert 0.0 <= recent.last_seconds <= recent.first_seconds < 60.0
+        store.remove_dead(Selection(error_class="KeyError"))
+        left = store.recent_dead()
+        assert left is not None
+        assert (left.count, left.error_class) == (3, "ValueError")
+
     def test_another_count_than_was_seen_is_refused_and_nothing_is_done(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)
 

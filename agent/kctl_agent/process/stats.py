@@ -31,6 +31,7 @@ _COUNT_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 _EXPIRE_SECONDS = 60.0
 _READ_DEAD_SECONDS = 5.0
+_MISSED_DEAD_SECONDS = 60.0
 _KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
 
@@ -199,6 +200,8 @@ class StoringStats(ProcessStats):
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._recent_dead: RecentDeadLetters | None = None
+        self._recent_dead_at = 0.0
+        """`time.monotonic()` when they were read."""
         self._dead_known, self._read_dead_at = 0, 0.0
         """The number of dead letters when recent ones were last read, and the earliest time to read again."""
         self._exchanges = 0
@@ -244,9 +247,11 @@ class StoringStats(ProcessStats):
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
-            self._read_recent_dead(stored.dead)
-            self._stored, self._counted_at = replace(stored, recent_dead=self._recent_dead), time.monotonic()
+            now = time.monotonic()
+            recent_dead = self._recent_dead and aged(self._recent_dead, now - self._recent_dead_at)
+            self._stored, self._counted_at = replace(stored, recent_dead=recent_dead), now
             self.works("count")
+            self._read_recent_dead(stored.dead)
             self._beside_counting()
         except Exception as error:
             if self._state == "starting":
@@ -268,8 +273,9 @@ class StoringStats(ProcessStats):
         self._read_dead_at = time.monotonic() + _READ_DEAD_SECONDS
         try:
             self._recent_dead = recent(store) if dead else None
-            self._dead_known = dead
+            self._dead_known, self._recent_dead_at = dead, time.monotonic()
         except StorageError as error:  # counting reports an unreadable storage
+            self._read_dead_at = time.monotonic() + _MISSED_DEAD_SECONDS
             self._log.debug("recent dead letters were not read: %s", error)
 
     def _beside_counting(self) -> None:

@@ -36,10 +36,11 @@ RECENT_DEAD_SECONDS = 300.0
 class RecentDeadLetters:
     count: int = 0
     error_class: str | None = None
-    """The most frequent error class or kind of failure; never the error's text."""
-    first: float | None = None
-    """When the first and the last of them died, in Unix seconds."""
-    last: float | None = None
+    """The most frequent error class or kind of failure, in some storages of the newest; never the error's text."""
+    first_seconds: float | None = age()
+    """How long ago the first of them died, by the clock that dates them."""
+    last_seconds: float | None = age()
+    """How long ago the last of them died."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,15 @@ Guarantees to the sinkers that claim messages:
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kctl_agent.errors import StorageError
+from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
+from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.chunk import Advance, Binding, Chunk, Put, StoredOffset, TopicPartition
 from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Settled
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, silent
@@ -177,6 +180,18 @@ class DeadLetterStore(ABC):
     ) -> list[DeadLetterGroup]:
         """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
         from time to time; it may raise to stop."""
+
+    def recent_dead(self, progress: Progress = silent) -> RecentDeadLetters | None:
+        """The dead letters of the last `RECENT_DEAD_SECONDS`; None if there is none. A worker whose clock is ahead has
+        dated them later than now, as if they had just died. `progress` as above."""
+        now = time.time()
+        groups = self.dead_groups(Selection(died_from=now - RECENT_DEAD_SECONDS), 0, progress)
+        if not groups:
+            return None
+        first, last = min(each.first_died for each in groups), max(each.last_died for each in groups)
+        count = sum(each.count for each in groups)
+        ages = max(now - first, 0.0), max(now - last, 0.0)
+        return RecentDeadLetters(count, public_class(groups[0].cause.error_class), *ages)
 
     def count_dead(self, selection: Selection = EVERYTHING, progress: Progress = silent) -> int:
         return sum(group.count for group in self.dead_groups(selection, 0, progress))

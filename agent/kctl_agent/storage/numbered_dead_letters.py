@@ -7,19 +7,24 @@ would keep it going for ever.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from kctl_agent.errors import BadParams
+from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
 from kctl_agent.storage.base import DeadLetterStore
+from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
 from kctl_agent.storage.dead_letter_groups import grouped
 from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_number
 
 LATEST = 1e12
+NEWEST = 20
+"""That are read to find the class of most."""
 SCANNED = 1000
 """Scanned at a time if no index can select them."""
 
@@ -77,6 +82,10 @@ class NumberedDeadLetters(DeadLetterStore):
         """For a selection of `counted` criteria only; in any order."""
 
     @abstractmethod
+    def _died_between(self, since: float, until: float) -> tuple[int, list[Place]]:
+        """How many died then; and the first of them and the `NEWEST` last ones, in order."""
+
+    @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
         """Requeues those that exist and are not damaged, in one transaction; returns how many."""
 
@@ -121,6 +130,18 @@ class NumberedDeadLetters(DeadLetterStore):
             found = self._indexed_groups(selection, hours, now)
             return sorted(found, key=lambda group: (-group.count, group.cause))
         return grouped(self.dead(selection, None, progress), hours, now)
+
+    def recent_dead(self, progress: Progress = silent) -> RecentDeadLetters | None:  # noqa: ARG002 - it is soon done
+        """See `DeadLetterStore`. Of however many, the newest are read, for the class of most of these. The storage has
+        one clock: what died later than now, before the clock was set back, is left out."""
+        now = self._dead_now()
+        count, places = self._died_between(now - RECENT_DEAD_SECONDS, now)
+        if not count:
+            return None
+        newest = self._read_dead([place.number for place in places[-NEWEST:]])
+        classes = Counter(public_class(each.cause.error_class) for each in newest)
+        most = max(classes, key=lambda each: (classes[each], each), default=None)
+        return RecentDeadLetters(count, most, now - places[0].at, now - places[-1].at)
 
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent

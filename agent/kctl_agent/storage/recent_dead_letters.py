@@ -1,4 +1,4 @@
-"""Counts the dead letters of the last minutes, for the verdict on a fleet."""
+"""Dead letters of the last minutes, counted for the verdict on a fleet."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kctl_agent.errors import StorageError
-from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
-from kctl_agent.storage.causes import public_class
-from kctl_agent.storage.selection import Selection
+from kctl_agent.replies.block_size import RecentDeadLetters
 
 if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore
@@ -25,9 +23,4 @@ def recent(store: DeadLetterStore) -> RecentDeadLetters | None:
         if time.monotonic() > deadline:
             raise StorageError("the dead letters of the last minutes could not be read in time")
 
-    groups = store.dead_groups(Selection(died_from=time.time() - RECENT_DEAD_SECONDS), 0, in_time)
-    if not groups:
-        return None
-    first, last = min(each.first_died for each in groups), max(each.last_died for each in groups)
-    most = max(groups, key=lambda each: each.count)
-    return RecentDeadLetters(sum(each.count for each in groups), public_class(most.cause.error_class), first, last)
+    return store.recent_dead(in_time)

@@ -11,9 +11,9 @@ from kctl.rows.workers import WorkerRow
 from kctl.status import handling
 from kctl.status.handling import HandlingFinding
 from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
+from kctl_agent.replies.encode import aged
 from kctl_agent.replies.workers import SinkerStats
 
-NOW = 1_700_000_000.0
 WAITING = StorageReply(pending=3, processing=1)
 
 
@@ -77,13 +77,13 @@ def test_few_tries_that_all_fail_are_found_while_messages_wait() -> None:
 
 @pytest.mark.shows("dead letters of the last five minutes make a fleet `degraded`, with their number and error class")
 def test_dead_letters_are_found_for_five_minutes() -> None:
-    dead = StorageReply(dead=900, recent_dead=RecentDeadLetters(200, "ValueError", NOW - 100, NOW - 94))
+    dead = StorageReply(dead=900, recent_dead=RecentDeadLetters(200, "ValueError", 100.0, 94.0))
 
-    found = only(handling.dead_letters(dead, NOW))
+    found = only(handling.dead_letters(dead))
 
     assert found.what == "messages have become dead letters"
     assert found.why == "200 in 5 minutes, ValueError: `kctl storage dead groups` lists them"
     assert found.seconds == 100.0
-    assert only(handling.dead_letters(dead, NOW + 206))
-    assert not [*handling.dead_letters(dead, NOW + 207)]
-    assert not [*handling.dead_letters(StorageReply(dead=900), NOW)], "old ones"
+    assert only(handling.dead_letters(aged(dead, 206.0)))
+    assert not [*handling.dead_letters(aged(dead, 207.0))]
+    assert not [*handling.dead_letters(StorageReply(dead=900))], "old ones"

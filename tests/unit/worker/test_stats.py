@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
+from kctl_agent.errors import StorageError
+from kctl_agent.message import Message
+from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
@@ -164,3 +167,76 @@ def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, pu
         eventually(lambda: published[-1].worker.last_error is None)
     finally:
         stats.close()
+
+
+@pytest.fixture
+def dying(server: AgentServer, short_dir: Path) -> tuple[WorkerStats, FileStorage]:
+    """A storage with three dead letters, and stats that have not counted it."""
+    storage = FileStorage(short_dir / "s.sqlite")
+    storage.prepare()
+    fill(storage, 3)
+    for claim in storage.claim("sinker-0", 10, 60.0):
+        settle_dead(storage, claim)
+    return WorkerStats("worker-0", server, storage, Inbox()), storage
+
+
+def counted(stats: WorkerStats) -> StorageReply:
+    stats._count()
+    assert stats._stored is not None
+    return stats._stored
+
+
+def test_recent_dead_letters_get_older_and_are_none_of_those_that_died_before_the_clock_was_set_back(
+    dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats, storage = dying
+    assert counted(stats).recent_dead is None, "the count comes first"
+    recent = counted(stats).recent_dead
+    assert recent is not None
+    assert recent.count == 3
+    assert 0.0 <= (recent.last_seconds or 0.0) < 60.0
+
+    stats._recent_dead_at -= 200.0
+    older = counted(stats).recent_dead
+    assert older is not None
+    assert 200.0 <= (older.last_seconds or 0.0) < 260.0
+
+    now = time.time()
+    for seconds in (-3600.0, 301.0):
+        monkeypatch.setattr(storage.clock, "wall", lambda ago=seconds: now + ago)
+        assert storage.recent_dead() is None
+
+
+@pytest.mark.shows("a storage whose recent dead letters cannot be read in time is counted all the same")
+def test_recent_dead_letters_that_cannot_be_read_hold_up_no_count(
+    dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats, storage = dying
+    known: list[int | None] = []
+
+    def refuse(_: object) -> None:
+        assert stats._stored is not None
+        known.append(stats._stored.dead)
+        raise StorageError("not in time")
+
+    monkeypatch.setattr(storage, "recent_dead", refuse)
+    for _ in range(3):
+        assert (counted(stats).dead, counted(stats).error) == (3, None)
+
+    assert known == [3], "counted before, and not read again soon"
+
+
+def test_of_many_reasons_only_the_newest_are_read(dying: tuple[WorkerStats, FileStorage]) -> None:
+    _, storage = dying
+    read: list[int] = []
+    real = storage._read_dead
+    storage._read_dead = lambda numbers: real(numbers) if not read.append(len(numbers)) else ()  # type: ignore[method-assign,func-returns-value]
+    storage.dead_letter(
+        [Message("t", 1, offset, None, b"", 0, (), 1) for offset in range(1000)],
+        [f"Error{number}: no" for number in range(1000)],
+    )
+
+    recent = storage.recent_dead()
+
+    assert recent is not None
+    assert (recent.count, read) == (1003, [20])
