@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +22,7 @@ from kctl.master.restart import RestartPolicy
 from kctl.secrets import cluster_secret
 from kctl_agent.paths import ENGINE_NAME, socket_path
 from kctl_agent.rpc.wire import JsonObject
+from kctl_agent.storage.sync import sync_file
 
 WORKER_COMMAND = python_module("kctl_agent.worker")
 SINKER_COMMAND = python_module("kctl_agent.sinker")
@@ -32,6 +34,7 @@ that wait for it, which then need not be started again."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
 """Tasks that may wait in an engine: more than partitions are read on one host."""
+_RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 
 
@@ -213,16 +216,18 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 def _random_id(data_dir: Path) -> str:
     """The id of this fleet or host among those that share a storage. It is kept in `data_dir`, which one master has at
-    a time; hosts may share a system hostname."""
+    a time; hosts may share a system hostname. A file that a power failure left empty or damaged is replaced."""
     path = data_dir / "owner-id"
-    try:
-        return path.read_text(encoding="ascii")
-    except FileNotFoundError:
-        temporary, drawn = path.with_suffix(".new"), uuid4().hex
-        data_dir.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(drawn, encoding="ascii")
-        temporary.replace(path)
-        return drawn
+    with suppress(FileNotFoundError):
+        kept = path.read_text(encoding="ascii", errors="replace")
+        if _RANDOM_ID.fullmatch(kept):
+            return kept
+    temporary, drawn = path.with_suffix(".new"), uuid4().hex
+    data_dir.mkdir(parents=True, exist_ok=True)
+    temporary.write_text(drawn, encoding="ascii")
+    sync_file(temporary)
+    temporary.replace(path)
+    return drawn
 
 
 def _handler_settings(config: Config) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -76,6 +77,19 @@ def test_sinkers_of_two_masters_are_two_owners_and_of_one_the_same_one_again(tmp
 
     assert owners[0] == owners[2] != owners[1]
     assert {owner.partition("/")[2] for owner in owners} == {"sinker-0"}
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 32, b"\xff" * 32, b"0123"])
+def test_an_owner_id_that_a_power_failure_left_damaged_is_drawn_again_and_kept(tmp_path: Path, left: bytes) -> None:
+    fleet = config(tmp_path)
+    sinker_settings(fleet, "sinker-0")
+    [path] = tmp_path.rglob("owner-id")
+    path.write_bytes(left)
+
+    owners = [str(sinker_settings(fleet, "sinker-0")["owner"]) for _ in range(2)]
+
+    assert owners[0] == owners[1]
+    assert re.fullmatch("[0-9a-f]{32}/sinker-0", owners[0])
 
 
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
