@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 
 <!-- `python -m tests.configuration_page` writes this from kctl/config/sections.py: change it there. -->
 
-A fleet is described by one TOML file, usually `kctl.toml`. The smallest one:
+One TOML file, usually `kctl.toml`, describes a fleet. The smallest one:
 
 ```toml
 [kafka]
@@ -31,28 +31,27 @@ group = "orders-to-lake"
 topics = ["orders"]
 ```
 
-- Defaults, then the file, then the environment, then `--set SECTION.KEY=VALUE`: each later one wins. `kctl config show`
-  prints the outcome and where each value came from; `kctl config check` only checks.
-- The variable of a setting is `KCTL_SECTION_KEY`, such as `KCTL_KAFKA_GROUP`. Lists are separated by commas, tables are
-  `key=value` pairs separated by commas.
-- Relative paths are relative to the folder of the file, wherever they were given.
-- An unknown section, key or variable is an error that names the nearest known one. Everything is read once, at the
-  start, and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
-- In brackets stand the default, what else can be set, and what a change takes effect with: that *reload*, the next
-  start of a *process*, or that of the *fleet*.
-- Editors that build on taplo, such as VS Code with Even Better TOML, complete and check the file by its schema: `kctl
+- Later sources override earlier ones: defaults, the file, the environment, `--set SECTION.KEY=VALUE`. `kctl config
+  show` prints each value and its source; `kctl config check` only checks.
+- The variable of a setting is `KCTL_SECTION_KEY`, such as `KCTL_KAFKA_GROUP`. Separate the items of a list, or the
+  `key=value` pairs of a table, with commas.
+- Relative paths are relative to the folder of the file, even in variables and flags.
+- An unknown section, key or variable is an error that names the nearest known one. kctl reads everything at the start,
+  and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
+- The brackets contain the default, other possible values, and when a change takes effect: with `kctl reload`, or when
+  the *process* or the *fleet* next starts.
+- Editors that use taplo, such as VS Code with Even Better TOML, complete and check the file with its schema: `kctl
   config schema > kctl.schema.json`, and `#:schema ./kctl.schema.json` as the first line of the file.
 
-Not settings, but read from the environment too: `KCTL_CONFIG` (the file that is meant without `-c`), `KCTL_DEBUG=1`
-(show tracebacks), `KCTL_CONTEXT` (`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET`
-(secrets that stand in no file; workers and sinkers do not inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the
-jars), `KCTL_CACHE_DIR` (where they are kept).
+kctl also reads these variables: `KCTL_CONFIG` (the file without `-c`), `KCTL_DEBUG=1` (tracebacks), `KCTL_CONTEXT`
+(`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET` (secrets that are in no file; workers and sinkers do not
+inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the jars), `KCTL_CACHE_DIR` (the folder of the jars).
 """
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _PLAIN = ("text", "path", "true, false")
 """Types that a default shows."""
 _RANGED = (Literal, int, float)
-"""Types whose bounds the page shows. What texts look like is in their help text, and again only in errors."""
+"""Types whose bounds the page shows. The form of texts is in their help text and in errors."""
 
 
 def reference() -> str:
@@ -68,7 +67,7 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _named(section: tuple[str, type[Section]]) -> str:
-    """Describes a section of which a file may have several; the keys of a cluster stand in the table of `[kafka]`."""
+    """Describes a section that a file can have several of; `[kafka]` describes the keys of a cluster."""
     title, kind = section
     if not issubclass(kind, SecuritySection):
         return _section(f"{title}.NAME", kind)
