@@ -13,23 +13,22 @@ _INTRODUCTION = """\
 
 <!-- Written by `python -m tests.metrics_page > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
 
-`/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape asks
-neither brokers nor workers and costs them nothing. The same collection feeds `/api/v1/…` and the page at `/`, so the
-same question gives the same value:
+`/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape sends
+no request to brokers or workers. `/api/v1/…` and the page at `/` show the same collection, so the values are the same:
 `kctl_consumer_lag{cluster="main",group="billing",topic="orders",partition="3"} 42`.
 
-- A value that is not known has no sample; it is never 0. A series that is no longer true is gone with the next
-  collection.
+- An unknown value has no sample; it is never 0. A series ends with the first collection in which it is not true.
 - While brokers are away, their last offsets stay; `kctl_collect_last_success_timestamp_seconds` and
-  `kctl_group_stats_age_seconds` show how old they are.
-- Offsets are positions: lag = end - committed, never below 0, as in `kafka-consumer-groups`.
-- `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration; of groups that are collected as all
-  of their cluster, its name and theirs. Those have the metrics of partitions and groups, as far as brokers know them.
-- A name that ends in `_total` is a counter, `kctl_rpc_duration_seconds` a histogram, any other a gauge. "1 for" and
-  "whether" are 0 or 1; timestamps are Unix time. Labels of a metric beside those of its section stand in braces.
-- OpenMetrics 1.0 is for clients that ask for it by `Accept`, else the text format 0.0.4; gzipped if `Accept-Encoding`
+  `kctl_group_stats_age_seconds` show their age.
+- Lag = end - committed, never below 0, as in `kafka-consumer-groups`.
+- `cluster` and `group` are `kafka.cluster` and `kafka.group` of the configuration, or the names of a cluster and group
+  that the exporter collects. Other groups than a fleet's own have the metrics of partitions and groups that brokers
+  know.
+- A name that ends in `_total` is a counter, `kctl_rpc_duration_seconds` is a histogram, any other a gauge. Metrics with
+  "1 for" or "whether" are 0 or 1; timestamps are Unix time. Braces contain labels in addition to those of the section.
+- The format is OpenMetrics 1.0 if `Accept` asks for it, otherwise the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
-- To have metrics of your own on this page: `kctl.exporter.Exposition(latest, beside=registry)` appends a registry of
+- To add your own metrics to this page: `kctl.exporter.Exposition(latest, beside=registry)` appends a registry of
   `prometheus_client`.
 """
 _SECTIONS = {
@@ -39,7 +38,7 @@ _SECTIONS = {
     GROUP: "Groups and fleets",
     CLUSTER: "Clusters, with all their groups",
 }
-"""Headings by the labels that their metrics have at least; a metric stands under the first that fits."""
+"""Headings by the first labels of their metrics; a metric belongs to the first heading that matches."""
 
 
 def reference() -> str:

@@ -54,72 +54,75 @@ def _findings(snapshot: FleetSnapshot) -> list[Sample]:
 METRICS: tuple[Metric, ...] = (
     GroupValue(
         name="kctl_group_lag",
-        sentence="The sum of the lags that are known.",
+        sentence="The sum of the known lags.",
         value=lambda group: group.lag.total,
     ),
     GroupValue(
         name="kctl_group_behind_transaction",
-        sentence="Messages that wait behind open transactions and are not in the lag; absent unless "
-        "`kafka.isolation_level` is `read_committed`. Of the fleet's own group.",
+        sentence="Messages behind open transactions, which are not in the lag; absent unless `kafka.isolation_level` "
+        "is `read_committed`. Only for the fleet's own group.",
         value=lambda group: group.lag.behind_transaction,
     ),
     GroupValue(
         name="kctl_group_max_lag_seconds",
-        sentence="The greatest `kctl_consumer_lag_seconds` of the group.",
+        sentence="The largest `kctl_consumer_lag_seconds` of the group.",
         value=lambda group: group.assessment.lag_seconds,
     ),
     Single(
         name="kctl_oldest_unhandled_seconds",
         labels=GROUP,
-        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or waiting "
-        "for its next try; absent if either Kafka's part or the storage's is not known.",
+        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or before "
+        "its next try; absent if the age in Kafka or in the storage is unknown.",
         samples=lambda snapshot: single(snapshot.group_assessment.oldest_unhandled_seconds),
     ),
     Single(
         name="kctl_oldest_unhandled_limit_seconds",
         labels=GROUP,
-        sentence="The age from which on the fleet is `degraded`, unless the age falls: `status.oldest_limit`.",
+        sentence="The age above which the fleet is `degraded`, unless the age falls: `status.oldest_limit`.",
         samples=lambda snapshot: single(snapshot.unhandled.limit_seconds),
     ),
     GroupValue(
         name="kctl_group_lag_growth_per_second",
-        sentence="By how much the group's lag grows each second; negative while it falls.",
+        sentence="The growth of the group's lag per second; negative while it falls.",
         value=lambda group: group.assessment.growth_per_second,
     ),
     GroupValue(
         name="kctl_group_catchup_seconds",
-        sentence="Time until the last partition has caught up; absent while one of them does not.",
+        sentence="The time until the last partition has caught up; absent while the lag of one does not fall.",
         value=lambda group: group.assessment.catchup_seconds,
     ),
     GroupValue(
         name="kctl_group_members",
-        sentence="Members of the group as its coordinator counts them, those of other clients included.",
+        sentence="Members of the group according to its coordinator, including those of other clients.",
         value=lambda group: None if group.stats is None else group.stats.members,
     ),
     OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
-        sentence="1 for the state in which the coordinator sees the group, 0 for the others (absent for groups that "
-        "are collected as all of their cluster): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
+        sentence="1 for the state of the group in its "
+        "coordinator, 0 for the others (absent for groups other "
+        "than a fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
         samples=_state,
     ),
     Single(
         name="kctl_group_generation",
         labels=GROUP,
-        sentence="The generation in which the workers are; it changes with each rebalance.",
+        sentence="The workers' generation; it changes with each rebalance.",
         samples=lambda snapshot: single(snapshot.member_leader.result.generation),
     ),
     OfGroup(
         name="kctl_group_info",
         labels=(*GROUP, "type", "coordinator"),
-        sentence="Always 1, for groups that are collected as all of their cluster: `type` is `classic`, `consumer` "
-        "(KIP-848), `share` or `streams` (empty before Kafka 3.8), `coordinator` the broker that coordinates it.",
+        sentence="Always 1, for groups other than a fleet's own: `type` is `classic`, `consumer` (KIP-848), `share` "
+        "or `streams` (empty before Kafka 3.8), `coordinator` is the broker that coordinates the group.",
         samples=_info,
     ),
     OfGroup(
         name="kctl_group_status",
         labels=(*GROUP, "status"),
-        sentence="1 for the worst status that any partition of the group has, 0 for the others (absent, as in "
+        sentence="1 for the worst status "
+        "of any partition of the group, 0 "
+        "for the others (absent, as in "
         "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
         samples=lambda group: _one_of(group, [each.value for each in Status], group.assessment.status.value),
     ),
@@ -134,16 +137,16 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_fleet_finding",
         labels=(*GROUP, "level", "about"),
-        sentence="Always 1, for each finding of the verdict on the fleet: `about` is the part of the fleet that is in "
-        "trouble, such as `storage` (docs/runbooks/KctlFleetFailing.md); none while the fleet is `ok`.",
+        sentence="Always 1, for each finding of the verdict on the fleet: `about` is the part of the fleet in "
+        "trouble, such as `storage` (docs/runbooks/KctlFleetFailing.md); no series while the fleet is `ok`.",
         samples=_findings,
     ),
     Single(
         name="kctl_fleet_works",
         labels=(*GROUP, "about"),
-        sentence="Always 1, on a host of several, for each part of the fleet's work that it does for all hosts: "
-        "`engine`, `workers`, and `sinkers` if the hosts share a storage. While another host does it, a finding about "
-        "it is not `failing` for the fleet.",
+        sentence="Always 1, on one of several hosts, for each part of the work that this host can do for all hosts: "
+        "`engine`, `workers`, and `sinkers` if the hosts share a storage. While another host does the work, a finding "
+        "about this part is not `failing` for the fleet.",
         samples=lambda snapshot: by_label(dict.fromkeys(snapshot.verdict.works, 1.0)),
     ),
     Single(
@@ -154,44 +157,44 @@ METRICS: tuple[Metric, ...] = (
     ),
     GroupValue(
         name="kctl_group_stats_age_seconds",
-        sentence="The age of the oldest offsets of a partition when the collection was taken.",
+        sentence="The age of the oldest offsets of any partition, at the time of the collection.",
         value=lambda group: group.age_seconds,
     ),
     OfCluster(
         name="kctl_collect_up",
         labels=(*CLUSTER, "part"),
-        sentence="Whether the last poll of all groups of a cluster had all of a part: `groups` (which there are), "
-        "`committed`, `members`, `offsets` (of the logs). What failed keeps its last values, which grow older.",
+        sentence="Whether the last poll of all groups of a cluster got a part completely: `groups` (their list), "
+        "`committed`, `members`, `offsets` (of the logs). A failed part keeps its last values, which age.",
         samples=lambda cluster: by_label({part: float(is_up) for part, is_up in cluster.up.items()}),
     ),
     OfCluster(
         name="kctl_cluster_collect_last_success_timestamp_seconds",
         labels=(*CLUSTER, "part"),
-        sentence="When a part of the poll of all groups last succeeded; the parts are those of `kctl_collect_up`.",
+        sentence="When a part of the poll of all groups last succeeded; parts as in `kctl_collect_up`.",
         samples=lambda cluster: by_label(cluster.last_success),
     ),
     OfCluster(
         name="kctl_cluster_collect_timestamp_seconds",
         labels=CLUSTER,
-        sentence="When the groups of the cluster were last collected, whatever failed then: ages count from there.",
+        sentence="When the groups of the cluster were last collected, even if parts failed; ages count from then.",
         samples=lambda cluster: single(cluster.taken_at_unix),
     ),
     OfCluster(
         name="kctl_cluster_collect_duration_seconds",
         labels=CLUSTER,
-        sentence="How long the last collection of all groups of the cluster took.",
+        sentence="The duration of the last collection of all groups of the cluster.",
         samples=lambda cluster: single(cluster.collect_seconds),
     ),
     OfCluster(
         name="kctl_cluster_groups",
         labels=CLUSTER,
-        sentence="Groups of the cluster that are collected.",
+        sentence="Collected groups of the cluster.",
         samples=lambda cluster: single(float(len(cluster.groups)) if cluster.is_ready else None),
     ),
     OfCluster(
         name="kctl_cluster_cut_groups",
         labels=CLUSTER,
-        sentence="Groups whose partitions have no series of their own because of `exporter.max_partitions`.",
+        sentence="Groups without series for partitions because of `exporter.max_partitions`.",
         samples=lambda cluster: single(float(cluster.cut_groups)),
     ),
 )

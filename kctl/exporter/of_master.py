@@ -29,46 +29,45 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_rpc_requests_total",
         kind="counter",
         labels=(*GROUP, "method", "outcome"),
-        sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (somebody did not answer), `failed`.",
+        sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (a process did not answer), `failed`.",
         samples=_requests,
     ),
     Histogram(
         name="kctl_rpc_duration_seconds",
         labels=(*GROUP, "method"),
         bounds=RPC_BUCKETS_SECONDS,
-        sentence="How long those requests took, from the request read to the reply made.",
+        sentence="The duration of these requests, from the request that was read to the finished reply.",
         samples=_durations,
     ),
     Single(
         name="kctl_operations_total",
         kind="counter",
         labels=(*GROUP, "operation", "outcome"),
-        sentence="Operations since the master started, by name and outcome: `done`, `failed`, `unknown` "
-        "(may still happen), `refused` (contradicted one under way, or could not be understood).",
+        sentence="Operations since the master's start, by name and outcome: `done`, `failed`, `unknown` (may still "
+        "happen), `refused` (contradicted another operation, or was malformed).",
         samples=lambda snapshot: snapshot.operations_total.items(),
     ),
     Single(
         name="kctl_http_refused_total",
         kind="counter",
         labels=(*GROUP, "code"),
-        sentence="HTTP requests and connections that were refused before any route saw them, since the master started, "
-        "by the code of the error (http.md); `tls_handshake`: one that failed or took too long.",
+        sentence="HTTP requests and connections that were rejected before they reached a route, since the master's "
+        "start, by error code (http.md); `tls_handshake`: a handshake that failed or took too long.",
         samples=lambda snapshot: by_label(snapshot.http_refused_total),
     ),
     Single(
         name="kctl_events_total",
         kind="counter",
         labels=(*GROUP, "kind"),
-        sentence="What happened since the master started, by kind: `verdict`, `rebalance`, `restart`, `status`, "
-        "`state`, `operation`, and what workers and sinkers report: `rewound`, `skipped`, `truncated`, "
-        "`topic_recreated`, `records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, "
-        "`lost`, `query_failed`, ….",
+        sentence="Events since the master's start, by kind: `verdict`, `rebalance`, `restart`, `status`, `state`, "
+        "`operation`, and events of workers and sinkers: `rewound`, `skipped`, `truncated`, `topic_recreated`, "
+        "`records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, `lost`, `query_failed`, ….",
         samples=lambda snapshot: by_label(snapshot.events_total),
     ),
     Single(
         name="kctl_collect_duration_seconds",
         labels=GROUP,
-        sentence="How long the last collection took, agents and brokers together.",
+        sentence="The duration of the last collection, for agents and brokers together.",
         samples=lambda snapshot: single(snapshot.collect_seconds),
     ),
     Single(
@@ -81,9 +80,8 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_hosts",
         labels=(*GROUP, "host", "state"),
-        sentence="1 for each host of the fleet and its state, as this one knows it: `here`, `present`, `leaving`, "
-        "`silent` (a member of the masters' group that did not answer), `gone`, `refused`; none where there is one "
-        "host.",
+        sentence="1 for each host of the fleet and its state, as this host knows it: `here`, `present`, `leaving`, "
+        "`silent` (a member of the masters' group that did not answer), `gone`, `refused`; no series with one host.",
         samples=_hosts,
     ),
     Single(

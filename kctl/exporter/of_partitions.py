@@ -54,27 +54,27 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
-        sentence="The longest that a message which waits can have waited: the time since the last processed record's "
-        "timestamp, or since nothing waited, whichever is later (beyond an hour by the pace of arrivals); 0 when "
-        "nothing waits.",
+        sentence="The longest time that a pending message can have waited: since the last processed record's "
+        "timestamp, or since no message was pending, whichever is less (beyond an hour estimated from the pace of "
+        "arrivals); 0 if no message is pending.",
         values=_assessed("lag_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_lag_growth_per_second",
-        sentence="By how much the lag grows each second, from commit to commit over the last minutes; negative while "
-        "it falls.",
+        sentence="The growth of the lag per second, from commit to commit over the last minutes; negative while it "
+        "falls.",
         values=_assessed("growth_per_second"),
     ),
     PartitionColumn(
         name="kctl_consumer_catchup_seconds",
-        sentence="Time until the lag is gone if it goes on falling like this; 0 when it is gone, absent while it does "
-        "not fall.",
+        sentence="The time until the lag is 0 if it keeps falling at this pace; 0 if there is no lag, absent while it "
+        "does not fall.",
         values=_assessed("catchup_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_oldest_unhandled_seconds",
         sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in the "
-        "storage, in a handler, or waiting for its next try. Of the fleet's own partitions.",
+        "storage, in a handler, or before its next try. Only for the fleet's own group.",
         values=_oldest_unhandled,
     ),
     PartitionColumn(
@@ -89,20 +89,20 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_ahead",
-        sentence="By how much the committed offset lies above the end of the partition, as after it was cut off or its "
-        "topic recreated: so many messages will be skipped. Absent where it does not; the lag is 0 then.",
+        sentence="How far the committed offset is above the end of the partition, for example because its topic was "
+        "recreated: this many messages will be skipped, and the lag is 0. Absent otherwise.",
         values=_ahead,
     ),
     PartitionColumn(
         name="kctl_consumer_lost_messages",
-        sentence="By how much the committed offset lies below the first offset that the brokers still have: retention "
-        "has removed so many offsets that were not read. Absent where it does not; the lag counts them.",
+        sentence="How far the committed offset is below the start of the partition: retention has removed this many "
+        "unread offsets, which the lag includes. Absent otherwise.",
         values=_lost,
     ),
     WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
-        sentence="1 for the status that the partition has; the others are absent: "
+        sentence="1 for the status of the partition; the others are absent: "
         + ", ".join(f"`{status.value}`" for status in Status)
         + ". See status.md.",
         values=attrgetter("assessments.status"),
@@ -110,7 +110,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_partition_start_offset",
-        sentence="The first offset that the brokers still have.",
+        sentence="The start of the partition: the first offset that has not been removed.",
         values=attrgetter("partitions.start"),
     ),
     PartitionColumn(
@@ -122,7 +122,7 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_topic_lag",
         labels=(*GROUP, "topic"),
-        sentence="The sum of the topic's lags that are known.",
+        sentence="The sum of the topic's known lags.",
         samples=_topic_lag,
     ),
 )

@@ -110,7 +110,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_worker_state",
         labels=(*_WORKER, "state"),
-        sentence="1 for the state that the supervisor sees the worker or sinker in, 0 for the others: "
+        sentence="1 for the state of the worker or sinker in the supervisor, 0 for the others: "
         + ", ".join(f"`{state.value}`" for state in SupervisionState)
         + ".",
         samples=_state,
@@ -119,19 +119,20 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_restarts_total",
         kind="counter",
         labels=(*_WORKER, "reason"),
-        sentence="How often the supervisor has started the worker or sinker again, by what had ended it.",
+        sentence="Restarts of the worker or sinker by the supervisor, by cause.",
         samples=_restarts,
     ),
     Single(
         name="kctl_worker_resident_memory_bytes",
         labels=_WORKER,
-        sentence="Memory of all processes of the worker together, JVM included; what forked ones share counts once.",
+        sentence="Memory of all processes of the worker together, including its JVM; memory that forked processes "
+        "share counts once.",
         samples=lambda snapshot: by_label(snapshot.resident_bytes),
     ),
     Single(
         name="kctl_worker_memory_limit_bytes",
         labels=_WORKER,
-        sentence="The memory at which the worker is restarted; absent where there is no limit.",
+        sentence="The memory at which the worker is restarted; absent without a limit.",
         samples=lambda snapshot: by_label(snapshot.memory_limit_bytes),
     ),
     *_declared(WorkerReply, _WORKER, _workers),
@@ -139,8 +140,8 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_storage_full",
         labels=GROUP,
-        sentence="Whether the workers take no new batch because the storage has no room (`kctl rpc block_size` shows "
-        "why).",
+        sentence="Whether workers take no new batch because the storage is at a limit (`kctl rpc block_size` has the "
+        "reason).",
         samples=_full,
     ),
     *_declared(TableReply, GROUP, _table),

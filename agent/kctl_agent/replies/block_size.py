@@ -13,18 +13,19 @@ class TableReply:
 
     version: int | None = value(
         "kctl_table_version",
-        "Of the table of mode `lake`: its newest version. This and the next four are counted when there is a new "
-        "one, at most every ten seconds; the size is `kctl_storage_bytes`.",
+        "The newest version of the table of mode `lake`. This and the next four are counted after a new version, at "
+        "most every ten seconds; the size is `kctl_storage_bytes`.",
     )
     rows: int | None = value(
-        "kctl_table_rows", "Rows in the table; absent where the log does not have them of every file."
+        "kctl_table_rows", "Rows of the table; absent if the log does not have the number for every file."
     )
     files: int | None = value("kctl_table_files", "Files of the newest version.")
     small_files: int | None = value(
-        "kctl_table_small_files", "Of these, how many are smaller than half of `storage.target_file_bytes`."
+        "kctl_table_small_files",
+        "Files of the newest version that are smaller than half of `storage.target_file_bytes`.",
     )
     last_commit_seconds: float | None = age(
-        "kctl_table_last_commit_age_seconds", "Since anybody has committed to the table."
+        "kctl_table_last_commit_age_seconds", "The time since the last commit of any writer to the table."
     )
 
 
@@ -60,31 +61,30 @@ class StorageReply:
     )
     processing: int | None = value("kctl_storage_messages", "", ("state", "processing"))
     dead: int | None = value("kctl_storage_messages", "", ("state", "dead"))
-    bytes: int | None = value("kctl_storage_bytes", "The size of what the storage holds.")
+    bytes: int | None = value("kctl_storage_bytes", "The size of the storage's content.")
     limit: int | None = value(
         "kctl_storage_limit_messages",
-        "With so many messages in the storage the workers take no new batch; absent without a limit.",
+        "At this many messages in the storage, workers take no new batch; absent without a limit.",
         is_limit=True,
     )
     limit_bytes: int | None = value(
         "kctl_storage_limit_bytes",
-        "With so many bytes in the storage the workers take no new batch; absent without a limit.",
+        "At this many bytes in the storage, workers take no new batch; absent without a limit.",
         is_limit=True,
     )
     dead_limit: int | None = value(
         "kctl_storage_dead_limit_messages",
-        "With so many dead letters the workers take no new batch; absent without a limit.",
+        "At this many dead letters, workers take no new batch; absent without a limit.",
         is_limit=True,
     )
     free_bytes: int | None = value(
         "kctl_storage_free_bytes",
-        "What is left where the storage lies: on the disk of a file, of the `maxmemory` of a Redis; absent of a "
-        "Redis without one.",
+        "Free space of the storage: on its disk, or of a Redis' `maxmemory`; absent for a Redis without `maxmemory`.",
     )
     oldest_seconds: float | None = age(
         "kctl_storage_oldest_message_seconds",
-        "For how long the oldest message has been in the storage that is neither handled nor a dead letter, while it "
-        "waits, is handled, or waits for its next try; absent while there is none.",
+        "How long the oldest message that is neither handled nor a dead letter has been in the storage; absent if "
+        "there is none.",
     )
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""

@@ -74,19 +74,19 @@ class SinkerStats:
 
     handled: int | None = counter(
         "kctl_sinker_messages_total",
-        "Messages that a sinker has settled since it started: `handled` (gone for good), `retried` (to come "
-        "again), `dead` (dead letters), `lost` (its lease was lost meanwhile, so they are handled again).",
+        "Messages that a sinker has settled since its start: `handled`, `retried` (will be tried again), `dead` (dead "
+        "letters), `lost` (its lease expired meanwhile, so they are handled again).",
         ("outcome", "handled"),
     )
     retried: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "retried"))
     dead: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "dead"))
     lost: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "lost"))
     in_flight: int | None = value(
-        "kctl_sinker_in_flight_messages", "Messages that the sinker has claimed and not settled yet."
+        "kctl_sinker_in_flight_messages", "Messages that the sinker has claimed but not settled yet."
     )
     handler_errors: int | None = counter(
         "kctl_sinker_handler_errors_total",
-        "Calls of the handler that raised, took too long or returned something else than a bool for each message.",
+        "Calls of the handler that raised, took too long or returned a wrong result.",
     )
     failing_seconds: float | None = age()
     """For how long no message was handled, if at least ten tries have failed, one of them in the last minute; None
@@ -95,7 +95,7 @@ class SinkerStats:
     """The handler's name in the configuration."""
     call_seconds: float | None = age(
         "kctl_sinker_call_running_seconds",
-        "For how long the sinker's call of the handler has been running; absent between calls.",
+        "How long the sinker's present call of the handler has been running; absent between calls.",
     )
     recent_tries: int | None = None
     """Messages passed to the handler in calls that ended in the last minute."""
@@ -105,7 +105,7 @@ class SinkerStats:
     """The error class or kind of the last of these failures; never the error's text."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
-        "How long the sinker's latest calls of the handler took: `p50`, `p99`.",
+        "The duration of the sinker's latest calls of the handler: `p50`, `p99`.",
         ("percentile", "p50"),
     )
     handler_p99_seconds: float | None = value("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
@@ -115,16 +115,16 @@ class SinkerStats:
 class EngineStats:
     """Contents of an engine's JVM."""
 
-    workers: int | None = value("kctl_engine_workers", "So many workers have a gateway into the engine's JVM.")
+    workers: int | None = value("kctl_engine_workers", "Workers with a gateway into the engine's JVM.")
     queries: int | None = value(
         "kctl_engine_queries",
-        "Streaming queries that are active in the engine's JVM, also those of workers that have just ended.",
+        "Active streaming queries in the engine's JVM, including those of workers that have just ended.",
     )
     heap_used_bytes: int | None = value(
         "kctl_engine_heap_used_bytes",
-        "The heap that the engine's JVM uses, garbage that was not collected yet included.",
+        "The heap that the engine's JVM uses, including garbage that was not collected yet.",
     )
-    heap_max_bytes: int | None = value("kctl_engine_heap_max_bytes", "The most heap that the engine's JVM may use.")
+    heap_max_bytes: int | None = value("kctl_engine_heap_max_bytes", "The maximum heap of the engine's JVM.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,12 @@ class CommitStats:
 
     failed: int | None = counter(
         "kctl_table_commit_failures_total",
-        "Commits of the worker to its table that failed, since it started; its batch is run again.",
+        "Failed commits of the worker to its table since its start; their batches run again.",
     )
     retried: int | None = counter(
         "kctl_table_commit_retries_total",
-        "Commits of the worker that others got ahead of, so that they were decided anew on what these left; usual"
-        " where many workers fill one table.",
+        "Commits of the worker that were repeated because another writer had committed first; normal if many workers "
+        "fill one table.",
     )
 
 
@@ -159,21 +159,21 @@ class WorkerReply:
     batch_id: int | None = value(column="batch")
     last_batch_seconds: float | None = value(
         "kctl_batch_duration_seconds",
-        "How long the worker's last finished batch took.",
+        "The duration of the worker's last finished batch.",
         column="last-batch-seconds",
         digits=2,
     )
     last_batch_rows: int | None = None
     rows_per_second: float | None = value(column="rows/s", digits=0)
     batch_running_seconds: float | None = age(
-        "kctl_batch_running_seconds", "For how long the batch in progress has been running; absent between batches."
+        "kctl_batch_running_seconds", "How long the present batch has been running; absent between batches."
     )
-    rows_total: int | None = counter("kctl_batch_rows_total", "Messages that the worker has stored since it started.")
-    batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since it started.")
+    rows_total: int | None = counter("kctl_batch_rows_total", "Messages that the worker has stored since its start.")
+    batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since its start.")
     queries_failed: int | None = counter(
         "kctl_worker_query_failures_total",
-        "Queries of the worker that ended by themselves with an error, since it started; it begins another each "
-        "time, and its last error is the reason.",
+        "Queries of the worker that ended with an error since its start. The worker starts another one each time; its "
+        "last error has the reason.",
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
