@@ -23,22 +23,23 @@ _INTRODUCTION = """\
 <!-- Written by `python -m tests.rpc_page > docs/rpc.md` from kctl_agent/replies/questions.py, the types that are named
 there, and kctl/operations. Change it there. -->
 
-What `kctl rpc` asks, what is answered, and what can be done to a fleet. [commands.md](commands.md#kctl-rpc-command) has
-what all answers have in common, [protocol.md](protocol.md) the wire.
+This page lists the questions of `kctl rpc` with their answers, and the operations on a fleet.
+[commands.md](commands.md#kctl-rpc-command) describes what all answers have in common, [protocol.md](protocol.md) the
+wire.
 
 ## Questions
 
-Each is a method of every process that is asked (`getKafkaLag`), and of the master (`onKafkaLag`, also `getKafkaLag`),
-which asks all processes and makes one answer of theirs. What is not known is `null`. A sentence stands behind a field
-whose name does not explain it.
+Each question is a method of the processes (`getKafkaLag`) and of the master (`onKafkaLag`, also `getKafkaLag`), which
+asks all processes and joins their answers. An unknown value is `null`. Fields are explained only if their name is not
+enough.
 """
 
 
 _OPERATIONS = """
 ## Operations
 
-Each is a method of the master (`onPause`), and `POST /api/v1/operations` takes it. `kctl start NAME` and `kctl stop
-NAME` are operations too. [commands.md](commands.md#operations) has what all of them have in common.
+Each operation is a method of the master (`onPause`), and `POST /api/v1/operations` accepts it. `kctl start NAME` and
+`kctl stop NAME` are operations too. [commands.md](commands.md#operations) describes what all of them have in common.
 
 """
 

@@ -15,8 +15,8 @@ from kctl_agent.rpc.params import param
 class DrainProcess(FleetOperation):
     """Let a worker or sinker finish its work, commit and leave.
 
-    Nothing is killed or abandoned: if it takes longer than the deadline (600 s), it goes on as before. A drained
-    one stays stopped until `kctl start NAME`.
+    kctl kills and abandons nothing: after the deadline (600 s) the process continues as before. A drained process stays
+    stopped until `kctl start NAME`.
     """
 
     rpc: ClassVar = "drain"

@@ -16,10 +16,9 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ForgetHost(FleetOperation):
-    """Have all hosts of a fleet forget one that has gone for good.
+    """Make all hosts of a fleet forget a host that will not return.
 
-    Until then a host that went without a word is named as missing, for `hosts.forget_seconds`. One that comes back
-    is there again.
+    Otherwise they report it as missing for `hosts.forget_seconds`. A forgotten host that returns is present again.
 
     kctl forget-host node-3
     """

@@ -16,7 +16,7 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SetLogLevel(FleetOperation):
-    """Change how much a process logs, until it ends.
+    """Change the log level of a process, until it ends.
 
     kctl log-level worker-0 DEBUG
     """

@@ -11,12 +11,12 @@ from kctl.operations.scoped import ScopedOperation
 
 @dataclass(frozen=True, slots=True)
 class PauseReading(ScopedOperation):
-    """Stop reading a worker, a topic, a partition or everything.
+    """Stop reading a worker, a topic, a partition or everything, until it is resumed.
 
-    Until it is resumed. Workers stay in their group and keep their partitions; the pause outlives rebalances, restarts
-    of workers and of the master. `kctl status` shows what is paused, with caller and time. The engine cannot be paused:
-    it reads nothing itself. It gives up after 120 s, or `--deadline`. In a fleet on several hosts, `--topic` is for all
-    of them, unless `--host` names one; `--all` is for this host, or with `--host all` for all.
+    Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
+    the master. `kctl status` shows each pause with caller and time. The engine cannot be paused. Gives up after 120 s,
+    or `--deadline`. With several hosts, `--topic` applies to all of them, unless you pass `--host`; `--all` applies to
+    this host, or with `--host all` to all.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

@@ -30,8 +30,8 @@ _ANSWER_SECONDS = 5.0
 class ReloadConfig(FleetOperation):
     """Read the configuration again.
 
-    Applies what can be applied, and names what needs a restart of the processes or of the fleet. A file that cannot be
-    used changes nothing. SIGHUP to the master is the same operation.
+    Applies what it can, and names the settings that need a restart of processes or of the fleet. A file that cannot be
+    used changes nothing. SIGHUP to the master does the same.
     """
 
     rpc: ClassVar = "reload"

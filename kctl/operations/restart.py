@@ -17,12 +17,12 @@ ENGINE_RESTARTS = "the engine is restarted first: nobody reads for about 5 s"
 
 @dataclass(frozen=True, slots=True)
 class RestartProcesses(FleetOperation):
-    """Start workers, sinkers or the engine anew, some or all.
+    """Restart workers, sinkers or the engine.
 
-    Each finishes its batch, commits and leaves the group first. `--all` begins with what was given up (`fatal`) and
-    leaves out what was stopped (`kctl start NAME`) or cannot be killed. While the engine is restarted, which takes
-    about 5 s, nobody reads: `--all` does it only where its JVM needs other settings, and on a terminal it is asked for.
-    Gives up after 600 s, or `--deadline`.
+    Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that were given
+    up (`fatal`), and leaves out processes that you stopped (`kctl start NAME`) or that cannot be killed. A restart of
+    the engine takes about 5 s, during which no worker reads, so `--all` restarts it only if its JVM needs other
+    settings; on a terminal it asks first. Gives up after 600 s, or `--deadline`.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -34,9 +34,9 @@ class RestartProcesses(FleetOperation):
     for_all_hosts: ClassVar = True
     limit_seconds: ClassVar = LONG_SECONDS
     name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
-    all: bool = param("all but what was stopped; the engine only if its settings have changed", default=False)
-    rolling: bool = param("one after another, each when the one before has come up", default=False)
-    dry_run: bool = param("only show which, and whether the engine is among them", default=False)
+    all: bool = param("all except stopped ones; the engine only if its settings have changed", default=False)
+    rolling: bool = param("one after another, each after the previous one is up", default=False)
+    dry_run: bool = param("only list them, and whether the engine is included", default=False)
 
     def problem(self, mark: str = "") -> str | None:
         return f"give one or more names, or {mark}all" if (self.name is None) != self.all else None

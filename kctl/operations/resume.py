@@ -11,10 +11,10 @@ from kctl.operations.scoped import ScopedOperation
 
 @dataclass(frozen=True, slots=True)
 class ResumeReading(ScopedOperation):
-    """Read again what was paused.
+    """End pauses and read again.
 
-    Ends every pause, unless a worker, a topic or a partition is named. It gives up after 30 s, or `--deadline`. Hosts
-    are chosen as by `kctl pause`.
+    Ends every pause, or that of a worker, a topic or a partition. Gives up after 30 s, or `--deadline`. `--host` works
+    as for `kctl pause`.
     """
 
     rpc: ClassVar = "resume"

@@ -24,9 +24,9 @@ _KINDS = {"workers": "worker", "sinkers": "sinker"}
 
 @dataclass(frozen=True, slots=True)
 class ScaleFleet(FleetOperation):
-    """Run more or fewer workers or sinkers.
+    """Run more or fewer workers or sinkers, until the fleet restarts or reloads.
 
-    Until the fleet is started again, or reloaded. It gives up after 600 s, or `--deadline`.
+    Gives up after 600 s, or `--deadline`.
 
     kctl scale workers=4 sinkers=2 --wait
     """

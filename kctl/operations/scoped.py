@@ -16,10 +16,10 @@ class ScopedOperation(FleetOperation):
     """At most one of worker, topic (with or without partition), all."""
 
     shared_by_hosts: ClassVar = "topic"
-    worker: str | None = param("this worker or sinker; not the engine", metavar="NAME", default=None)
-    topic: str | None = param("this topic", metavar="NAME", default=None)
-    partition: int | None = param("this partition of the topic", metavar="N", least=0, default=None)
-    all: bool = param("everything, sinkers too", default=False)
+    worker: str | None = param("only this worker or sinker; not the engine", metavar="NAME", default=None)
+    topic: str | None = param("only this topic", metavar="NAME", default=None)
+    partition: int | None = param("only this partition of the topic", metavar="N", least=0, default=None)
+    all: bool = param("everything, including sinkers", default=False)
 
     def problem(self, mark: str = "") -> str | None:
         if self.all and (self.worker is not None or self.topic is not None):

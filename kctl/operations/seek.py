@@ -24,11 +24,11 @@ _EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")
 class SeekTopic(FleetOperation):
     """Continue reading a topic from another position.
 
-    The committed offset of the group and the stored offset move together, in every worker that has a partition of
-    it. Shows first what will be skipped or handled again, and asks. Messages that are in the storage already are
-    handled. `latest` and times are what they are when it is shown; with `--yes`, when it begins. A time without a zone
-    is in the zone of the master's host. It gives up after 120 s, or `--deadline`; then nothing is moved later. On
-    several hosts all are meant, one after another, unless `--host` names one.
+    Moves the group's committed offset and the stored offset together, in every worker that has a partition of the
+    topic. First shows which messages will be skipped or handled again, and asks. Messages in the storage are still
+    handled. `latest` and times are resolved when they are shown, or with `--yes` when the seek begins. A time without a
+    zone is in the zone of the master's host. Gives up after 120 s, or `--deadline`; then nothing moves later. With
+    several hosts it applies to all of them, one after another, unless you pass `--host`.
 
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200
@@ -40,10 +40,10 @@ class SeekTopic(FleetOperation):
     for_all_hosts: ClassVar = True
     shared_by_hosts: ClassVar = "topic"
     limit_seconds: ClassVar = BATCH_SECONDS
-    topic: str = param("its topic", metavar="NAME")
-    to: str = param("where: earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
-    partition: int | None = param("this partition of the topic", metavar="N", least=0, default=None)
-    dry_run: bool = param("only show what would happen", default=False)
+    topic: str = param("the topic", metavar="NAME")
+    to: str = param("earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
+    partition: int | None = param("only this partition of the topic", metavar="N", least=0, default=None)
+    dry_run: bool = param("only preview the changes", default=False)
 
     def touches(self, context: Context) -> frozenset[str]:
         check_read(context, self.topic, self.partition)

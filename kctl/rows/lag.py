@@ -10,14 +10,14 @@ from kctl_agent.replies.topic_partition import TopicPartition
 
 
 class LagTotals(Struct, frozen=True):
-    """Sums over partitions of what is known; None where nothing is."""
+    """Sums of the known lags; None if no lag is known."""
 
     total: int | None = None
     unknown: tuple[TopicPartition, ...] = ()
-    """The partitions whose lag is not known."""
+    """The partitions whose lag is unknown."""
     topics: Mapping[str, int | None] = {}
     behind_transaction: int | None = None
-    """Messages behind open transactions, which are no lag yet; None: not known, or not `read_committed`."""
+    """Messages behind open transactions, which are not lag yet; None if unknown, or without `read_committed`."""
 
 
 WORST = 3

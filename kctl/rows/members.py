@@ -18,8 +18,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """The group's members. `agreed` is false while they are in different generations or name different leaders, as in
-    the middle of a rebalance; `generation` is then the highest, and `leader` None unless all name the same."""
+    """The group's members. `agreed` is false while members have different generations or leaders, as during a
+    rebalance; `generation` is then the highest, and `leader` None unless all name the same one."""
 
     leader: str | None = None
     """Member id of the leader."""

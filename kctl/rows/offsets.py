@@ -24,4 +24,4 @@ class Offsets(Struct, frozen=True):
     rows: tuple[OffsetRow, ...] = ()
     """The partitions, sorted by topic and number."""
     stale_after_seconds: float = inf
-    """The age from which on offsets show no lag of now."""
+    """The age above which offsets are too old to show a current lag."""

@@ -47,16 +47,16 @@ class WorkerStatus:
     since_seconds: float
     """How long it has been in `state`."""
     restarts_by_cause: Mapping[str, int]
-    """Number of restarts by cause; in JSON without causes that never occurred."""
+    """Number of restarts by cause; JSON omits causes that never occurred."""
     next_try_seconds: float | None
     last_error: str | None
     log: str
     resident_bytes: int | None = None
-    """Resident memory of all its processes, its JVM included; None before the first measurement."""
+    """Resident memory of all its processes, including its JVM; None before the first measurement."""
     warning: str | None = None
-    """A report of its supervisor that is no error of the worker: a memory limit that is not applied."""
+    """A warning of its supervisor, such as a memory limit that is not applied."""
     paused: tuple[Scope, ...] = ()
-    """Partitions and topics that it is not to read."""
+    """Partitions and topics that it must not read."""
     is_requested: bool = False
     """Whether its last start or restart was requested, and it has not failed since."""
 
@@ -81,7 +81,7 @@ class WorkerRow(WorkerReply):
     age_seconds: float | None = None
     """Age of the reply; None for a supervised process whose agent did not reply."""
     supervisor: WorkerStatus | None = None
-    """The supervisor's view; None for an application that is only attached."""
+    """The supervisor's view; None for an attached application."""
 
 
 class Workers(Struct, frozen=True):
@@ -92,7 +92,7 @@ class Workers(Struct, frozen=True):
 
 
 class Pings(Struct, frozen=True):
-    """The processes that answer, each with its ping."""
+    """Each process that answers, with its ping."""
 
     rows: tuple[PingReply, ...] = ()
     """The pings, sorted by name."""

@@ -67,8 +67,8 @@ def named(path: str) -> Any:
 
 QUESTIONS: Final[Mapping[str, Question]] = {
     "kafka_lag": Question(
-        "How many messages wait in Kafka, in all and per topic",
-        "lag of each assigned partition, and the offsets it is counted from",
+        "How many messages are pending in Kafka, in total and per topic",
+        "lag of each assigned partition, and its offsets",
         f"{_REPLIES}.partitions.PartitionsReply",
         "kctl.reduce.partitions.offset_checker",
         "kctl.rows.lag.LagTotals",
@@ -88,7 +88,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         compared=("a remaining-count", f"{_TABLES}.remaining_counts"),
     ),
     "block_size": Question(
-        "How many messages wait in the storage",
+        "How many messages are pending in the storage",
         "messages and bytes in the storage: pending, delayed, processing, dead; the limits",
         f"{_REPLIES}.block_size.StorageReply",
         f"{_REDUCERS}.block_size",
@@ -152,7 +152,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "ping": Question(
         "The processes that answer",
-        "who answers: name, pid, version, state, progress",
+        "name, pid, version, state, progress",
         f"{_REPLIES}.ping.PingReply",
         f"{_REDUCERS}.ping",
         "kctl.rows.workers.Pings",
@@ -160,7 +160,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         lines=f"{_TABLES}.ping",
     ),
     "describe": Question(
-        "Which methods are served",
+        "The available methods",
         "every method with its parameters, deadline and effect",
         f"{_REPLIES}.describe.MethodsReply",
         rows="methods",

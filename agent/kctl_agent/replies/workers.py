@@ -18,7 +18,7 @@ class WaitingFor:
     """An outage of an external system that a process waits for."""
 
     what: str
-    """An `Outside`; later releases may have more."""
+    """An `Outside`; later releases may have more values."""
     reason: str | None = None
     since: float | None = None
     """When the outage began, in Unix seconds."""

@@ -28,7 +28,7 @@ _OWN = ("seek", "restart", "stack")
 _SHORT = {"topic": ("-t",), "partition": ("-p",)}
 """Short options, the same as those of `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
-_WAIT = Option(("--wait",), "wait until it is carried out, and show how it goes; without, its id is printed", "flag")
+_WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
 
 
 def command(name: str) -> Command:
@@ -67,9 +67,9 @@ def _options(kind: type[FleetOperation]) -> Iterator[Option]:
         yield YES
     if kind.is_long:
         yield _WAIT
-    at = "this host of the fleet, or `all` one after another" if kind.for_all_hosts else "this host of the fleet"
-    yield Option(("--host",), f"have it carried out by {at}", metavar="NAME")
-    yield Option(("--deadline",), f"give up after so long; default: {kind.limit_seconds:g}", "seconds", "SECONDS")
+    at = "this host of the fleet, or on `all` in turn" if kind.for_all_hosts else "this host of the fleet"
+    yield Option(("--host",), f"run it on {at}", metavar="NAME")
+    yield Option(("--deadline",), f"give up after this time; default: {kind.limit_seconds:g}", "seconds", "SECONDS")
     yield from (CONFIG, OUTPUT)
 
 

@@ -26,7 +26,7 @@ LONG_SECONDS = 600.0
 
 ALL_HOSTS: Final = "all"
 _FOR_EVERY: Final = (
-    Param("deadline_seconds", "number", "give up after so long"),
+    Param("deadline_seconds", "number", "give up after this time"),
     Param("host", "string", "have this host carry it out, or `all` one after another"),
 )
 Done: TypeAlias = tuple[str, JsonObject]
