@@ -21,9 +21,9 @@ LONG = "pytest.mark.long"
 HEAD = """\
 # What is promised, and what shows it
 
-Generated from the tests by `python -m tests.proof > docs/proof.md`: a promise stands at the test that shows it, as
-`@pytest.mark.shows("…")`, or begins the docstring of its file; `git grep -i` finds it by its words. `make test-long`
-alone runs what has a star. What is measured is in [benchmarks/README.md](../benchmarks/README.md).
+Generated from the tests by `python -m tests.proof > docs/proof.md`. Each promise is the text of
+`@pytest.mark.shows("…")` at its test, or the first sentence of its file; `git grep -i` finds it by its words. Only
+`make test-long` runs promises with a star. [benchmarks/README.md](../benchmarks/README.md) has measurements.
 """
 
 

@@ -1,4 +1,4 @@
-"""From a broker and a fleet through a real Prometheus and a real Alertmanager to a webhook, and back to quiet.
+"""Alerts travel from a broker and a fleet through a real Prometheus and Alertmanager to a webhook, and resolve.
 
 The rules are those of deploy/prometheus, with short times and small thresholds where a test cannot wait.
 """

@@ -1,4 +1,4 @@
-"""SIGKILL and SIGSTOP of anything at any time under load, by a seeded schedule: afterwards all is whole.
+"""SIGKILL and SIGSTOP of any process at any time under load, by a seeded schedule, lose and double no message.
 
 `KCTL_TEST_SEEDS="7 8"` makes other schedules, whose seed is in the test's name; `KCTL_TEST_PARTITIONS=100` more
 partitions, `KCTL_TEST_STRIKES=10` fewer strikes.

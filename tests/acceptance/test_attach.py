@@ -1,4 +1,4 @@
-"""The example of an attached PySpark application, on a real Spark and a real broker."""
+"""The example of an attached PySpark application works on a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
 
 
 @pytest.mark.long
-@pytest.mark.shows("attached without a fleet, behind TLS and SASL, with the rights that SECURITY.md names")
+@pytest.mark.shows("attach works without a fleet, over TLS and SASL, with the rights listed in SECURITY.md")
 def test_without_a_fleet_a_job_behind_tls_and_sasl_shows_its_lag_to_ordinary_tools(tmp_path: Path) -> None:
     with SecuredBroker.running() as broker:
         topics.create_topic(broker.plain, "orders", 2)

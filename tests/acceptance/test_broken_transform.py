@@ -1,4 +1,4 @@
-"""A transform that cannot be used is one sentence in `kctl status`, and is not tried again."""
+"""A transform that cannot be used is reported in one sentence by `kctl status`, and not retried."""
 
 from __future__ import annotations
 

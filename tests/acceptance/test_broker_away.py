@@ -1,4 +1,4 @@
-"""The broker goes away under load: workers recover by themselves, answers have their age, nothing is lost."""
+"""If the broker goes away under load, workers recover by themselves, answers have their age, and no message is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict of `kctl checkpoint show` on a damaged checkpoint is what Spark does with it.
+"""`kctl checkpoint show` predicts what Spark does with a damaged checkpoint.
 
 With KCTL_TEST_SPARK_PYTHON, the Python of an environment with another PySpark, and KCTL_TEST_SPARK_CONF, such as
 `spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7`, it is that version's.

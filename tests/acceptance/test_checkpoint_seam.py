@@ -1,4 +1,4 @@
-"""A Spark job is killed and its offsets are committed to a fleet's group: the fleet goes on where the job has ended."""
+"""A fleet continues where a killed Spark job ended, after its offsets are committed to the fleet's group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_and_kill(fleet: Fleet, folder: Path, at: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.shows("a Spark job that was killed anywhere is moved into a fleet: no message is missed")
+@pytest.mark.shows("a Spark job can be killed at any point and moved into a fleet without missing a message")
 def test_no_message_is_missed_between_killed_job_and_fleet(make_fleet: MakeFleet, short_dir: Path, seed: int) -> None:
     fleet = make_fleet(workers=1, partitions=PARTITIONS)
     load = fleet.load(500)

@@ -1,5 +1,5 @@
-"""Two processes of kctl and a user can write checkpoints of one table as fast as they can: delta-rs, Spark and kctl
-read it throughout, and no row is missing."""
+"""Two processes of kctl and a user can write checkpoints of one table at full speed: delta-rs, Spark and kctl can read
+it at any time, and no row is missing."""
 
 from __future__ import annotations
 

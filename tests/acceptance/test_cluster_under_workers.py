@@ -1,5 +1,5 @@
-"""A cluster that loses leaders, coordinator and controller, whose topic grows, is recreated and is truncated under real
-workers: nothing acknowledged is lost, and what a retry heals is no error."""
+"""While a cluster loses leaders, coordinator and controller, and its topic grows, is recreated and truncated, real
+workers lose no acknowledged message, and failures that a retry heals are not reported as errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl demo`: everything comes up, prints its stats, and ends without a trace."""
+"""`kctl demo` starts everything, prints its counts, and leaves no process or file."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def total_rows() -> int:
     return sum(row["rows_total"] for row in rows)
 
 
-@pytest.mark.shows("`kctl demo --for` exits 0 only if nothing is lost or duplicated and all is stored")
+@pytest.mark.shows("`kctl demo --for` exits with 0 only if every message is stored exactly once")
 @pytest.mark.long
 def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, short_dir: Path) -> None:
     process = demo("--for", "5")
@@ -110,7 +110,7 @@ def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, s
 
 
 @pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])
-@pytest.mark.shows("Ctrl-C while the demo's broker starts ends all at once")
+@pytest.mark.shows("Ctrl-C while the demo's broker starts ends everything at once")
 def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: Path, options: tuple[str, ...]) -> None:
     process = demo(*options)
     eventually(lambda: processes_in(short_dir / "demo" / "broker"), what="the broker starts")
@@ -123,7 +123,7 @@ def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: 
     assert processes_in(short_dir) == []
 
 
-@pytest.mark.shows("`kctl demo --broker-only` is a broker for trying, whose topics `--dir` keeps")
+@pytest.mark.shows("`kctl demo --broker-only` runs a temporary broker; `--dir` keeps its topics")
 def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo, short_dir: Path) -> None:
     port: list[str] = []
     for command in ("create-topic", "topic"):

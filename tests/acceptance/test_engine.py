@@ -1,4 +1,4 @@
-"""One Spark JVM for several workers: what one of them, or the engine, suffers costs the others nothing."""
+"""Several workers share one Spark JVM: a fault of one worker or of the engine does not affect the others."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def with_pandas(fleet: Fleet) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.shows("a killed engine costs no worker its process or its membership: 0 lost, 0 twice")
+@pytest.mark.shows("a killed engine ends no worker and no membership: 0 lost, 0 twice")
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two: Fleet) -> None:
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
@@ -115,7 +115,7 @@ PARTITIONS, LARGE, SMALL = 40, 7, range(20, 30)
 LARGE_COUNT, SMALL_COUNT = 19_000, 100
 
 
-@pytest.mark.shows("of 40 partitions one has 95 % of the records")
+@pytest.mark.shows("one of 40 partitions may have 95 % of the records")
 def test_a_worker_killed_in_a_backlog_leaves_nothing_in_the_engine_and_others_read_on(make_fleet: MakeFleet) -> None:
     more = "max_records_per_batch = 5000"
     fleet = make_fleet(workers=2, partitions=PARTITIONS, engine="shared", backoff="5.0", workers_more=more)
@@ -280,7 +280,7 @@ def test_an_engine_that_is_killed_twenty_times_costs_nothing_but_time(make_fleet
     assert {name: row["pid"] for name, row in fleet.workers().items()} == before, "no worker was started again"
 
 
-@pytest.mark.shows("100 killed workers leave threads, descriptors, files and heap of the engine as they were")
+@pytest.mark.shows("100 killed workers do not raise threads, descriptors, files or heap of the engine")
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFleet) -> None:
@@ -319,7 +319,7 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFl
     assert after.files - before.files < 10
 
 
-@pytest.mark.shows("5,000 batches leave the engine and its worker as they were")
+@pytest.mark.shows("5,000 batches do not raise the memory, threads or descriptors of engine and worker")
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fleet: MakeFleet) -> None:

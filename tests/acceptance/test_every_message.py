@@ -1,5 +1,5 @@
-"""Whatever a message holds and whichever client compressed it, the handler is given it byte for byte, over TLS and
-SASL; so are rows of a table; and nothing that a transaction took back."""
+"""The handler gets every message byte for byte, with any content and compression, over TLS and SASL; so do rows of a
+table; aborted transactions are left out."""
 
 from __future__ import annotations
 

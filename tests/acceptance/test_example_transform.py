@@ -1,4 +1,4 @@
-"""The transform of examples/: records that it leaves out are committed, and never stored."""
+"""Records that the transform of examples/ drops are committed, and never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exception in an executor's Python, as the driver sees it through Spark and Py4J."""
+"""An exception in an executor's Python reaches the driver through Spark and Py4J with its cause."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Parts of a running fleet are killed under load, or stand still for longer than their lease: nothing is lost or stored
-twice, and handled twice is only what such a sinker had in flight."""
+"""If parts of a running fleet are killed under load, or stand still for longer than their lease, no message is lost or
+stored twice, and only messages in flight are handled twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two fleets of one group whose workers have the same `group.instance.id`: the one that came first ends, for good."""
+"""If workers of two fleets of one group have the same `group.instance.id`, the one that came first ends for good."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A worker that is frozen for longer than its session, at each step of starting a query and of a batch, while another
-one takes over: nothing is lost or stored twice."""
+"""A worker is frozen for longer than its session, at each step of starting a query and of a batch, while another one
+takes over: no message is lost or stored twice."""
 
 from __future__ import annotations
 

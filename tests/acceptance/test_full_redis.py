@@ -1,4 +1,4 @@
-"""A Redis that is full while workers put into it: it drains by itself once sinkers run, and the workers go on."""
+"""A Redis that becomes full during puts drains by itself when sinkers run, and the workers continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of three hosts is paused, throttled, in a long batch or frozen: every host shows one verdict and reason."""
+"""If one of three hosts is paused, throttled, in a long batch or frozen, every host shows one verdict and reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bench(chromium: webdriver.Chrome) -> Iterator[HostsBench]:
     yield from of_all_hosts("h", chromium)
 
 
-@pytest.mark.shows("one of three hosts in trouble: one verdict on all, `/readyz` and alerts are of its host alone")
+@pytest.mark.shows("if one of three hosts is in trouble, all show one verdict; only its `/readyz` and alerts change")
 @pytest.mark.parametrize("problem", HOST_PROBLEMS, ids=lambda each: each.outage.__name__)
 def test_trouble_of_one_host_is_one_verdict_on_all_hosts(bench: HostsBench, problem: HostProblem) -> None:
     bench.begin()
@@ -53,7 +53,7 @@ def test_trouble_of_one_host_is_one_verdict_on_all_hosts(bench: HostsBench, prob
     print(f"{problem.outage.__name__}: well on all hosts {time.monotonic() - ended:.1f} s after its end")
 
 
-@pytest.mark.shows("a rolling upgrade of three hosts: nothing shows `failing`, and no alert that pages is pending")
+@pytest.mark.shows("a rolling upgrade of three hosts shows no `failing`, and no paging alert is pending")
 def test_a_rolling_upgrade_is_never_failing(bench: HostsBench) -> None:
     bench.begin()
     for fleet in bench.fleets.values():

@@ -1,4 +1,4 @@
-"""A JVM that hangs is found: the engine's by the master, a worker's own by the worker."""
+"""The master detects a hung JVM of the engine, and a worker its own."""
 
 from __future__ import annotations
 

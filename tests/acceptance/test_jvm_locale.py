@@ -1,4 +1,4 @@
-"""Names of files that a JVM writes where the machine's locale is not UTF-8."""
+"""A JVM writes file names correctly if the machine's locale is not UTF-8."""
 
 from __future__ import annotations
 

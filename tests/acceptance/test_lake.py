@@ -1,4 +1,4 @@
-"""Kafka to a Delta table, each message once: counted in the table by delta-rs, whatever is killed meanwhile."""
+"""Each message of Kafka is one row of a Delta table, counted by delta-rs, under kills of any process."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_checkpoint_of_spark_is_scratch(make_fleet: MakeFleet, short_dir: Path
     assert places(table) == sent(fleet)
 
 
-@pytest.mark.shows("a batch of a lake waits to be full, and for no longer than workers.trigger_seconds")
+@pytest.mark.shows("a batch of a lake waits until it is full, at most workers.trigger_seconds")
 @pytest.mark.long
 def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"

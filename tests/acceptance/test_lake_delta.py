@@ -1,4 +1,4 @@
-"""Delta's own implementation for Spark beside a fleet, on one table."""
+"""Delta for Spark works on the same table as a fleet."""
 
 from __future__ import annotations
 

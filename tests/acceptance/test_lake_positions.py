@@ -1,4 +1,4 @@
-"""Whatever moves the positions of a group: each message is a row of the table as often as it was to be read."""
+"""Whatever moves the positions of a group, each message is a row of the table as often as it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka to a Delta table in an object store, each message once, on a real server with the interface of S3."""
+"""Each message of Kafka is one row of a Delta table in an object store, on a real S3-compatible server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that cannot be written, and one that several fleets write: nothing is lost, and nothing is a row twice."""
+"""With a table that cannot be written, or that several fleets write, no row is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Records of 0.9 MB in 400 partitions, with the heap that a fleet has by default: fewer of Kafka's consumers than there
-are partitions fit into it, each with a record."""
+"""With records of 0.9 MB in 400 partitions, the default heap has room for fewer of Kafka's consumers than there are
+partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAIN_SECONDS = 600
 
 
 @pytest.mark.long
-@pytest.mark.shows("records of 0.9 MB in 400 partitions are stored by the default heap, after one exit at most")
+@pytest.mark.shows("the default heap stores records of 0.9 MB in 400 partitions, after at most one exit")
 @pytest.mark.parametrize(
     ("engine", "driver", "setting"), [("shared", "engine", "engine.heap"), ("own", "worker-0", "spark.driver_memory")]
 )

@@ -1,4 +1,4 @@
-"""A partition without a leader stops nobody: the others are read, and it is when its leader is back."""
+"""A partition without a leader does not stop the others, and is read again when its leader returns."""
 
 from __future__ import annotations
 

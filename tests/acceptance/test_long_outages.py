@@ -1,5 +1,5 @@
-"""What a fleet needs goes away for far longer than a process may hang: each process waits, names it, and goes on by
-itself."""
+"""If a system that a fleet needs is away for far longer than a process may hang, each process waits, reports it, and
+continues by itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each marked message is a row or a dead letter, whatever the transform marks it by; kctl finds what Spark has written,
-and Spark what it is to put back, else nothing is stored or removed."""
+"""Each marked message becomes a row or a dead letter, however the transform marks it: kctl reads what Spark wrote, and
+Spark what kctl requeues; otherwise nothing is stored or removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.acceptance.lone_spark import found_by
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
-@pytest.mark.shows("a partition value too long for a folder's name is refused before anything is stored")
+@pytest.mark.shows("a partition value too long for a folder's name is rejected before the batch is stored")
 def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_dir: Path) -> None:
     found = found_by("marking_transforms.py", short_dir)
 

@@ -1,4 +1,4 @@
-"""A fleet of real workers that moves to a cluster to which its topic was copied: each message is stored once."""
+"""A fleet of real workers moves to a cluster to which its topic was copied, and stores each message once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
 @pytest.mark.long
-@pytest.mark.shows("on Spark too")
+@pytest.mark.shows("a moved fleet stores each message once on Spark too")
 def test_a_fleet_moved_to_a_mirrored_cluster_stores_all_once(make_fleet: Callable[..., Fleet], short_dir: Path) -> None:
     fleet = make_fleet(workers=1, partitions=2)
     fleet.send(200)

@@ -1,4 +1,4 @@
-"""A master that is killed or stopped under load: no process stays behind, nothing is lost or stored twice."""
+"""If a master is killed or stopped under load, no process stays behind, and no message is lost or stored twice."""
 
 from __future__ import annotations
 

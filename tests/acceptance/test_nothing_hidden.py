@@ -1,4 +1,4 @@
-"""The stored offset hides nothing: resets of the group, a recreated topic, retention, and a gap."""
+"""The stored offset hides no message after a reset of the group, a recreated topic, retention, or a gap."""
 
 from __future__ import annotations
 

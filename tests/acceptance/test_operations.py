@@ -1,4 +1,4 @@
-"""Operations on real workers under load: nothing is lost, stored twice or read while paused."""
+"""Operations on real workers under load lose no message, store none twice, and read none while paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordinary start, restart, reload or scale: from begin to end no view shows `failing`, and nobody is paged."""
+"""During an ordinary start, restart, reload or scale no view shows `failing`, and no alert pages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ __all__ = ["bench", "benches", "chromium", "nothing_left_behind"]
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 
 
-@pytest.mark.shows(
-    "an ordinary start, restart, reload or scale: nothing shows `failing`, no alert that pages is pending"
-)
+@pytest.mark.shows("an ordinary start, restart, reload or scale shows no `failing`; no paging alert is pending")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_an_ordinary_change_is_never_failing(bench: Bench, change: Callable[[Bench], None]) -> None:
     bench.begin()

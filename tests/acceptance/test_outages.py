@@ -1,4 +1,4 @@
-"""Problems of every part of a fleet: ten seconds after each begins or ends all views show one verdict and reason."""
+"""Ten seconds after a problem of any part of a fleet begins or ends, all views show one verdict and reason."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_worker_that_was_just_restarted_is_shown_until_it_works(bench: Bench) 
 
 
 @pytest.mark.long
-@pytest.mark.shows("the restart of the only sinker, or of the engine, is `degraded`, named, and never `failing`")
+@pytest.mark.shows("a restart of the only sinker, or of the engine, is reported as `degraded`, never `failing`")
 @pytest.mark.parametrize("name", ["sinker-0", "engine"])
 def test_a_restart_on_request_is_never_failing(bench: Bench, name: str) -> None:
     bench.begin()

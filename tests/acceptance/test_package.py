@@ -1,4 +1,4 @@
-"""`pip install kctl[spark]` into an empty environment: `kctl demo` is all that is to be typed."""
+"""After `pip install kctl[spark]` into an empty environment, `kctl demo` runs without further steps."""
 
 from __future__ import annotations
 

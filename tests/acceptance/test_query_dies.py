@@ -1,4 +1,4 @@
-"""A query that dies of a record: its cause is named, its restarts are counted, and it heals by itself."""
+"""If a record ends a query, its cause is reported, its restarts are counted, and it recovers by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers come and go under load: no offset lost, none stored twice, one leader for all."""
+"""Workers join and leave under load: no message is lost or stored twice, and all name one leader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def queries_of_first(fleet: Fleet) -> int:
     return (fleet.directory / "logs" / "worker-0.log").read_text().count("kctl_agent.worker reads ")
 
 
-@pytest.mark.shows("our numbers are those of Kafka's own tool, over CLI, HTTP and Prometheus")
+@pytest.mark.shows("CLI, HTTP and Prometheus show the numbers of Kafka's own tool")
 @pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])
 def test_none_lost_as_workers_come_and_go(assignor: str, make_fleet: MakeFleet) -> None:
     # A killed worker stays away for longer than its session lasts: its successor would else be there for the rebalance.

@@ -1,4 +1,4 @@
-"""Dead letters of a table go through a real Spark once more, as they were."""
+"""Dead letters of a table go through a real Spark again, unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka -> Spark -> storage -> sinkers -> handler: what the handler was given is counted."""
+"""Kafka -> Spark -> storage -> sinkers -> handler: the handler gets every message."""
 
 from __future__ import annotations
 

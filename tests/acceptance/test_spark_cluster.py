@@ -80,7 +80,7 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
     assert fleet.stored_once() > 0
 
 
-@pytest.mark.shows("a Spark cluster with a secret takes the worker that knows it, and no stranger")
+@pytest.mark.shows("a Spark cluster with a secret accepts only workers that know it")
 @pytest.mark.long
 def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no_stranger(
     redis_server: RedisServer, closed_cluster: SparkCluster, make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""One fleet of Spark workers on several hosts: what any of them shows, and that nothing is lost when one is."""
+"""Any of several hosts shows one fleet of Spark workers, and the loss of a host loses no message."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def check_nothing_is_lost(hosts: Hosts, table: Path | None = None) -> None:
     assert (found.lost, found.duplicated) == (0, 0)
 
 
-@pytest.mark.shows("any host shows all; a host is killed: 0 lost, 0 twice")
+@pytest.mark.shows("any host shows all hosts; after one is killed 0 lost, 0 twice")
 def test_a_host_with_spark_workers_that_is_killed_is_missed_and_nothing_is_lost(
     short_dir: Path,
     broker: KafkaBroker,
@@ -218,7 +218,7 @@ def test_hosts_outlive_a_frozen_master_a_killed_host_and_their_coordinator(
 
 @pytest.mark.long
 @pytest.mark.alone
-@pytest.mark.shows("a long batch, a pause, a full storage, a frozen host: no other host calls its partitions stalled")
+@pytest.mark.shows("a long batch, a pause, a full storage or a frozen host is not `stalled` for other hosts")
 def test_what_one_host_does_is_no_trouble_on_another(
     short_dir: Path,
     broker: KafkaBroker,

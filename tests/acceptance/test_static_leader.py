@@ -1,4 +1,4 @@
-"""Static membership: a killed leader of the group is back within its session."""
+"""With static membership, a killed leader of the group returns within its session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = ("worker-0", "worker-1")
 
 
 @pytest.mark.long  # tests/integration/test_membership.py has static members without Spark
-@pytest.mark.shows("no rebalance, 0 lost, 0 twice")
+@pytest.mark.shows("a static leader's restart causes no rebalance: 0 lost, 0 twice")
 def test_a_killed_static_leader_leads_on_and_all_keep_their_partitions(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=2, partitions=4, backoff="0.2", kafka="static_membership = true")
     fleet.config.write_text(fleet.config.read_text().replace("timeout_seconds = 6.0", "timeout_seconds = 40.0"))

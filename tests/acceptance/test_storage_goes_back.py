@@ -1,5 +1,5 @@
-"""A storage that was restored from an older copy, failed over, emptied, exchanged, or is somebody else's: nothing is
-lost in silence, and nothing is stored twice."""
+"""If a storage was restored, failed over, emptied, exchanged, or belongs to another group, no message is lost silently
+or stored twice."""
 
 from __future__ import annotations
 

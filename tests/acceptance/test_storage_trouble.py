@@ -1,5 +1,5 @@
-"""A storage that cannot be written is reported, nothing is committed that is not stored, and it is used again when it
-can.
+"""A storage that cannot be written is reported, no unstored message is committed, and kctl uses the storage again when
+it can.
 
 The disk is a small file system of its own, which needs root to be mounted.
 """

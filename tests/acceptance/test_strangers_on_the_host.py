@@ -1,4 +1,4 @@
-"""What another user of the machine, or that user's files in a folder, can do to a worker: nothing.
+"""Another user of the machine, or files of that user, cannot affect a worker.
 
 Who may call the sockets of kctl is in test_who_may_call.py.
 """
@@ -168,7 +168,7 @@ def test_another_user_gets_nothing_from_a_gateway_into_the_jvm(fleet: Fleet) -> 
     assert not [reply for reply in replies if reply.startswith(b"!")], "a gateway has read what was sent"
 
 
-@pytest.mark.shows("another user fills no memory of a fleet's processes by a line without an end")
+@pytest.mark.shows("another user cannot fill the memory of a fleet's processes with an endless line")
 @needs_root
 def test_another_user_fills_no_memory_by_a_line_without_an_end(fleet: Fleet) -> None:
     listening = {address for process in fleet.family() for address in ports(process)}

@@ -1,4 +1,4 @@
-"""A full storage: workers take no new batch, stay in their group, report it, and go on when there is room."""
+"""With a full storage, workers take no new batch, stay in their group, report it, and continue when there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two masters whose workers are in one group and whose storage is one file."""
+"""Two masters can have workers in one group with one storage file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that cannot be read: each stops its own partition, however many partitions have one."""
+"""Unreadable records stop only their own partitions, however many have one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def send_bad_ones(fleet: Fleet) -> None:
 STORAGES = ["file", *(pytest.param(each, marks=pytest.mark.long) for each in ("redis", "lake"))]
 
 
-@pytest.mark.shows("with on_unreadable = dead_letter an unreadable record is kept with its bytes and stepped over")
+@pytest.mark.shows("with on_unreadable = dead_letter an unreadable record is kept with its bytes and skipped")
 @pytest.mark.parametrize("mode", STORAGES)
 def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_own_source_fails_at_it(
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mode: str

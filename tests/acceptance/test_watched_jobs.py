@@ -1,4 +1,4 @@
-"""A Spark job that kctl does not run, watched from outside while it is killed, restarted and given partitions."""
+"""kctl watches another Spark job from outside while it is killed, restarted and given partitions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def job(broker: KafkaBroker, tmp_path: Path) -> Iterator[Job]:
         watched.kill()
 
 
-@pytest.mark.shows("a job that kctl does not control is watched from outside: killed, restarted, with new partitions")
+@pytest.mark.shows("kctl watches a job from outside while it is killed, restarted and given partitions")
 @pytest.mark.parametrize("is_stateful", [False, True], ids=["plain", "windowed"])
 def test_a_job_is_watched_while_it_is_killed_restarted_and_given_partitions(job: Job, is_stateful: bool) -> None:
     topics.produce(job.servers, job.orders, {0: 100, 1: 100})

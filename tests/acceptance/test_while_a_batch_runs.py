@@ -1,4 +1,4 @@
-"""A batch that takes long hides nothing: the agent answers at once and the lag grows while it runs."""
+"""During a long batch the agent answers at once, and the lag grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call a running master: a real second user, by the command line and over the bare socket.
+"""A real second user can call a running master neither by the command line nor over the bare socket.
 
 The same of an agent is in tests/integration/test_agent_socket.py; that run_dir is refused with a wrong owner or mode,
 in tests/integration/test_refused_start.py; the rules one by one, in tests/unit/agent/test_paths.py.
@@ -97,7 +97,7 @@ print(os.getuid())
 """What is answered, and whether it holds the reason of the verdict."""
 
 
-@pytest.mark.shows("another user reads no error, no operation and no page over HTTP on loopback without a token")
+@pytest.mark.shows("another user on loopback cannot read errors, operations or the page without a token")
 @needs_root
 def test_over_http_another_user_reads_no_errors_on_loopback(fleet: Fleet) -> None:
     about = json.loads((fleet.directory / "run" / "master.json").read_text())

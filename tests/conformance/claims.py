@@ -1,4 +1,5 @@
-"""What sinkers rely on: what is acknowledged is gone for good, what failed comes again alone, one try more."""
+"""Sinkers can rely on this: an acknowledged message is removed, and a failed one is retried alone, with one more
+try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every `DeadLetterStore` guarantees: dead letters are found, removed and put back, and nothing else is."""
+"""Every `DeadLetterStore` finds, deletes and requeues the selected dead letters, and no others."""
 
 from __future__ import annotations
 

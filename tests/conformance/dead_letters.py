@@ -1,5 +1,5 @@
-"""Dead letters of a storage whose messages wait: a message has one, with its last error; a damaged block is set aside
-with its bytes, and the rest goes on. What waits is removed on request."""
+"""In a storage with pending messages, a message has one dead letter with its last error; a damaged block is set aside
+with its bytes, and the others continue. Pending messages are removed on request."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DeadLetters(Dead[Storage]):
         assert storage.find_dead(dead_letter.id) == dead_letter
         assert storage.find_dead("no such") is None
 
-    @pytest.mark.shows("A message is never both pending and a dead letter, even if its sinker is killed.")
+    @pytest.mark.shows("a message is never both pending and a dead letter, even if its sinker is killed")
     def test_dead_letters_and_messages_that_come_again_are_settled_in_one_step(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)

@@ -1,5 +1,5 @@
-"""What every `OffsetStore` guarantees: messages and stored offset in one transaction, each message once, and an offset
-that is set only where it still is as it was seen."""
+"""Every `OffsetStore` stores messages and stored offset in one transaction, each message once, and sets an offset only
+if it has not changed since it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition is handed out in offset order; with `ordered` nothing of it before its failed message."""
+"""A partition is delivered in offset order; with `ordered`, messages after a failed one wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers put chunks of several partitions all or none, into a storage that belongs to one group of one cluster."""
+"""Workers put chunks of several partitions atomically, into a storage that belongs to one group of one cluster."""
 
 from __future__ import annotations
 

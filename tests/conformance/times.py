@@ -1,4 +1,4 @@
-"""Leases and delays: a lease that ran out is the next owner's, what failed waits for its next try.
+"""An expired lease goes to the next owner, and a failed message waits for its next try.
 
 `pass_time(seconds)` makes the storage's clock go on."""
 

@@ -92,7 +92,7 @@ def probe(fleet: Any, question: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.shows("while strangers hold every HTTP connection, agents, `master.sock` and the probe answer")
+@pytest.mark.shows("agents, `master.sock` and the probe answer even if strangers use every HTTP connection")
 def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
     master: Callable[..., Any], short_dir: Path
 ) -> None:

@@ -101,7 +101,7 @@ def reply(port: int, request: bytes) -> bytes:
             return b""
 
 
-@pytest.mark.shows("only the JVM may call back; what listens on a dead JVM's port is sent and believed nothing")
+@pytest.mark.shows("only the JVM can call back; a listener on a dead JVM's port gets no data and is not believed")
 @pytest.mark.parametrize("is_late", [False, True], ids=["first", "after the application has used callbacks"])
 def test_only_the_jvm_may_call_back(gateway: Any, is_late: bool) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
@@ -177,7 +177,7 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
         assert stranger.stdout.readline() == "b''\n", "nothing is sent, the token neither"
 
 
-@pytest.mark.shows("another user's listener on another address locks nobody out of the JVM")
+@pytest.mark.shows("another user's listener on another address does not block access to the JVM")
 @needs_root
 @pytest.mark.parametrize("address", ["127.0.0.2", "::"])
 def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gateway: Any, address: str) -> None:
@@ -203,7 +203,7 @@ def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> 
         assert owner_of_listener("127.0.0.1", server.getsockname()[1]) == os.geteuid()
 
 
-@pytest.mark.shows("of another user not a line is read before the token, by JVMs nor by callbacks")
+@pytest.mark.shows("neither JVMs nor callbacks read a line of another user before the token")
 @needs_root
 def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:
     """Py4J would keep it in memory, on both sides. Spark's own gateway, which reads it, is closed."""
@@ -270,7 +270,7 @@ def test_a_task_is_served_for_this_user_while_the_other_end_is_there() -> None:
             assert accepted.fileno() == -1
 
 
-@pytest.mark.shows("an exit for lack of memory names the heap and its setting, and is noted for the next JVM")
+@pytest.mark.shows("an out-of-memory exit names the heap and its setting, and the next JVM plans for it")
 def test_a_jvm_out_of_memory_is_named_and_noted_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark import SparkContext
 
@@ -323,7 +323,7 @@ def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any)
         assert called(gateway, target) == 1
 
 
-@pytest.mark.shows("a worker that has ended leaves no listener in the engine")
+@pytest.mark.shows("an ended worker leaves no listener in the engine")
 def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any) -> None:
     builder = gateway.jvm.org.apache.spark.sql.SparkSession.builder().master("local[1]").appName("engine")
     for name, value in (("ui.enabled", "false"), ("driver.host", "127.0.0.1"), ("driver.bindAddress", "127.0.0.1")):

@@ -88,7 +88,7 @@ def of_group(broker: KafkaBroker, group: str) -> dict[int, int | None]:
     return {partition: each.offset for (_, partition), each in sorted(found.items())}
 
 
-@pytest.mark.shows("kctl checkpoint show has the lag of a Spark job from its checkpoint, without a fleet")
+@pytest.mark.shows("`kctl checkpoint show` shows the lag of a Spark job from its checkpoint, without a fleet")
 def test_the_lag_of_a_job_is_that_of_its_newest_committed_batch(job: Job, kctl: Kctl) -> None:
     shown = kctl("show", job.folder, "-o", "json")
 
@@ -181,9 +181,7 @@ def test_exported_offsets_are_those_of_the_newest_committed_batch(job: Job, capf
     assert "batch 2, which was planned and is read again" in shown.err
 
 
-@pytest.mark.shows(
-    "kctl checkpoint commit gives a group the completed offsets of a Spark job, and names what is repeated"
-)
+@pytest.mark.shows("`kctl checkpoint commit` commits a Spark job's completed offsets and shows repeated ones")
 def test_the_completed_offsets_are_committed_and_the_repeated_ones_are_named(job: Job, kctl: Kctl) -> None:
     removed(job.folder / "commits/2")
 
@@ -290,7 +288,7 @@ def follower(job: Job, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.shows("kctl checkpoint commit --follow commits each finished batch, and never moves a group backwards")
+@pytest.mark.shows("`kctl checkpoint commit --follow` commits each finished batch and never moves a group back")
 def test_each_finished_batch_is_committed_until_a_signal_comes(
     job: Job, follower: subprocess.Popen[str], number: signal.Signals
 ) -> None:

@@ -47,7 +47,7 @@ def many_rows(count: int) -> dict[str, Any]:
     return {"rows": [{**row, "partition": number, "age_seconds": 0.1} for number in range(count)]}
 
 
-@pytest.mark.shows("exit codes, pipes and signals of `kctl rpc`; `--watch` is a document a line")
+@pytest.mark.shows("`kctl rpc`: exit codes, pipes, signals; `--watch` prints one document per line")
 def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
     missing = {
         "complete": False,

@@ -100,7 +100,7 @@ def every_view_shows_its_age(fleet: Any) -> None:
     assert float(age.split()[-1]) > 2
 
 
-@pytest.mark.shows("a dead broker: ages of its offsets everywhere, exit code 3, `complete` false")
+@pytest.mark.shows("after a broker dies, every view shows the age of its offsets; exit code 3, `complete` false")
 def test_offsets_of_a_dead_broker_have_their_age_in_every_view(fleet: Any, own_broker: KafkaBroker) -> None:
     eventually(lambda: is_well(fleet))
     assert own_broker.pid is not None

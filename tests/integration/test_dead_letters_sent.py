@@ -90,7 +90,7 @@ def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) 
     return out
 
 
-@pytest.mark.shows("dead letters sent to a topic under kills: none is lost, and repeats carry the same header")
+@pytest.mark.shows("dead letters sent to a topic survive kills; repeated ones carry the same header")
 def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config: Path, broker: KafkaBroker) -> None:
     if not topics.has_topic(broker.bootstrap_servers, PARKED):
         topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
@@ -112,7 +112,7 @@ def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config
     assert COUNT <= found <= COUNT + 1000 * KILLS
 
 
-@pytest.mark.shows("dead letters put back under kills: none is lost, none is there twice")
+@pytest.mark.shows("dead letters requeued under kills are neither lost nor doubled")
 def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path) -> None:
     out = killed_while(config, ("requeue",), storage.count_dead)
 

@@ -59,7 +59,7 @@ def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
     return {word for (word,), value in samples.of(name, label, group=group).items() if value == 1}
 
 
-@pytest.mark.shows("a classic group's offsets, lag, state and members are as Kafka's own tool reports them")
+@pytest.mark.shows("offsets, lag, state and members of a classic group match Kafka's own tool")
 def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
     broker: KafkaBroker, exporter: Exporter
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
     assert exporter.samples().of("kctl_group_members", "group", group="billing") == {("billing",): 0}
 
 
-@pytest.mark.shows("an open transaction is lag, but not for the groups of `exporter.read_committed`")
+@pytest.mark.shows("an open transaction is lag, except for groups in `exporter.read_committed`")
 def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
     broker: KafkaBroker, exporter: Exporter
 ) -> None:
@@ -129,7 +129,7 @@ def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
     eventually(lambda: lags() == ({(): 4}, {(): 4}), what="its messages and its marker")
 
 
-@pytest.mark.shows("group ids with quotes, backslashes, newlines, Unicode")
+@pytest.mark.shows("group ids may have quotes, backslashes, newlines and Unicode")
 def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: KafkaBroker, exporter: Exporter) -> None:
     names = ['a "quoted" one', "back\\slash\\", "two\nlines", "größe-消费者-🚚", " "]
     topics.produce(broker.bootstrap_servers, "orders", {3: 1})
@@ -142,7 +142,7 @@ def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: Kaf
         assert words_of(exporter.samples(), "kctl_group_state", "state", name) == {"empty"}
 
 
-@pytest.mark.shows("scrapes at once share one page and ask no broker")
+@pytest.mark.shows("simultaneous scrapes share one page and send no request to a broker")
 def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter: Exporter) -> None:
     with ThreadPoolExecutor(8) as pool:
         pages = [Samples(page) for status, page in pool.map(lambda _: exporter.get("/metrics"), range(16))]
@@ -151,7 +151,7 @@ def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter:
     assert len({page.page for page in pages}) == len(taken) < 16
 
 
-@pytest.mark.shows("`exporter.all_groups`: every other group of its cluster is on the master's own page")
+@pytest.mark.shows("with `exporter.all_groups` the master's page has every other group of its cluster")
 def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
     broker: KafkaBroker, master: Callable[..., Any]
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
     assert fleet.stop() == 0
 
 
-@pytest.mark.shows("requests of a cycle: one a broker, two a coordinator, two a leader; Metadata when a topic is new")
+@pytest.mark.shows("a cycle sends one request per broker, two per coordinator and leader; Metadata for new topics")
 def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_a_topic_is_new(
     broker: KafkaBroker,
 ) -> None:

@@ -116,7 +116,7 @@ def test_clusters_and_groups_can_be_chosen_on_every_dashboard(prometheus: Promet
     assert set(offered["data"]) >= {"reading", "left", "left-small", "done"}
 
 
-@pytest.mark.shows("dashboards and alerts work for every group, also one without a fleet")
+@pytest.mark.shows("dashboards and alerts work for every group, even without a fleet")
 def test_every_panel_about_groups_has_data_of_groups_of_other_clients(
     exporter: Exporter, prometheus: Prometheus
 ) -> None:

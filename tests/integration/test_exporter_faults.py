@@ -53,7 +53,7 @@ def ages(samples: Samples) -> dict[tuple[str, ...], float]:
     return samples.of("kctl_group_stats_age_seconds", "group", cluster="main")
 
 
-@pytest.mark.shows("brokers hang, end, come back elsewhere: scrapes answer at once, values grow old")
+@pytest.mark.shows("if brokers hang, end or move, scrapes still answer at once and values age")
 def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
     short_dir: Path,
 ) -> None:

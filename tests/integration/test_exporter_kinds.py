@@ -125,8 +125,8 @@ def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureReques
     return made
 
 
-@pytest.mark.shows("KIP-848, share and streams groups in every awkward state")
-@pytest.mark.shows("an offset above the end is lag 0 and ahead; one below the start is lag and lost messages")
+@pytest.mark.shows("KIP-848, share and streams groups are shown in every state")
+@pytest.mark.shows("an offset above the end is lag 0 and `ahead`; below the start it is lag and lost messages")
 @pytest.mark.parametrize(
     ("kind", "state"),
     [
@@ -186,7 +186,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_a_new_one_for_groups_of_every
     assert world.of("kctl_consumer_committed_offset") == {0: 1}
 
 
-@pytest.mark.shows("partitions added, topics deleted or recreated, groups deleted: right with the next cycle")
+@pytest.mark.shows("added partitions and deleted or recreated topics and groups are right in the next cycle")
 @SLOW_FOR_EACH
 def test_partitions_that_are_added_are_shown_once_they_are_committed(world: World, kind: str) -> None:
     world.produce({0: 5})

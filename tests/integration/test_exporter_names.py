@@ -114,7 +114,7 @@ def test_prometheus_takes_the_rules(name: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.shows("recorded names of kafka_exporter and kminion, as their own dashboards read them")
+@pytest.mark.shows("rules record the names that dashboards of kafka_exporter and kminion use")
 def test_values_under_the_names_of_kafka_exporter_are_ours(prometheus: Prometheus) -> None:
     def of(name: str, *labels: str) -> dict[tuple[str, ...], float]:
         return values(prometheus, f'{name}{{cluster="main"}}', *labels)

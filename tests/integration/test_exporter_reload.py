@@ -96,7 +96,7 @@ def group_is_on(samples: Samples, group: str) -> bool:
     return bool(samples.of("kctl_consumer_lag", "topic", "partition", cluster="main", group=group))
 
 
-@pytest.mark.shows("SIGHUP changes clusters, filters and tokens without a gap for what stays")
+@pytest.mark.shows("SIGHUP changes clusters, filters and tokens without a gap in other series")
 def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_what_stays(reloaded: Reloaded) -> None:
     exporter = reloaded.exporter
     assert {"billing", "payments", "throw-away"} <= reloaded.groups()

@@ -94,7 +94,7 @@ class Watched(Meanwhile):
         self.held.append((self._fickle.cycles, bytes_, self._process.num_threads() + self._process.num_fds()))
 
 
-@pytest.mark.shows("12,000 groups that come and go leave memory, threads and descriptors as they were")
+@pytest.mark.shows("12,000 groups that come and go do not raise memory, threads or descriptors")
 @pytest.mark.parametrize(
     ("cycles", "groups_per_cycle"),
     [

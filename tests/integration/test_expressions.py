@@ -155,7 +155,7 @@ def clusters(series: list[dict[str, Any]]) -> set[str]:
     return {one["metric"]["cluster"] for one in series}
 
 
-@pytest.mark.shows("every expression of panels and rules returns data; alerts are true of sick fleets alone")
+@pytest.mark.shows("every expression of panels and rules returns data; alerts fire for sick fleets only")
 @pytest.mark.parametrize("name", of_dashboards("10s"))
 def test_every_expression_of_a_dashboard_returns_data_of_every_cluster_apart(prometheus: Prometheus, name: str) -> None:
     happens_to_sick_only = name.endswith(("annotation Restarts", "annotation Rebalances"))

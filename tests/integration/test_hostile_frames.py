@@ -51,7 +51,7 @@ def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
     assert process.returncode == 0
 
 
-@pytest.mark.shows("10,000 hostile frames at an agent: no crash, no hang, no growth, a good caller served")
+@pytest.mark.shows("after 10,000 hostile frames an agent has not crashed, hung or grown, and serves a good caller")
 def test_ten_thousand_hostile_frames_do_no_harm(agent: psutil.Process, short_dir: Path, tmp_path: Path) -> None:
     path = short_dir / "worker-0.sock"
     valid = question("kafka_lag", "secret-of-the-caller")

@@ -28,7 +28,7 @@ CALL_SECONDS = 5.0
 VALID = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", params={}, deadline_ms=500).to_json())
 
 
-@pytest.mark.shows("10,000 hostile frames at the master: the same")
+@pytest.mark.shows("10,000 hostile frames do not harm the master either")
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(master: Callable[..., Any]) -> None:
     fleet = master(workers={"count": 1})
     path = fleet.run_dir / "master.sock"

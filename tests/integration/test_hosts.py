@@ -67,7 +67,7 @@ def test_any_host_answers_for_all(fleet: Fleet) -> None:
     assert fleet.kctl("b", "rpc", "ping").stdout.splitlines()[0].split() == ["host", "name", "pid", "version"]
 
 
-@pytest.mark.shows("a killed host is named within 8 s, its last rows with their age")
+@pytest.mark.shows("a killed host is reported within 8 s, its last rows with their age")
 def test_a_killed_host_is_missed_forgotten_and_comes_back(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b")
@@ -146,7 +146,7 @@ def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> 
     assert [row["name"] for row in older.ask("workers").result["rows"]] == ["a/worker-0"]
 
 
-@pytest.mark.shows("operations on one host or all, audited by both")
+@pytest.mark.shows("operations reach one host or all, and both sides log them")
 def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) -> None:
     for name, first_partition in (("a", 0), ("b", 2), ("c", 3)):
         fleet.start(name, prefix=["env", f"KCTL_TEST_FIRST_PARTITION={first_partition}"])
@@ -213,7 +213,7 @@ def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Flee
     assert "not all hosts are there: b" in fleet.failure("a", "seek", topic=TOPIC, to="latest")
 
 
-@pytest.mark.shows("a stranger that joins the masters' group is sent no token, whatever its certificate")
+@pytest.mark.shows("a stranger in the masters' group gets no token, regardless of its certificate")
 @pytest.mark.parametrize("kind", ["https", "http", "expired"])
 def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, kind: str, tmp_path: Path) -> None:
     if kind != "http":
@@ -244,7 +244,7 @@ def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, kind: str
     assert not stranger.received.count(b"GET") + stranger.received.count(b"POST")
 
 
-@pytest.mark.shows("without a token, or with the read token, nobody changes anything at any host")
+@pytest.mark.shows("without a token, or with the read token, a caller can change nothing on any host")
 def test_without_its_token_nobody_learns_or_changes_anything(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.await_all("a")
@@ -265,7 +265,7 @@ def test_without_its_token_nobody_learns_or_changes_anything(fleet: Fleet) -> No
     assert fleet.is_well("a")
 
 
-@pytest.mark.shows("a host of another protocol is named; a rolling upgrade")
+@pytest.mark.shows("a host with another protocol is reported during a rolling upgrade")
 def test_a_rolling_upgrade_names_the_host_of_another_protocol(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b")

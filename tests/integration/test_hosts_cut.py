@@ -128,7 +128,7 @@ def failures(master: Master) -> dict[str, str]:
     return {str(each.sender): each.message for each in master.ask("workers").failed if "/" not in str(each.sender)}
 
 
-@pytest.mark.shows("a host cut off from Kafka, others or both is named so, and healed")
+@pytest.mark.shows("a host cut off from Kafka, other hosts or both is reported, and recovers")
 def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: Network) -> None:
     a, c = fleet.masters["a"], fleet.masters["c"]
     everybody, others = [f"{name}/worker-0" for name in PORTS], others_than("c")
@@ -172,7 +172,7 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
     fleet.await_all(*PORTS)
 
 
-@pytest.mark.shows("a host killed or frozen is named within 8 s by all others, and healed")
+@pytest.mark.shows("all other hosts report a killed or frozen host within 8 s; it recovers")
 def test_hosts_that_are_killed_frozen_or_of_another_release_are_named_by_every_other(
     fleet: Fleet, network: Network, cluster: KafkaCluster
 ) -> None:

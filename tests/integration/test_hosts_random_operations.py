@@ -182,7 +182,7 @@ def assert_as_reported(fleet: Fleet, name: str, lines: list[dict[str, Any]]) -> 
         assert {(each["topic"], each["partition"]) for each in row["paused"]} == paused, lines[-8:]
 
 
-@pytest.mark.shows("random operations at several hosts while leaders are killed: each answered, refused or interrupted")
+@pytest.mark.shows("random operations while leaders are killed are each answered, rejected or interrupted")
 def test_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet) -> None:
     storm = Storm(fleet, seed=1, count=60)
     storm.run()

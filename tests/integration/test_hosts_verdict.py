@@ -75,7 +75,7 @@ def collections(fleet: Fleet, at: str) -> int:
     return int(fleet.get(at, "status?local=1")["sequence"])
 
 
-@pytest.mark.shows("a host judges what its own workers read; the verdict is the same on every host")
+@pytest.mark.shows("a host judges the partitions of its own workers; every host shows the same verdict")
 @pytest.mark.parametrize("what", ["paused", "throttled", "long_batch"])
 def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet, what: str) -> None:
     expected = {"paused": "ok", "throttled": "degraded", "long_batch": "ok"}[what]
@@ -98,7 +98,7 @@ def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet
     assert found == {frozenset({{"paused": "paused", "throttled": "warn", "long_batch": "ok"}[what]})}
 
 
-@pytest.mark.shows("partitions that no host reads are named once, and no host is unready for them")
+@pytest.mark.shows("partitions without a reader are reported once, and make no host unready")
 def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) -> None:
     for name in BOTH:
         start(fleet, name)
@@ -131,7 +131,7 @@ def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) 
         assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
 
 
-@pytest.mark.shows("on two hosts each alert fires for its host and for no other")
+@pytest.mark.shows("with two hosts an alert fires only for its own host")
 def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Path) -> None:
     require("prometheus")
     at_once = rules()

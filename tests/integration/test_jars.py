@@ -79,7 +79,7 @@ def test_jars_that_are_missing_are_named_with_the_command_that_fetches_them(repo
         jar_paths("broker")
 
 
-@pytest.mark.shows("a cache of jars that all users can write to is not used")
+@pytest.mark.shows("kctl does not use a cache of jars that all users can write to")
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
 def test_a_cache_that_all_users_can_write_to_is_refused(repository: Repository, mode: int) -> None:
     fetch()

@@ -70,7 +70,7 @@ def committed(broker: KafkaBroker, group: str, offsets: dict[int, int]) -> None:
     assert set(errors.values()) == {None}
 
 
-@pytest.mark.shows("topics and groups are created, altered and deleted as Kafka's own tools see it")
+@pytest.mark.shows("Kafka's own tools confirm created, altered and deleted topics and groups")
 def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker: KafkaBroker, kctl: Kctl) -> None:
     made = kctl("create-topic", "made", "-p", "3", "-r", "1", "--set", "retention.ms=60000", "-o", "json").document
     [row] = made["rows"]
@@ -214,7 +214,7 @@ def test_a_group_with_live_members_is_not_deleted_and_they_are_named(broker: Kaf
     assert (ran.code, "(reader at 127.0.0.1); stop them first" in ran.err) == (24, True)
 
 
-@pytest.mark.shows("resets and deletions are shown, asked for, else done only with `--execute`, and audited")
+@pytest.mark.shows("resets and deletions are previewed, need a confirmation or `--execute`, and are logged")
 def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
     committed(broker, "moved", {0: 0})
     kctl("produce", "-t", "orders", "-p", "0", "--repeat", "5", "hello")

@@ -213,7 +213,7 @@ def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
         return log_offsets(connection, known, [(topic, partition)])[topic, partition].offset or 0
 
 
-@pytest.mark.shows("the leader killed while `kctl kafka produce` runs: every message once, in order")
+@pytest.mark.shows("`kctl kafka produce` keeps order and stores each message once if the leader is killed")
 def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(wounded: Wounded, kctl: Kctl) -> None:
     code, out, err = wounded.produced
 
@@ -225,7 +225,7 @@ def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(w
     assert kctl("consume", "-t", "trades")[1] == wounded.text
 
 
-@pytest.mark.shows("a dead broker affects only its own rows; a killed coordinator is replaced unseen")
+@pytest.mark.shows("a dead broker affects only its own rows; a killed coordinator is replaced without an error")
 def test_a_killed_coordinator_or_broker_spoils_only_its_own_rows(wounded: Wounded, kctl: Kctl) -> None:
     code, out, err = kctl("lag", "-g", "processes", "-o", "json")
     described = kctl("group", "processes", "-o", "json")
@@ -276,7 +276,7 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
     )
 
 
-@pytest.mark.shows("too few replicas in sync are reported by the broker's name of it")
+@pytest.mark.shows("too few replicas in sync are reported with the broker's error name")
 def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the_clients_log_silenced(
     wounded: Wounded, kctl: Kctl, caplog: pytest.LogCaptureFixture
 ) -> None:

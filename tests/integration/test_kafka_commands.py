@@ -64,7 +64,7 @@ def tool(name: str, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-@pytest.mark.shows("groups, members, lag, topics, offsets and resets are as Kafka's own tools show them")
+@pytest.mark.shows("groups, members, lag, topics, offsets and resets match Kafka's own tools")
 def test_lag_is_that_of_kafkas_own_tool_without_members(broker: KafkaBroker, kctl: Kctl) -> None:
     reported = {(row.topic, row.partition): row for row in kafka_tools.describe_group(broker.bootstrap_servers, GROUP)}
 
@@ -150,7 +150,7 @@ def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: K
     assert group["members"][0]["member_id"] in refused.err
 
 
-@pytest.mark.shows("share groups and KIP-848 groups are described as such, their lag as Kafka's own tool has it")
+@pytest.mark.shows("share groups and KIP-848 groups are described as such; their lag matches Kafka's own tool")
 def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl) -> None:
     """KIP-932: it commits nothing, and what is done above the start of a partition is known to the broker alone."""
     topics.create_topic(broker.bootstrap_servers, "commons", 2)
@@ -264,7 +264,7 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
     assert [(row.partition, row.current_offset) for row in reported] == [(0, 7), (1, 17), (2, 11), (3, 0)]
 
 
-@pytest.mark.shows("a group with live members is not reset, and they are named")
+@pytest.mark.shows("a group with live members is not reset, and the error names them")
 def test_a_group_with_live_members_is_not_reset_and_they_are_named(kctl: Kctl, member: KafkaConsumer) -> None:
     ran = kctl("reset-offsets", "-g", "readers", "-t", "orders", "--to", "latest")
 
@@ -329,7 +329,7 @@ def test_a_message_keeps_key_headers_and_null_and_its_sizes_are_reported(broker:
     assert (two["key"], two["value"], two["timestamp"]) == ("17", None, tombstone["timestamp"])
 
 
-@pytest.mark.shows("a key goes to the partition of the Java client; each codec is read byte for byte")
+@pytest.mark.shows("a key selects the partition of the Java client; each codec is read byte for byte")
 def test_a_key_goes_where_the_java_client_puts_it(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "hashed", 16)
     keys = ["", "a", "17", "Ünïcode", "a much longer key than the others"]
@@ -391,7 +391,7 @@ def test_producing_a_file_shows_progress_on_a_terminal_only(broker: KafkaBroker,
     assert kctl("list-offsets", "-t", "lines", "-o", "json").rows[0]["offset"] == 60
 
 
-@pytest.mark.shows("aborted records are not shown under `read_committed`, and the end is reached")
+@pytest.mark.shows("`read_committed` shows no aborted records, and reaches the end")
 def test_aborted_messages_are_not_shown_and_the_end_is_reached(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "deals", 1)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="deals")

@@ -108,7 +108,7 @@ def test_a_master_that_cannot_start_reports_why_as_kctl_kafka_does(
         asyncio.run(check())
 
 
-@pytest.mark.shows("TLS, SASL PLAIN, SCRAM, OAUTHBEARER in `kctl kafka`, worker and master; no password is printed")
+@pytest.mark.shows("`kctl kafka`, worker and master use TLS, SASL PLAIN, SCRAM, OAUTHBEARER; no password is shown")
 @pytest.mark.parametrize("context", MECHANISMS)
 def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured: SecuredBroker, context: str) -> None:
     produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
@@ -125,7 +125,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     assert [row["lag"] for row in json.loads(lag.stdout)["rows"]] == [0, 0]
 
 
-@pytest.mark.shows("what is wrong with Kafka is one sentence with the broker's name of it")
+@pytest.mark.shows("an error of Kafka is one sentence with the broker's error name")
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [

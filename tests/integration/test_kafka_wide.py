@@ -59,7 +59,7 @@ def _all_answer(connection: ClusterConnection) -> bool:
     return {each.error for each in log_offsets(connection, known, KEYS).values()} == {None}
 
 
-@pytest.mark.shows("3,000 partitions: brokers + 2 requests, under 2 s")
+@pytest.mark.shows("the lag of 3,000 partitions takes brokers + 2 requests and under 2 s")
 @pytest.mark.alone
 @pytest.mark.long
 def test_the_lag_of_three_thousand_partitions_takes_one_question_per_broker(servers: str) -> None:

@@ -90,7 +90,7 @@ def offsets(storage: LakeStorage, version: int | None = None) -> list[int]:
     return sorted(table_of(storage, version).to_pyarrow_table()["offset"].to_pylist())
 
 
-@pytest.mark.shows("of several commits to a table in an object store at once one is taken")
+@pytest.mark.shows("an object store accepts one of several simultaneous commits to a table")
 def test_both_kinds_of_folders_do_the_same(folder: Folder) -> None:
     folder.check()
     assert not folder.holds_others({"_kctl"})
@@ -270,7 +270,7 @@ def test_a_store_that_heeds_conditions_is_taken(settings: dict[str, Any], monkey
     assert list(storage.folder.files()) == []
 
 
-@pytest.mark.shows("a store without `If-None-Match`, wrong keys, a missing bucket: refused at the start by a sentence")
+@pytest.mark.shows("a store without `If-None-Match`, wrong keys or a missing bucket are rejected at the start")
 def test_a_store_that_does_not_heed_a_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "AT_ONCE", 8)
     with (
@@ -310,7 +310,7 @@ def test_both_clients_wait_as_long(client: str, server: ObjectStoreServer, monke
     assert time.monotonic() - began >= seconds
 
 
-@pytest.mark.shows("a store that does not answer holds up no other thread of its worker")
+@pytest.mark.shows("a store that does not answer blocks no other thread of its worker")
 def test_other_threads_go_on_while_a_store_is_waited_for(
     server: ObjectStoreServer, storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

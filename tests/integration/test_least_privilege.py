@@ -187,7 +187,7 @@ def prepare(secured: SecuredBroker, who: str) -> None:
         assert run(["kafka", "reset-offsets", *words], {}) == 0
 
 
-@pytest.mark.shows("the rights that SECURITY.md names suffice, and each of them is needed")
+@pytest.mark.shows("the rights in SECURITY.md suffice, and each of them is needed")
 @pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
 def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
     secured: SecuredBroker, job: Path, who: str, rights: list[Right]

@@ -28,7 +28,7 @@ def kctl(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.shows("sd_notify READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM is now")
+@pytest.mark.shows("systemd gets READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM ends at once")
 def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
     master: Callable[..., Master], short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_the_log_of_a_running_process_is_rotated_and_it_goes_on_writing_it(maste
     assert shown.encode() == b"".join(LINES.splitlines(keepends=True)[-20_000:])
 
 
-@pytest.mark.shows("what a dead master had started is ended by the next one")
+@pytest.mark.shows("the next master ends processes that a dead master had started")
 def test_a_worker_hanging_from_a_killed_master_keeps_no_new_one_from_starting(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 2, "stop_timeout_seconds": 1.0})
     hanging, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
@@ -112,7 +112,7 @@ def test_a_worker_hanging_from_a_killed_master_keeps_no_new_one_from_starting(ma
     assert "2 processes of a former master" in again.log.read_text()
 
 
-@pytest.mark.shows("reloads leave threads and descriptors as they were")
+@pytest.mark.shows("reloads do not raise threads or descriptors")
 def test_reloads_leave_descriptors_and_threads_of_the_master_as_they_were(master: Callable[..., Master]) -> None:
     fleet = master(workers={"count": 1})
 

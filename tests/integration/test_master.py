@@ -65,7 +65,7 @@ def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., A
     assert "worker-0 leaves" in (fleet.config.parent / "logs" / "worker-0.log").read_text()
 
 
-@pytest.mark.shows("a second signal that kills workers is no success")
+@pytest.mark.shows("a second signal that kills workers does not exit with 0")
 def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any]) -> None:
     fleet = master(spark={"conf": {"KCTL_TEST_WORKER": "stubborn"}})
     pids = [row["pid"] for row in fleet.status().values()]

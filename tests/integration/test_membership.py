@@ -76,7 +76,7 @@ def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGrou
     return now if fits and is_shared(members, group.partitions) else None
 
 
-@pytest.mark.shows("the four assignors with one to five members: balanced, sticky moves the least, one leader is named")
+@pytest.mark.shows("four assignors with one to five members are balanced, sticky ones move least, one leader")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor: str, group: ConsumerGroup) -> None:
     members: list[Member] = []
@@ -96,7 +96,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor:
         assert all(before[each] <= share for each, share in after.items()), "something moved between the others"
 
 
-@pytest.mark.shows("each assignor works beside Kafka's own consumer in one group, whichever member leads")
+@pytest.mark.shows("each assignor works with Kafka's own consumer in one group, whichever member leads")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, group: ConsumerGroup) -> None:
     """The one that joins first leads, and the other reads what it has written."""

@@ -51,7 +51,7 @@ def sinkers(handler: str, **more: object) -> dict[str, object]:
     return {"count": 2, "handler": f"{HANDLER}:{handler}", "batch_size": 10, **more}
 
 
-@pytest.mark.shows("a handler that hangs is the verdict, with handler, sinker and age, though Kafka has no lag")
+@pytest.mark.shows("the verdict reports a hanging handler with sinker and age, even if Kafka has no lag")
 def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 1700)
     one = master(sinkers=sinkers("waits_for_gate"), workers={"count": 0}, status={"oldest_limit": 2.0})
@@ -79,7 +79,7 @@ def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Mas
     assert json.loads(page(one, "/api/v1/status"))["oldest_unhandled_seconds"] == 0.0
 
 
-@pytest.mark.shows("the verdict has number and error class of recent dead letters, and never the error's text")
+@pytest.mark.shows("the verdict has number and error class of recent dead letters, never the error's text")
 def test_dead_messages_are_the_verdict(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 1000)
     one = master(sinkers=sinkers("fifths_die", max_tries=1), workers={"count": 0})

@@ -53,7 +53,7 @@ def worker(fleet: Master, name: str) -> dict[str, Any]:
     return dict(fleet.ask("workers", worker=name).result["rows"][0])
 
 
-@pytest.mark.shows("a pause is kept over restarts of worker and master, and shown with its caller and time")
+@pytest.mark.shows("a pause survives restarts of worker and master, and is shown with its caller and time")
 def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Callable[..., Master]) -> None:
     fleet = master()
 
@@ -77,7 +77,7 @@ def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Calla
     assert not (again.config.parent / "data" / "pauses.json").exists()
 
 
-@pytest.mark.shows("stop, start, restart, drain of one process leave the others alone")
+@pytest.mark.shows("stop, start, restart and drain of one process do not affect the others")
 def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(master: Callable[..., Master]) -> None:
     fleet = master()
     other = fleet.status()["worker-1"]["pid"]
@@ -124,7 +124,7 @@ NAMED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.shows("an unknown name is exit code 2 before there is an operation; the known ones are listed")
+@pytest.mark.shows("an unknown name is exit code 2 without an operation; the known ones are listed")
 def test_an_unknown_name_is_wrong_usage_for_every_operation(master: Callable[..., Master]) -> None:
     fleet = master()
 
@@ -183,7 +183,7 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(master: 
     assert [row["from"] for row in planned["result"]["rows"]] == [50, 50]
 
 
-@pytest.mark.shows("a seek is carried out by the owners of its partitions; a dry run changes nothing")
+@pytest.mark.shows("the owners of its partitions run a seek; a dry run changes nothing")
 def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(master: Callable[..., Master]) -> None:
     fleet = master()
 
@@ -328,7 +328,7 @@ def audit(fleet: Master) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, lines) if line["state"] != "running"]
 
 
-@pytest.mark.shows("every operation is answered, has a deadline and an audit line; contradicting ones are refused")
+@pytest.mark.shows("every operation has an answer, a deadline and an audit line; conflicting ones are rejected")
 def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> None:
     fleet = master()
     operation(fleet, "pause", all=True)
@@ -371,7 +371,7 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(
         other.stop(signal.SIGKILL)
 
 
-@pytest.mark.shows("the same operations over HTTP with the token; each is an event and a metric")
+@pytest.mark.shows("HTTP runs the same operations with the token; each is an event and a metric")
 def test_operations_over_http_need_the_token_and_are_the_same(master: Callable[..., Master], short_dir: Path) -> None:
     (short_dir / "token").touch(0o600)
     (short_dir / "token").write_text("a-token-of-some-length\nci: another-token-of-some-length\n")

@@ -40,7 +40,7 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple
 Opened = tuple[Site, webdriver.Chrome]
 
 
-@pytest.mark.shows("the page: numbers, live, lost connection, keyboard, themes, no markup from outside")
+@pytest.mark.shows("the page: live numbers, lost connection, keyboard, themes, no foreign markup")
 def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, eventually: Eventually) -> None:
     site, page = opened
     site.collect(site.latest, Event(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
@@ -242,7 +242,7 @@ def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.
         chromium.get("about:blank")
 
 
-@pytest.mark.shows("the page: hosts: which are missing since when and why, a link to each")
+@pytest.mark.shows("the page: hosts, which are missing since when and why, a link to each")
 def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome, eventually: Eventually) -> None:
     hosts = (
         HostRow("node-1", "here", "https://node-1.example:9750", "0.2.0", (1, 2)),

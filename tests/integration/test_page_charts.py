@@ -58,7 +58,7 @@ def follows(site: Site, page: webdriver.Chrome, eventually: Eventually) -> None:
     eventually(is_marked)
 
 
-@pytest.mark.shows("the page: charts are drawn, follow, have marks, captions and a table; one cursor, zoom")
+@pytest.mark.shows("the page: charts update and have marks, captions, a table, one cursor and zoom")
 def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
     opened: Opened, eventually: Eventually
 ) -> None:

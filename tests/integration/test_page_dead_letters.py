@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='
 BIDI = "\u202egnp.exe\u2066"
 
 
-@pytest.mark.shows("the page: class and count of dead letters for every reader, without a word of their errors")
+@pytest.mark.shows("the page: every reader sees class and count of dead letters, never their errors")
 def test_a_reader_without_a_token_sees_what_dead_letters_died_of_and_no_text_of_theirs(
     page: webdriver.Chrome, site: Site, eventually: Eventually
 ) -> None:
@@ -43,7 +43,7 @@ def test_a_reader_without_a_token_sees_what_dead_letters_died_of_and_no_text_of_
     assert not page.find_element(By.ID, "workbench").is_displayed()
 
 
-@pytest.mark.shows("the page: dead letters grouped, found, read, put back, deleted after signing in")
+@pytest.mark.shows("the page: after signing in dead letters are grouped, found, read, requeued, deleted")
 def test_a_group_is_chosen_read_and_put_back(
     page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -117,7 +117,7 @@ def test_some_are_sent_to_a_topic(
     assert not page.find_element(By.ID, "to").is_displayed(), "nor for anything else"
 
 
-@pytest.mark.shows("the page: what no index finds is looked for until a page is full, counted beside, and stopped")
+@pytest.mark.shows("the page: a search without an index fills a page, counts the rest, and can be stopped")
 def test_what_no_index_finds_is_looked_for_page_by_page_and_may_be_stopped(
     page: webdriver.Chrome, storage: FileStorage, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 Eventually = Callable[..., Any]
 
 
-@pytest.mark.shows("the page: a dead letter is found, read, requeued, handled")
+@pytest.mark.shows("the page: a dead letter is found, read, requeued and handled")
 def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
     place: Path, master: Callable[..., Master], chromium: webdriver.Chrome, eventually: Eventually
 ) -> None:

@@ -110,7 +110,7 @@ def test_what_waits_in_an_uncounted_storage_is_not_known(chromium: webdriver.Chr
         assert [number(chromium, "summary", name) for name in ("messages waiting", "dead letters")] == ["-", "-"]
 
 
-@pytest.mark.shows("the page: 16 healthy partitions take less than 2,500 px of a telephone, and all of it on request")
+@pytest.mark.shows("the page: 16 healthy partitions take less than 2,500 px of a telephone; more on request")
 def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_more(
     chromium: webdriver.Chrome, eventually: Eventually
 ) -> None:

@@ -61,7 +61,7 @@ def outcome(page: webdriver.Chrome) -> str:
     return text(page, "operation-status")
 
 
-@pytest.mark.shows("the page: a seek is previewed, done and listed")
+@pytest.mark.shows("the page: a seek is previewed, run and listed")
 def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
@@ -84,7 +84,7 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriv
     assert fleet.ask("operations", of_master=True).result["rows"][0]["params"] == {"topic": TOPIC, "to": SHOWN}
 
 
-@pytest.mark.shows("the page in two tabs: a seek whose preview is no longer so is shown anew; nothing of it was done")
+@pytest.mark.shows("the page in two tabs: a seek with an outdated preview changes nothing and is shown again")
 def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriver.Chrome, fleet: Master) -> None:
     sign_in(page)
     eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
@@ -108,7 +108,7 @@ def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriv
         page.switch_to.window(second)
 
 
-@pytest.mark.shows("the page: a rolling restart is watched, and cancelled")
+@pytest.mark.shows("the page: a rolling restart is watched and cancelled")
 def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrome, fleet: Master) -> None:
     before = {name: row["pid"] for name, row in fleet.status().items()}
     sign_in(page)
@@ -145,7 +145,7 @@ def test_no_row_moves_while_somebody_is_about_to_press_one(page: webdriver.Chrom
     eventually(lambda: [row[2] for row in rows(page, "operations")] == ["resume", "pause"])
 
 
-@pytest.mark.shows("the page: a process's log, stack, settings without secrets")
+@pytest.mark.shows("the page: a process has its log, stack, and settings without secrets")
 def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chrome, fleet: Master) -> None:
     page.get(fleet.about["http_url"] + "#worker=worker-0")
     sign_in(page)

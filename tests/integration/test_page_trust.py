@@ -110,7 +110,7 @@ def test_a_token_that_is_replaced_while_the_page_is_open_signs_out(
     assert storage.count_dead() == 7
 
 
-@pytest.mark.shows("the page: one tab acts, the other shows it; what is outdated is refused")
+@pytest.mark.shows("the page: one tab shows the operations of the other; outdated ones are rejected")
 def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused(
     page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
 ) -> None:
@@ -138,7 +138,7 @@ def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused
         page.switch_to.window(page.window_handles[-1])
 
 
-@pytest.mark.shows("the page: another origin posts, fetches, frames: nothing happens, nothing is read")
+@pytest.mark.shows("the page: posts, fetches and frames of another origin change and read nothing")
 def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothing(
     page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
 ) -> None:

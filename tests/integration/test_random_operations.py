@@ -122,7 +122,7 @@ def last_wish(name: str, ended: list[Operation]) -> str:
     return state
 
 
-@pytest.mark.shows("1,000 rounds of random operations from several callers: each answered, the end as desired")
+@pytest.mark.shows("1,000 rounds of random operations of several callers are answered and end as desired")
 async def test_a_thousand_random_operations_are_all_answered_and_take_effect(short_dir: Path) -> None:
     await random_orders(short_dir, seed=1, rounds=1000)
 

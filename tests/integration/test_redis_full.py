@@ -113,7 +113,7 @@ def test_a_full_redis_renews_releases_and_buries(storage: RedisStorage) -> None:
     assert [dead_letter.partition for dead_letter in (dead_letter.block for dead_letter in storage.dead())] == [1]
 
 
-@pytest.mark.shows("a Redis at `maxmemory` is drained by its sinkers until it is empty; then puts go on")
+@pytest.mark.shows("sinkers drain a Redis at `maxmemory`; then puts continue")
 def test_sinkers_drain_a_full_redis_and_puts_go_on(
     storage: RedisStorage, server: RedisServer, sinker: Callable[..., SinkerProcess], place: Any
 ) -> None:

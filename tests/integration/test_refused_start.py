@@ -176,7 +176,7 @@ def refused(
     return sentence.removeprefix("kctl: ")
 
 
-@pytest.mark.shows("what must hold before a start is one sentence each, with an exit code")
+@pytest.mark.shows("each failed condition of a start is one sentence with an exit code")
 @pytest.mark.parametrize(
     ("given", "code", "sentence"),
     [
@@ -234,7 +234,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
         assert re.search(sentence, checked), checked
 
 
-@pytest.mark.shows("a second master on one run_dir or data_dir is refused")
+@pytest.mark.shows("a second master on one run_dir or data_dir is rejected")
 def test_a_second_master_on_one_run_dir_is_refused(master: Callable[..., Master], place: Place, tmp_path: Path) -> None:
     first = master()
 

@@ -80,7 +80,7 @@ def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
     }
 
 
-@pytest.mark.shows("one number over RPC, HTTP, `/metrics` and the page")
+@pytest.mark.shows("RPC, HTTP, `/metrics` and the page show the same number")
 def test_rpc_http_metrics_and_page_show_the_same_numbers(master: Callable[..., Any], broker: KafkaBroker) -> None:
     require_browser()
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 100, 1: 100})  # what the stand-in workers claim

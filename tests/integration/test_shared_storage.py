@@ -30,7 +30,7 @@ def is_empty(storage: Storage) -> bool:
     return stats.pending == stats.processing == stats.delayed == 0
 
 
-@pytest.mark.shows("two sinkers of one name, clocks set back by an hour: nothing twice, nothing stuck")
+@pytest.mark.shows("two sinkers of one name, or clocks set back by an hour, double and block nothing")
 def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing(place: Path, sinker: Start) -> None:
     with closing(FileStorage(place / "s.sqlite")) as storage:
         storage.prepare()

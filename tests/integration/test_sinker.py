@@ -132,7 +132,7 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
         yield storage_settings(place, block_messages=50, mode="redis", url=server.url, namespace="g")
 
 
-@pytest.mark.shows("SIGKILL inside the handler, 20 times: nothing lost; handled twice only what was in flight")
+@pytest.mark.shows("20 SIGKILLs inside the handler lose nothing; only messages in flight are handled twice")
 @pytest.mark.long
 def test_sinkers_killed_in_a_handler_repeat_only_what_they_held(own_storage: dict[str, Any], sinker: Start) -> None:
     with closing(open_storage(own_storage)) as storage:
@@ -168,7 +168,7 @@ def test_sinkers_killed_in_a_handler_repeat_only_what_they_held(own_storage: dic
     assert dead_letters == []
 
 
-@pytest.mark.shows("a settle after its lease ran out changes nothing and is reported")
+@pytest.mark.shows("a settle after its lease expired changes nothing and is reported")
 def test_a_late_settle_after_a_lost_lease_changes_nothing(sinker: Start, storage: FileStorage, place: Path) -> None:
     fill(storage, 10)
     slow = sinker("waits_for_gate", lease_seconds=0.5)
@@ -188,7 +188,7 @@ def test_a_late_settle_after_a_lost_lease_changes_nothing(sinker: Start, storage
     assert storage.stats().dead == 0
 
 
-@pytest.mark.shows("a graceful stop finishes the batch in flight and gives back the rest")
+@pytest.mark.shows("a graceful stop finishes the batch in flight and returns the rest")
 def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(sinker: Start, place: Path) -> None:
     storage = FileStorage(place / "s.sqlite", block_messages=10)
     storage.prepare()
@@ -206,7 +206,7 @@ def test_a_sinker_that_is_stopped_finishes_its_batch_and_gives_back_the_rest(sin
     assert [claim.tries for claim in storage.claim("a", 40, 30)] == [0] * 4
 
 
-@pytest.mark.shows("`ordered`: nothing of a partition before its failed message")
+@pytest.mark.shows("with `ordered`, messages of a partition wait for its failed message")
 def test_in_order_nothing_comes_before_a_failed_message(sinker: Start, storage: FileStorage, place: Path) -> None:
     small = FileStorage(place / "s.sqlite", block_messages=4)
     fill(small, 40)
@@ -222,7 +222,7 @@ def test_in_order_nothing_comes_before_a_failed_message(sinker: Start, storage: 
     assert not list(storage.dead())
 
 
-@pytest.mark.shows("the example is a configuration and a handler that run")
+@pytest.mark.shows("the example's configuration and handler run")
 def test_the_example_is_a_configuration_and_a_handler_that_run(sinker: Start, storage: FileStorage) -> None:
     config = load(EXAMPLES / "kctl.toml", {})
     settings = sinker_settings(config, "sinker-0")

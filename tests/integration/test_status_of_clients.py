@@ -101,7 +101,7 @@ class Watch:
         await self._cache.close()
 
 
-@pytest.mark.shows("groups of other clients are judged as they behave")
+@pytest.mark.shows("groups of other clients are judged by their behavior")
 def test_a_client_that_commits_stands_still_leaves_and_loses_is_judged_so(broker: KafkaBroker) -> None:
     topics.create_topic(broker.bootstrap_servers, TOPIC, 1)
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 1000})

@@ -74,7 +74,7 @@ def killed_at_work(work: Callable[[int], None], steps: int) -> None:
     os.close(read)
 
 
-@pytest.mark.shows("killed inside a put, a claim, a settle; a power cut, a refused write: nothing that counts is lost")
+@pytest.mark.shows("a kill in a put, claim or settle, a power cut or a failed write loses no counted message")
 def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) -> None:
     chance = random.Random(1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])

@@ -113,7 +113,7 @@ def offsets(storage: OffsetStore) -> dict[int, int]:
     return {partition: each.next for (_, partition), each in stored.items()}
 
 
-@pytest.mark.shows("a fleet in a mirrored cluster goes on after the last stored message")
+@pytest.mark.shows("a fleet in a mirrored cluster continues after the last stored message")
 def test_a_storage_follows_copied_topics(storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker) -> None:
     owner = Binding("g", mirror.cluster_id)
 

@@ -115,7 +115,7 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
         assert pickle.loads(pickle.dumps(storage))._session.reply_seconds == client.REPLY_SECONDS, "an executor's"
 
 
-@pytest.mark.shows("a Redis that is away is reported, then used again; a lost reply does nothing twice")
+@pytest.mark.shows("an unreachable Redis is reported, then used again; a lost reply does nothing twice")
 def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
     server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +209,7 @@ def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer
         assert list(client.scan_iter("*sent:*")) == []
 
 
-@pytest.mark.shows("what is put of several partitions at once is stored of all or of none")
+@pytest.mark.shows("a put of several partitions is stored for all of them or for none")
 def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storage: RedisStorage) -> None:
     chunks = [chunk(0, 40, partition=partition) for partition in range(300)]
     large = BinaryColumn(np.full(3000, 1000, np.int32), bytes(3_000_000))
@@ -224,7 +224,7 @@ def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storag
     assert [(part.start, part.end) for part in (portions[1][0], portions[2][0])] == [(0, 2097), (2097, 3000)]
 
 
-@pytest.mark.shows("no `KEYS`, no `MAXLEN` in Redis, nothing whose cost grows with the database")
+@pytest.mark.shows("no Redis command has a cost that grows with the database: no `KEYS`, no `MAXLEN`")
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 6)
     (claim,) = storage.claim("a", 3, 60.0)
@@ -252,7 +252,7 @@ def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: Redi
         assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
 
 
-@pytest.mark.shows("Redis by URL: socket, database, password, TLS, an ACL user with the documented rights")
+@pytest.mark.shows("a Redis URL can have socket, database, password, TLS, a user with the documented rights")
 def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
     with closing(opened(f"{server.url}?db=3")) as storage:
         fill(storage, 3)
@@ -337,7 +337,7 @@ def free_port() -> int:
     return port
 
 
-@pytest.mark.shows("a Redis that would lose messages is refused or warned of")
+@pytest.mark.shows("a Redis that could lose messages is rejected or causes a warning")
 def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) -> None:
     server = start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 

@@ -55,7 +55,7 @@ def recovered(fleet: Master, fault: Path, cause: str) -> dict[str, Any]:
     return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r))
 
 
-@pytest.mark.shows("a worker that dies at once is tried with growing pauses; a wrong configuration is given up")
+@pytest.mark.shows("a worker that dies at once is retried with growing waits; with a wrong configuration, not")
 def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("dies", until="backoff")
 
@@ -83,7 +83,7 @@ def test_where_configured_a_worker_given_up_ends_the_fleet(config_file: Callable
     assert os.listdir(fleet.run_dir) == []
 
 
-@pytest.mark.shows("a killed worker is seen within 0.2 s")
+@pytest.mark.shows("the master notices a killed worker within 0.2 s")
 @pytest.mark.alone
 def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", backoff_min_seconds=1.0, backoff_max_seconds=1.0)
@@ -102,7 +102,7 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[...
     assert seen_after[-1] < 0.2, seen_after
 
 
-@pytest.mark.shows("a process that hangs is found within `ping_interval + ping_timeout`, its stacks in its log")
+@pytest.mark.shows("a hung process is detected within `ping_interval + ping_timeout`, its stacks are in its log")
 @pytest.mark.alone
 def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(faulty: Callable[..., Any]) -> None:
     fleet, fault = faulty("")

@@ -57,7 +57,7 @@ def kctl(fleet: Master, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.shows("a process on a hung disk is `unkillable` until the disk is back; the other processes go on")
+@pytest.mark.shows("a process on a hung disk is `unkillable` until the disk returns; other processes continue")
 @pytest.mark.parametrize(
     "behaviour", ["writes", *(pytest.param(each, marks=pytest.mark.long) for each in ("writes_beside", "child_writes"))]
 )
@@ -89,7 +89,7 @@ def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: Fro
     assert fleet.status()["worker-1"]["pid"] == other
 
 
-@pytest.mark.shows("`kctl stop` ends in time beside a process that survives SIGKILL, and names its pid")
+@pytest.mark.shows("`kctl stop` ends in time if a process survives SIGKILL, and names its pid")
 def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:
     fleet = on_disk("writes")
     session = fleet.status()["worker-0"]["pid"]

@@ -72,7 +72,7 @@ def checkpoint(db: sqlite3.Connection) -> None:
     assert db.execute("pragma wal_checkpoint(passive)").fetchone()[0] == 0
 
 
-@pytest.mark.shows("SQLite's WAL-reset bug damages an unprotected file, and none that is copied as ours")
+@pytest.mark.shows("SQLite's WAL-reset bug damages an unprotected file, but not kctl's")
 @pytest.mark.parametrize("how", ["unprotected", "reading", "writing"])
 def test_a_commit_at_the_moment_of_the_wal_reset_bug_damages_no_file(how: str, tmp_path: Path, shim: Path) -> None:
     if how == "unprotected" and not HAS_THE_BUG:

@@ -70,7 +70,7 @@ def reason(exporter: Exporter, name: str, words: str) -> bool:
     return words in rows[0]["reason"] if rows else False
 
 
-@pytest.mark.shows("a Spark job is a group by its checkpoint: exact lag, a status, and why its offsets are unknown")
+@pytest.mark.shows("a checkpoint shows a Spark job as a group with exact lag, status, and why offsets are unknown")
 def test_a_checkpoint_is_a_group_with_the_lag_of_what_its_query_has_committed(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def check(expression: str) -> None:
         assert grouping[:2] == ["cluster", "group"]
 
 
-@pytest.mark.shows("dashboards have unit, legend, description, variables, annotations, no overlap")
+@pytest.mark.shows("dashboards have units, legends, descriptions, variables, annotations, and no overlap")
 @EACH_BOARD
 def test_the_file_is_the_one_that_is_built(name: str) -> None:
     file = ROOT / "dashboards" / f"{name}.json"

@@ -52,7 +52,7 @@ def test_the_compose_file_follows_its_schema() -> None:
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
 
 
-@pytest.mark.shows("images of others are named by version and digest")
+@pytest.mark.shows("images from elsewhere are pinned by version and digest")
 def test_an_image_that_is_not_ours_has_a_version_and_a_digest() -> None:
     images = [service["image"] for service in COMPOSE["services"].values()]
     built_from = re.findall(r"^FROM (\S+)", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)
@@ -134,7 +134,7 @@ def kustomized(folder: str) -> list[Any]:
     return list(yaml.safe_load_all(run("kubectl", "kustomize", DEPLOY / "kubernetes" / folder)))
 
 
-@pytest.mark.shows("several pods are one fleet: each names itself, and they alone reach each other")
+@pytest.mark.shows("several pods form one fleet: each has its name, and only they reach each other")
 def test_several_pods_are_one_fleet() -> None:
     made = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("hosts")}
 
@@ -169,7 +169,7 @@ def test_the_pod_has_no_rights_that_it_does_not_need(kind: str, folder: str) -> 
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
-@pytest.mark.shows("nothing restarts a pod because its fleet is not ready; the scraper's token may only read")
+@pytest.mark.shows("a fleet that is not ready restarts no pod; the scraper's token can only read")
 def test_a_fleet_that_is_not_ready_is_not_restarted() -> None:
     [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
 

@@ -54,7 +54,7 @@ def everything_imported() -> None:
                 importlib.import_module(module.name)
 
 
-@pytest.mark.shows("settings, commands, options, errors, exit codes and metrics are documented as they are")
+@pytest.mark.shows("settings, commands, options, errors, exit codes and metrics are documented")
 def test_the_page_of_settings_is_the_one_that_is_generated() -> None:
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
@@ -147,7 +147,7 @@ def test_the_page_of_questions_and_operations_is_the_one_that_is_generated() -> 
     assert page == questions_and_operations(), "python -m tests.rpc_page > docs/rpc.md"
 
 
-@pytest.mark.shows("what every view shows of more than thirty problems is a generated table")
+@pytest.mark.shows("docs/problems.md shows what every view shows of more than thirty problems")
 def test_the_page_of_problems_is_the_one_that_is_generated() -> None:
     page = (DOCS / "problems.md").read_text(encoding="utf-8")
 

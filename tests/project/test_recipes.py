@@ -176,7 +176,7 @@ assert "### `threads`" in reference()
 """
 
 
-@pytest.mark.shows("An RPC that all kinds of processes answer is added in 3 files, a field or an operation in 2.")
+@pytest.mark.shows("adding an RPC for all kinds of processes takes 3 files, a field or an operation 2")
 def test_an_rpc_of_all_kinds_of_processes_is_added_in_three_files(copy: Copy, short_dir: Path) -> None:
     copy.make("agent/kctl_agent/replies/threads.py", REPLY)
     copy.replace(
@@ -321,7 +321,7 @@ def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
     assert question.key or not question.filters
 
 
-@pytest.mark.shows("An answer to `getXxx` passes through at most 18 files, from the snapshot to the printed table.")
+@pytest.mark.shows("an answer to `getXxx` passes at most 18 files from the snapshot to the printed table")
 @pytest.mark.anyio
 async def test_an_answer_passes_through_few_files_from_the_snapshot_to_the_table(short_dir: Path) -> None:
     files: set[str] = set()

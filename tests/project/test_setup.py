@@ -113,7 +113,7 @@ def test_checks_and_unit_tests_need_no_more_than_the_packages(clone: Path) -> No
     assert not any(line.startswith("setup ") for line in make("unit", directory=clone).splitlines())
 
 
-@pytest.mark.shows("a demo installs the locked packages, and by apt-get Java and venv alone, named before")
+@pytest.mark.shows("a demo installs the locked packages; with apt-get only Java and venv, after naming them")
 def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:
     first, second = make("demo", "ARGS=--for 5", directory=clone), make("demo", directory=clone)
 
@@ -192,7 +192,7 @@ def test_without_java_and_without_rights_the_exact_command_is_named(tmp_path: Pa
     assert "sudo apt-get install openjdk-17-jre-headless" in done.stderr
 
 
-@pytest.mark.shows("what is missing is installed with apt-get, else the exact command is named")
+@pytest.mark.shows("missing programs are installed with apt-get; otherwise the exact command is printed")
 def test_with_apt_get_the_first_java_on_offer_is_installed_and_named(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     install = f"""
@@ -247,7 +247,7 @@ def test_a_demo_gets_the_packages_of_the_runtime_with_the_uv_on_the_path_and_non
     assert all(re.match(r"[a-z-]+==\S+ |    --hash=", line) for line in build.splitlines())
 
 
-@pytest.mark.shows("`make demo` and `make test` are all that is needed; CI runs the same")
+@pytest.mark.shows("`make demo` and `make test` need no other step; CI runs the same")
 def test_the_tests_get_the_whole_lock_and_what_they_start(tmp_path: Path) -> None:
     masked_services = {"promtool": "exit 0", "amtool": "exit 0"}  # are there: this machine's systemd is let alone
     stand_ins = WITH_JAVA | WITH_PYTHON | UV | APT_GET | masked_services

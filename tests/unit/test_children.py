@@ -53,7 +53,7 @@ def test_what_is_planted_is_found_by_a_python_without_our_flags(planted: Path) -
     assert (planted / "trace").exists(), "or the tests below could not fail"
 
 
-@pytest.mark.shows("no child runs what lies in the working directory, nor a relative entry of `PYTHONPATH`")
+@pytest.mark.shows("no child imports from the working directory or a relative entry of `PYTHONPATH`")
 @pytest.mark.parametrize(
     "command",
     [
@@ -67,7 +67,7 @@ def test_no_child_runs_a_module_of_the_working_directory(planted: Path, command:
     assert not run(command, planted)
 
 
-@pytest.mark.shows("secrets are on no command line, in no view, and not in what handlers inherit")
+@pytest.mark.shows("secrets are on no command line, in no view, and not in the environment of handlers")
 def test_a_worker_and_all_that_it_starts_inherit_the_safe_path_and_no_setting_or_password() -> None:
     env = {
         "KCTL_SASL_PASSWORD": "hunter2",

@@ -53,7 +53,7 @@ def test_the_list_of_fleets_is_for_its_user_alone(env: dict[str, str], tmp_path:
         fleets.find(None, env)
 
 
-@pytest.mark.shows("a fleet is found without its name; several are listed")
+@pytest.mark.shows("a running fleet is found without its name; several are listed")
 def test_several_running_fleets_are_listed_with_names_and_paths(env: dict[str, str], tmp_path: Path) -> None:
     running(env, "orders", tmp_path / "a.toml", pid=os.getppid())
     running(env, "payments", tmp_path / "b.toml")

@@ -59,7 +59,7 @@ def test_a_file_towards_kafka_that_all_users_can_open_is_refused(tmp_path: Path,
         of_context(context, "one")
 
 
-@pytest.mark.shows("a Spark cluster without a secret is refused unless that is allowed")
+@pytest.mark.shows("a Spark cluster without a secret is rejected unless it is allowed")
 def test_a_spark_cluster_without_a_secret_is_refused_unless_that_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.format(kafka="", spark=""))

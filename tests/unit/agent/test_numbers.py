@@ -34,7 +34,7 @@ def test_json_is_read() -> None:
     assert parse_object(b' {"n": 1.5} ') == {"n": 1.5}
 
 
-@pytest.mark.shows("NaN, Infinity and numbers beyond 64 bits are refused in every request")
+@pytest.mark.shows("NaN, Infinity and numbers beyond 64 bits are rejected in every request")
 @pytest.mark.parametrize("number", [*HUGE, float("nan"), float("inf"), -float("inf")])
 def test_a_parameter_must_be_a_plain_number(number: Any) -> None:
     command = AgentCommand("c", lambda *_: {}, "", (Param("n", "number", ""), Param("i", "integer", "")))

@@ -126,7 +126,7 @@ def test_a_run_dir_that_is_not_there_lists_nothing_but_is_reported(short_dir: Pa
 # ---- binding
 
 
-@pytest.mark.shows("the socket is its owner's from its first moment; a dead owner's is replaced, a living one's not")
+@pytest.mark.shows("only its owner can open a socket, from the start; a dead owner's socket is replaced")
 def test_a_bound_socket_is_for_its_owner_only(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     bound = bind()
 

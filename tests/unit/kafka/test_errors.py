@@ -16,7 +16,7 @@ ALL = [
 ]
 
 
-@pytest.mark.shows("no error of the Kafka client is shown with a class name or an errno")
+@pytest.mark.shows("errors of the Kafka client are shown without class name and errno")
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("args", [(), ("KafkaTimeoutError: late",), ("unable to connect: [Errno 111] ECONNREFUSED",)])
 def test_no_sentence_holds_a_class_name_or_an_errno(kind: type[errors.KafkaError], args: tuple[str, ...]) -> None:

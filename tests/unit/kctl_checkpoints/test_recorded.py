@@ -79,7 +79,7 @@ def check(fault: Fault, folder: Path) -> Checkpoint:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.shows("kctl checkpoint show names what is wrong with a checkpoint, for checkpoints of Spark 3.4 to 4.2")
+@pytest.mark.shows("`kctl checkpoint show` reports damage of checkpoints of Spark 3.4 to 4.2")
 def test_a_damaged_checkpoint_is_named(name: str, version: str, tmp_path: Path) -> None:
     found = check(FAULTS[name], copied(RECORDED / version / "plain", tmp_path / "checkpoint"))
 

@@ -57,7 +57,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.shows("root acts for nobody else: not by configuration, folders, code, or lists of fleets of another user")
+@pytest.mark.shows("root uses no configuration, folder, code or list of fleets of another user")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_takes_the_configuration_of_another_user(kctl: Kctl, home: Path, command: str) -> None:
     imported = home / "imported"

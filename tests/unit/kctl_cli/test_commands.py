@@ -125,7 +125,7 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: tuple[str, ...
     assert ran.err.startswith(sentence)
 
 
-@pytest.mark.shows("`./kctl.toml` is the configuration where none is named")
+@pytest.mark.shows("`./kctl.toml` is the default configuration")
 def test_a_configuration_without_its_option_is_taken_for_one(kctl: Kctl, config: Path) -> None:
     for name in ("start", "status"):
         ran = kctl(name, str(config))

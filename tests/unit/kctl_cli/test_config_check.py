@@ -38,7 +38,7 @@ def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kc
     assert kctl("config", "check", "--offline", "--timeout", "120", "-c", transform).code == 0
 
 
-@pytest.mark.shows("`kctl config check` names all that `kctl start` refuses; an import that hangs is ended")
+@pytest.mark.shows("`kctl config check` reports all that `kctl start` rejects; a hanging import is ended")
 @pytest.mark.parametrize(
     ("code", "sentence", "details"),
     [
@@ -61,7 +61,7 @@ def test_a_broken_handler_is_one_sentence(code: str, sentence: str, details: str
     assert details in "\n".join(before)
 
 
-@pytest.mark.shows("`kctl start` and `kctl config check` make one set of checks: broker, topics, handler")
+@pytest.mark.shows("`kctl start` and `kctl config check` make the same checks: broker, topics, handler")
 def test_start_rejects_a_handler_as_the_check_does(kctl: Kctl, config: Config) -> None:
     path = config("import no_such_thing")
 
@@ -120,7 +120,7 @@ def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl
     assert f"{path} has no [kafka]; its contexts are prod, dev: `kctl kafka COMMAND --context prod`" in started.err
 
 
-@pytest.mark.shows("what a transform raises is shown with file and line, by `kctl config check` too")
+@pytest.mark.shows("an error of a transform is shown with file and line, also by `kctl config check`")
 @pytest.mark.real
 def test_a_transform_is_called_with_no_records_and_its_error_has_a_place(kctl: Kctl, config: Config) -> None:
     raising = config("def clean(frame):\n    return frame.select('no_such_column')\n", TRANSFORM)

@@ -116,7 +116,7 @@ def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir:
         assert f"storage.uri is {uri}, which names no folder of its own: write its path from the root on" in ran.err
 
 
-@pytest.mark.shows("places, endpoints, keys, packages that no table can be used with are refused before a start")
+@pytest.mark.shows("unusable folders, endpoints, keys and packages of a table are rejected before the start")
 @pytest.mark.parametrize(
     ("more", "named"),
     [

@@ -80,7 +80,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.shows("the token of `kctl groups` goes through no proxy unencrypted, and after no redirect")
+@pytest.mark.shows("the token of `kctl groups` never goes unencrypted through a proxy or after a redirect")
 def test_the_token_is_sent_to_the_exporter_alone(
     kctl: Kctl, url: str, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +108,7 @@ def test_groups_are_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
     assert names(kctl("groups", "--url", url, "nobody").out) == []
 
 
-@pytest.mark.shows("a list of groups that is cut off, or a cluster known in part, is named")
+@pytest.mark.shows("a list of groups that is cut off or incomplete is reported")
 def test_a_list_that_is_cut_off_says_so_and_is_no_failure(kctl: Kctl, latest: Latest, url: str) -> None:
     latest["main"] = cluster("main", *(group(f"g-{number}", 1) for number in range(2345)))
 
@@ -202,7 +202,7 @@ def test_watching_groups_on_a_terminal_redraws_in_place_and_shows_what_changes(l
     assert frame[6].endswith(" more lines")
 
 
-@pytest.mark.shows("`kctl groups --watch`: the worst first; on 80 columns a long name is cut, and no number or status")
+@pytest.mark.shows("`kctl groups --watch` lists the worst first; 80 columns cut long names, never numbers")
 def test_watching_groups_on_80_columns_cuts_no_number_and_no_status(latest: Latest, url: str) -> None:
     long = "a-group-whose-name-is-much-longer-than-there-is-room-for"
     latest["main"] = cluster(

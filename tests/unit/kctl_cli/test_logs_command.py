@@ -83,7 +83,7 @@ def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, lo
     assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
 
 
-@pytest.mark.shows("`kctl logs` of several processes and of the master, across rotations")
+@pytest.mark.shows("`kctl logs` follows several processes and the master across rotations")
 def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(kctl: Kctl, logs: Path) -> None:
     (logs / "master.log").write_text("action=running\naction=ended")
     config = str(logs.parent / "kctl.toml")

@@ -30,7 +30,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.shows("`kctl stop` signals nothing that another user's pid file names")
+@pytest.mark.shows("`kctl stop` never signals a process named by another user's pid file")
 @pytest.mark.parametrize("is_ours", [True, False], ids=["open to all as /tmp is", "of another user"])
 def test_a_pid_file_that_another_user_may_have_written_has_nothing_signalled(
     short_dir: Path, kctl: Kctl, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, is_ours: bool

@@ -35,7 +35,7 @@ def offset_row(worker: str | None, age: float) -> dict[str, Any]:
     }
 
 
-@pytest.mark.shows("tables have the columns that operators know; what is unknown is `-`, and zero is zero")
+@pytest.mark.shows("tables have the columns of Kafka's tools; unknown is `-`, and zero is 0")
 def test_offset_checker_has_the_columns_that_operators_know() -> None:
     rows = [offset_row("worker-0", 0.1), {**offset_row(None, 0.1), "partition": 10}]
 
@@ -64,7 +64,7 @@ def test_member_leader_reports_members_that_do_not_agree() -> None:
     assert lines[:2] == ["leader: -", "the members do not agree; generations: 3,4"]
 
 
-@pytest.mark.shows("`kctl rpc workers` fits into 80 columns but for errors; `-o wide` cuts nothing")
+@pytest.mark.shows("`kctl rpc workers` fits into 80 columns except for errors; `-o wide` cuts nothing")
 def test_workers_shows_what_each_is_doing() -> None:
     row = {
         "name": "worker-0",

@@ -157,7 +157,7 @@ def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
     assert lines[0].style == "red"
 
 
-@pytest.mark.shows("`kctl top` full screen and as lines, beside errors of any length")
+@pytest.mark.shows("`kctl top` works in full screen and as lines, with errors of any length")
 def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(master: Master) -> None:
     master(SCRIPT)
     ours, theirs = pty.openpty()

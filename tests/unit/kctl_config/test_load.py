@@ -42,7 +42,7 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
     assert config.storage.path == tmp_path / "data/storage.sqlite"
 
 
-@pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have ports of their own")
+@pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have different ports")
 def test_the_data_dir_moves_the_storage_unless_that_has_its_own(written: Written, tmp_path: Path) -> None:
     moved = SMALLEST + '[fleet]\ndata_dir = "/srv/kctl"\n'
 
@@ -120,7 +120,7 @@ def test_variables_that_are_no_settings_are_left_alone(written: Written) -> None
     written(SMALLEST, {"KCTL_CONFIG": "x", "KCTL_CACHE_DIR": "y", "KCTL_MAVEN_REPOSITORY": "z", "KCTL_DEBUG": "1"})
 
 
-@pytest.mark.shows("mistakes of a configuration are all reported at once, an unknown key with the nearest")
+@pytest.mark.shows("all mistakes of a configuration are reported at once, an unknown key with the nearest one")
 def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_path: Path) -> None:
     text = """
         [kafka]
@@ -258,7 +258,7 @@ def test_a_wrong_flag_is_named_as_such(written: Written) -> None:
         written(SMALLEST, {}, {"http.port": "-1"})
 
 
-@pytest.mark.shows("a pipe, a device or a huge file as configuration is refused by a sentence")
+@pytest.mark.shows("a pipe, a device or a huge file as configuration is rejected with one sentence")
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b'# caf\xe9\n[kafka]\ngroup = "g"\n')

@@ -26,7 +26,7 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
     assert (loaded(tmp_path, "").sinkers.count, loaded(tmp_path, "").sinkers.handler) == (0, "")
 
 
-@pytest.mark.shows("settings that do not fit together, or that nobody would read, are refused with the reason")
+@pytest.mark.shows("contradictory or unused settings are rejected with the reason")
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

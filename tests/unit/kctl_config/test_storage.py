@@ -47,7 +47,7 @@ def test_a_url_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.shows("a password in a URL is shown nowhere")
+@pytest.mark.shows("a password in a URL is never shown")
 @pytest.mark.parametrize(
     ("url", "seen"),
     [

@@ -53,7 +53,7 @@ def test_without_java_the_demo_reports_that_first(
     assert "there is no `java` on the PATH" in capsys.readouterr().err
 
 
-@pytest.mark.shows("`kctl demo` fetches missing jars; without Java it names the way to get it")
+@pytest.mark.shows("`kctl demo` fetches missing jars; without Java it prints how to install it")
 def test_missing_jars_are_fetched_and_without_a_repository_the_demo_names_the_reason(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

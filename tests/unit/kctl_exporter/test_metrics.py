@@ -218,7 +218,7 @@ def reported(family: Family) -> Samples:
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in family.samples}
 
 
-@pytest.mark.shows("what is unknown is absent from `/metrics`, what is gone is gone; OpenMetrics, gzip")
+@pytest.mark.shows("`/metrics` omits unknown values and ended series; OpenMetrics, gzip")
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
 def test_the_page_is_what_prometheus_client_would_render(accept: str) -> None:
     latest = full_snapshot()
@@ -253,7 +253,7 @@ def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_on
     assert exposition.render("", "gzip") == Exposition(lambda: following).render("", "gzip")
 
 
-@pytest.mark.shows("one page shared with the user's own prometheus_client registry")
+@pytest.mark.shows("one page can include the user's own prometheus_client registry")
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
 def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
     registry = CollectorRegistry()

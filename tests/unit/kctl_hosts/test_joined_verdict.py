@@ -33,7 +33,7 @@ def without(*parts: str) -> tuple[str, ...]:
     return tuple(each for each in WORK if each not in parts)
 
 
-@pytest.mark.shows("a host whose worker, engine or sinkers are down leaves the fleet `degraded` while another works")
+@pytest.mark.shows("if one host's worker, engine or sinkers are down and another works, the fleet is `degraded`")
 @pytest.mark.parametrize("level", [Level.FAILING, Level.UNKNOWN])
 @pytest.mark.parametrize("about", WORK)
 def test_what_another_host_does_is_degraded_at_most(about: str, level: Level) -> None:
@@ -103,7 +103,7 @@ def test_hosts_that_are_all_well_are_summed_and_what_waits_is_named() -> None:
     assert own.reason == "everything is running; 6 partitions ok; a: 5 messages wait in the storage; 2 hosts answer"
 
 
-@pytest.mark.shows("the fleet's oldest unhandled message is unknown while a host is silent that only it can tell of")
+@pytest.mark.shows("the age of the oldest unhandled message is unknown while a host with its own part is silent")
 def test_the_age_is_known_only_if_all_is_known() -> None:
     gone, silent = Failed("c", "gone", "host c has left"), Failed("c", "timeout", "host c has not answered")
     ages = {"a": of(well().main, oldest=3.0), "b": of(well().main, oldest=7.0)}

@@ -62,7 +62,7 @@ async def test_every_resource_has_its_age_and_before_the_first_collection_is_not
     }
 
 
-@pytest.mark.shows("the API: filters, pages, ETag, live, events, probes, one error shape")
+@pytest.mark.shows("the API has filters, pages, ETag, live answers, events, probes, one form of errors")
 @pytest.mark.parametrize(
     ("query", "partitions"),
     [
@@ -102,7 +102,7 @@ async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> 
     assert len(seen) == count
 
 
-@pytest.mark.shows("an attached application's lag beside the group's in rows, pages and metrics")
+@pytest.mark.shows("an attached application's lag is next to the group's in rows, pages and metrics")
 async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
     row = partition(0, lag=4, worker="report")
     warned = Assessment(Status.STALLED, "1 of 1 partitions stalled: orders-0; nothing is committed")
@@ -138,7 +138,7 @@ async def test_an_attached_application_has_rows_and_series_beside_the_groups() -
     assert 'kctl_group_lag{cluster="main",group="attached/report"} 4' in samples
 
 
-@pytest.mark.shows("a lag of stale offsets is unknown: `-`, not the last number")
+@pytest.mark.shows("a lag from stale offsets is unknown: `-`, not the last number")
 async def test_the_lag_of_stale_offsets_is_unknown_in_every_view() -> None:
     fresh = ROWS
     assert [row.lag for row in healthy().partitions] == [6, 6, None]

@@ -80,7 +80,7 @@ async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asy
                 await writer.wait_closed()
 
 
-@pytest.mark.shows("before anybody is known: silent TLS handshakes and missing bodies hold no connection")
+@pytest.mark.shows("silent TLS handshakes and missing bodies do not keep a connection")
 async def test_an_endless_handshake_is_counted(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     async with secured(pair) as here:

@@ -106,7 +106,7 @@ def error_of(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
-@pytest.mark.shows("dead letters over HTTP are messages: reading them needs a token that may act, on loopback too")
+@pytest.mark.shows("reading dead letters over HTTP needs an operations token, on loopback too")
 @pytest.mark.parametrize("path", PATHS)
 async def test_reading_needs_the_token_that_may_act(client: httpx.AsyncClient, path: str) -> None:
     url = f"{client.base_url}dead-letters{path}"
@@ -268,7 +268,7 @@ def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-@pytest.mark.shows("over HTTP the dead letters that were seen are changed; another count is a 409")
+@pytest.mark.shows("HTTP changes only the number of dead letters that the caller saw; otherwise 409")
 @pytest.mark.parametrize("verb", ["requeue", "delete"])
 async def test_another_count_than_seen_is_refused(client: httpx.AsyncClient, storage: FileStorage, verb: str) -> None:
     for count in (4, 6, 0):
@@ -335,7 +335,7 @@ async def test_a_change_that_is_not_understood_is_refused(
     assert storage.count_dead() == 7
 
 
-@pytest.mark.shows("dead letters are sent to a topic over HTTP")
+@pytest.mark.shows("HTTP can send dead letters to a topic")
 async def test_what_matches_is_sent_away(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4, "to": "parked"}
     without = await client.post("dead-letters/send", json={"filter": {}, "count": 7})
@@ -373,7 +373,7 @@ class Endless(FileStorage):
         return DeadLetterPage([], "1/1")
 
 
-@pytest.mark.shows("a question about dead letters ends when its caller leaves, and with the master")
+@pytest.mark.shows("a search for dead letters ends when its caller leaves or the master ends")
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_question_nobody_waits_for_is_given_up(storage: FileStorage, audit_log: Path, leaves: bool) -> None:
     endless = Endless(storage.path)
@@ -407,7 +407,7 @@ class Held(FileStorage):
         return super()._remove_dead(dead_letters)
 
 
-@pytest.mark.shows("a change of many dead letters shows progress and ends with its caller")
+@pytest.mark.shows("a change of many dead letters shows progress and ends when its caller leaves")
 async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
     storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,7 +437,7 @@ async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
     held.close()
 
 
-@pytest.mark.shows("changes of dead letters are operations: listed, audited, cancelled")
+@pytest.mark.shows("changes of dead letters are operations: listed, logged and cancellable")
 async def test_a_change_is_listed_among_the_operations_and_cancelled_there(
     storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

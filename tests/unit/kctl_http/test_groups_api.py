@@ -84,7 +84,7 @@ async def test_a_pattern_of_more_than_300_characters_is_refused_by_one_sentence(
     )
 
 
-@pytest.mark.shows("patterns that callers send are not kept in memory")
+@pytest.mark.shows("patterns that callers send do not stay in memory")
 async def test_patterns_that_callers_send_are_not_kept() -> None:
     kept = fnmatch._compile_pattern.cache_info().currsize  # type: ignore[attr-defined]
 
@@ -93,7 +93,7 @@ async def test_patterns_that_callers_send_are_not_kept() -> None:
     assert fnmatch._compile_pattern.cache_info().currsize == kept  # type: ignore[attr-defined]
 
 
-@pytest.mark.shows("the members of a group and what each holds, on demand, never as labels")
+@pytest.mark.shows("members of a group and their partitions are shown on demand, never as labels")
 async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_lag_of_what_they_hold() -> None:
     body = (await ask("/api/v1/groups/a", MAIN)).json()
 
@@ -105,7 +105,7 @@ async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_la
     ]
 
 
-@pytest.mark.shows("brokers are asked for members of two groups at a time, however many ask")
+@pytest.mark.shows("brokers are asked for members of at most two groups at a time")
 async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_others_are_refused() -> None:
     began, may_end = threading.Semaphore(0), threading.Event()
 

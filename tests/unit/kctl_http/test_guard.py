@@ -68,7 +68,7 @@ async def test_where_there_is_a_read_token_reading_needs_one_on_loopback_too(pat
             assert (await ask(snapshot(), path, access=closed, headers=headers)).status_code == 200
 
 
-@pytest.mark.shows("no token, a wrong one, another origin: refused; no start beyond loopback without TLS")
+@pytest.mark.shows("a missing or wrong token or another origin is rejected; beyond loopback TLS is required")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_what_changes_something_needs_the_token_even_on_loopback(method: str) -> None:
     assert await refusal("/api/v1/lag", method) == (403, "not_allowed")
@@ -124,7 +124,7 @@ async def test_our_own_names_are_known(host: str) -> None:
     assert (await ask(snapshot(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
 
 
-@pytest.mark.shows("wrong tokens are logged, and lock nobody out")
+@pytest.mark.shows("wrong tokens are logged, and lock no client out")
 async def test_a_right_token_is_accepted_after_any_number_of_wrong_ones(caplog: pytest.LogCaptureFixture) -> None:
     guarded = Guard(create_app(source_of(snapshot())).guarded._app, REMOTE)
     transport = httpx.ASGITransport(guarded, client=("192.0.2.2", 1))

@@ -119,7 +119,7 @@ def over(slow: Slow) -> KeptAnswers:
     return KeptAnswers(slow, cast("Api", SimpleNamespace(current_tag=lambda: b"tag")))
 
 
-@pytest.mark.shows("what ten pages ask of a snapshot at the same moment is answered once")
+@pytest.mark.shows("ten pages that ask for the same snapshot share one answer")
 async def test_ten_that_ask_at_the_same_moment_are_answered_once() -> None:
     slow = Slow()
     answers = over(slow)

@@ -54,9 +54,7 @@ def test_the_page_is_small_enough_to_be_read() -> None:
     assert sum(text.count("\n") for _, text in own_files()) <= MOST_LINES
 
 
-@pytest.mark.shows(
-    "the page with its scripts: under 150 kB compressed, each file kept by browsers, none from elsewhere"
-)
+@pytest.mark.shows("the page has under 150 kB compressed, cacheable files, none from elsewhere")
 async def test_all_is_served_compressed_and_kept_and_small() -> None:
     async with client(create_app(source_of(snapshot())).guarded) as asking:
         page = await asking.get("/", headers=GZIP)

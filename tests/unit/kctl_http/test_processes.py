@@ -67,7 +67,7 @@ def test_a_process_that_has_written_nothing_has_an_empty_log_and_a_stranger_none
     assert read(log).json()["error"]["message"].startswith("the log of worker-0 cannot be read: ")
 
 
-@pytest.mark.shows("logs and settings over HTTP: for tokens that may act alone, on loopback too")
+@pytest.mark.shows("logs and settings over HTTP need an operations token, on loopback too")
 @pytest.mark.parametrize("path", ["/api/v1/logs/worker-0", "/api/v1/settings"])
 async def test_who_only_reads_sees_neither_logs_nor_settings(log: Path, path: str) -> None:
     reader = replace(TOKENS[0], may_act=False)

@@ -73,7 +73,7 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
     judged()
 
 
-@pytest.mark.shows("the API under schemathesis, all checks")
+@pytest.mark.shows("the API passes all checks of schemathesis")
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.path)
 def test_every_answer_is_as_it_is_described(operation: Any) -> None:
     every_answer_is_as_described(operation, 10)

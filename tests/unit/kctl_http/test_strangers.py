@@ -54,7 +54,7 @@ def status(answer: bytes) -> int:
 LOCAL = b"Host: localhost"
 
 
-@pytest.mark.shows("whatever a stranger sends is answered below 500, in one shape")
+@pytest.mark.shows("any request of a stranger gets a status below 500, in one form")
 @pytest.mark.parametrize(
     "host",
     [
@@ -97,7 +97,7 @@ async def test_what_a_page_of_another_site_asks_for_is_refused(server: HttpServe
     assert [status(each) for each in ours] == [200, 200]
 
 
-@pytest.mark.shows("a link on another site opens the page, and nothing else")
+@pytest.mark.shows("a link on another site can only open the page")
 async def test_a_link_of_another_site_opens_the_page_and_nothing_else(server: HttpServer) -> None:
     def sent(dest: bytes) -> list[bytes]:
         return [LOCAL, b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Mode: navigate", b"Sec-Fetch-Dest: " + dest]
@@ -153,7 +153,7 @@ async def test_a_header_that_decides_may_come_only_once(server: HttpServer, name
     assert status(answer) == 400
 
 
-@pytest.mark.shows("requests without a token hold the event loop for less than 10 ms with 18,000 sockets on the host")
+@pytest.mark.shows("requests without a token block the event loop below 10 ms with 18,000 sockets on the host")
 async def test_with_18000_sockets_on_the_host_a_request_without_a_token_holds_the_event_loop_under_10_ms() -> None:
     """In time of the processor, so that whatever else the machine does counts for nothing."""
     seconds: list[float] = []

@@ -122,7 +122,7 @@ async def test_while_a_token_is_rotated_the_old_and_the_new_one_are_both_valid()
         assert await code(token, "POST") == (405, "method_not_allowed"), "let in: there is no such route"
 
 
-@pytest.mark.shows("the scraper's token reads and cannot act; two are valid while one is rotated; the audit names it")
+@pytest.mark.shows("the scraper's token only reads; two are valid during a rotation; the audit log names it")
 async def test_the_scrapers_token_reads_and_cannot_act() -> None:
     assert await code(READ, "GET") == (200, "")
     assert await code(READ, "GET", scheme="Basic") == (200, "")

@@ -30,7 +30,7 @@ BILLING = group("billing", members=[member("b", orders=[1, 0])])
 NO_GROUPS = Answers({"groups": []})
 
 
-@pytest.mark.shows("a group that still loads, or that one broker denies, is an error of its own")
+@pytest.mark.shows("a group that still loads, or that one broker denies, has its own error")
 @pytest.mark.usefixtures("soon_over")
 def test_a_group_that_still_loads_at_the_deadline_is_described_with_that_error() -> None:
     both = described(group("billing", code=LOADING, state=""), group("audit", state="Empty"))

@@ -12,7 +12,7 @@ from kctl.errors import RunDirUnusable
 from kctl.start.master import announced
 
 
-@pytest.mark.shows("a full disk is named with the path that could not be written")
+@pytest.mark.shows("an error about a full disk names the path")
 def test_a_full_disk_is_named_with_the_path_that_could_not_be_written(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text('[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n')

@@ -35,7 +35,7 @@ def private() -> None:
     os.umask(PRIVATE)
 
 
-@pytest.mark.shows("a folder of another user, or open to all, is refused; what kctl writes is for its user alone")
+@pytest.mark.shows("folders of another user or open to all are rejected; kctl's files are private")
 def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_reported(
     private: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,7 +128,7 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
-@pytest.mark.shows("a table's folders in /tmp are made before another user can, and no link is followed")
+@pytest.mark.shows("kctl creates a table's folders in /tmp before another user can, and follows no link")
 def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_another_user_can(
     private: None, shared: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,7 +164,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 HANDLER = f'{TOML}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
 
 
-@pytest.mark.shows("handler and transform are not run where all users can change them")
+@pytest.mark.shows("kctl runs no handler or transform that all users can change")
 @pytest.mark.parametrize("exposed", ["shop", "shop/orders.py", "."])
 def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str) -> None:
     (tmp_path / "kctl.toml").write_text(HANDLER)

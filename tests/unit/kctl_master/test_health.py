@@ -111,7 +111,7 @@ def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(ba
     assert judge(RULES, begun, 161.0) is None
 
 
-@pytest.mark.shows("half an hour of waiting for something outside is no fault (faked time)")
+@pytest.mark.shows("half an hour of waiting for another system is not a fault (faked time)")
 @pytest.mark.parametrize("state", ["starting", "joining", "assigned", "running"])
 def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_has_its_time_again(state: str) -> None:
     health = Health(heartbeat_at=0.0, progress_at=0.0)

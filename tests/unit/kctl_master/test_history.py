@@ -59,7 +59,7 @@ def history() -> FleetHistory:
     return history
 
 
-@pytest.mark.shows("history of fleet, topics, partitions, processes; the unknown is a gap")
+@pytest.mark.shows("fleet, topics, partitions and processes have a history; unknown values are gaps")
 def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: FleetHistory) -> None:
     of_one, of_topic, of_fleet = (most(history, each) for each in (("partition", ("a", 0)), ("topic", "a"), FLEET))
 
@@ -143,7 +143,7 @@ def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> 
     assert len(most(history, ("topic", "orders"))) == 4
 
 
-@pytest.mark.shows("history of the 20 groups with the most lag")
+@pytest.mark.shows("the 20 groups with the most lag have a history")
 def test_of_other_groups_those_with_the_most_lag_are_kept_and_stay_while_others_pass_them() -> None:
     history = FleetHistory()
     first = cluster("main", *(group(f"g-{number}", 100 + number) for number in range(25)))

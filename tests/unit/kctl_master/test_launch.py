@@ -54,7 +54,7 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
     assert first.storage["path"] == str(tmp_path / "data" / "storage.sqlite")
 
 
-@pytest.mark.shows("static members of several hosts never fence each other: the host's name is part of their id")
+@pytest.mark.shows("static members of several hosts never fence each other, because their ids have the host")
 def test_static_members_of_two_hosts_have_different_ids(tmp_path: Path) -> None:
     one_host = config(tmp_path)
     more = '[storage]\nmode = "redis"\nurl = "redis://redis:6379/0"\n[http]\ninsecure = true\nhost = "10.0.0.1"\n'
@@ -68,7 +68,7 @@ def test_static_members_of_two_hosts_have_different_ids(tmp_path: Path) -> None:
     assert ids == ["kctl-node-1-worker-0", "kctl-node-2-worker-0", f"kctl-{socket.gethostname()}-worker-0"]
 
 
-@pytest.mark.shows("sinkers of two hosts are two owners of claims, although the hosts have one system hostname")
+@pytest.mark.shows("sinkers of two hosts own separate claims, even with the same system hostname")
 def test_sinkers_of_two_masters_are_two_owners_and_of_one_the_same_one_again(tmp_path: Path) -> None:
     owners = []
     for name in ("one", "two", "one"):
@@ -133,7 +133,7 @@ def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Pa
     assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
 
 
-@pytest.mark.shows("an engine has memory limits of its own")
+@pytest.mark.shows("an engine has its own memory limits")
 def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_workers(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.replace("count = 3", 'memory_soft = "300m"') + '[engine]\nmemory_soft = "3g"\n')

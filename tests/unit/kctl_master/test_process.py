@@ -27,7 +27,7 @@ async def spawn(code: str, log: Path) -> Child:
     return await Child.spawn([sys.executable, "-c", code], {"name": "worker-0"}, log)
 
 
-@pytest.mark.shows("what a process has started ends with it, in other process groups too")
+@pytest.mark.shows("child processes end with their parent, in other process groups too")
 async def test_grandchildren_in_other_process_groups_are_killed_with_the_session(tmp_path: Path) -> None:
     child = await spawn(FAMILY, tmp_path / "log")
     await until(lambda: (tmp_path / "log").read_text().count("child") == 2)

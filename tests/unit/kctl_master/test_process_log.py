@@ -34,7 +34,7 @@ def can_collapse(tmp_path: Path) -> bool:
         return process_log._collapse(file, 65536)
 
 
-@pytest.mark.shows("logs are rotated while processes write them; no line is lost or there twice")
+@pytest.mark.shows("logs are rotated while processes write them; no line is lost or doubled")
 def test_rotations_lose_and_repeat_no_line(tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_log, "_FLOOD_LIMITS", 1000)  # on a loaded machine this is a flood
     if not can_collapse:

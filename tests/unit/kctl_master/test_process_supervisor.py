@@ -260,7 +260,7 @@ async def test_waiting_for_a_worker_that_is_given_up_returns_its_name(tmp_path: 
         assert await fleet.supervisor.until_fatal() == "worker-0"
 
 
-@pytest.mark.shows("100 forced restarts leave descriptors, threads and files as they were")
+@pytest.mark.shows("100 forced restarts do not raise descriptors, threads or files")
 async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_they_were(tmp_path: Path) -> None:
     fleet = Supervised("import sys; sys.stdin.read()", tmp_path / "log")
 

@@ -151,7 +151,7 @@ LIVING = {SupervisionState.STARTING, SupervisionState.RUNNING, SupervisionState.
 histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_size=60)
 
 
-@pytest.mark.shows("never two incarnations of a process, no restart storm, back-off bounded")
+@pytest.mark.shows("a process never runs twice; restarts have a bounded back-off")
 @given(policies, histories)
 def test_there_are_never_two_incarnations_and_never_a_restart_storm(
     policy: RestartPolicy, history: list[tuple[float, Event, float]]

@@ -14,7 +14,7 @@ def schedule() -> Schedule:
     return Schedule(0.0)
 
 
-@pytest.mark.shows("small files are compacted at quiet times, old ones removed daily, beside the master")
+@pytest.mark.shows("the master compacts small files at quiet times and removes old ones daily")
 def test_many_small_files_are_compacted_at_once_where_one_batch_takes_all_that_waits(schedule: Schedule) -> None:
     assert not schedule.is_due(1.0, MANY - 1, 0, BATCH)
     assert not schedule.is_due(1.0, None, 0, BATCH)

@@ -91,7 +91,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return pids
 
 
-@pytest.mark.shows("a process that survives SIGKILL ends no other: it is `unkillable`, with its pid, until it is gone")
+@pytest.mark.shows("a process that survives SIGKILL is `unkillable`, with its pid, and ends no other")
 async def test_a_sigkill_survivor_is_reported(tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture) -> None:
     fleet = Fleet(tmp_path)
     async with fleet.running():
@@ -228,7 +228,7 @@ async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, h
         assert fleet.supervisor.names == ["worker-1"]
 
 
-@pytest.mark.shows("a new master starts the other processes beside one that its predecessor could not kill")
+@pytest.mark.shows("a new master starts the other processes next to one that its predecessor could not kill")
 async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: Path, hung: set[int]) -> None:
     former = await asyncio.create_subprocess_exec(
         sys.executable, "-c", UP, stdin=asyncio.subprocess.PIPE, start_new_session=True

@@ -125,7 +125,7 @@ RESTARTED = "it is restarted by itself, and `kctl logs engine` shows why it ende
 RUNS = "everything is running; 3 ok"
 
 
-@pytest.mark.shows("one verdict, one reason, since when: for page, CLI, API, `/readyz`, metrics and events")
+@pytest.mark.shows("page, CLI, API, `/readyz`, metrics and events show one verdict with its reason and time")
 @pytest.mark.parametrize(
     ("taken", "level", "reason"),
     [

@@ -127,7 +127,7 @@ def test_lag_is_never_negative() -> None:
     assert result["total"] == 0
 
 
-@pytest.mark.shows("lag without a commit follows from the reset policy, the same everywhere")
+@pytest.mark.shows("lag without a commit follows the reset policy in every view")
 @pytest.mark.parametrize(
     ("reset", "start", "position", "lag"),
     [

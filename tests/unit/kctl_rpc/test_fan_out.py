@@ -94,7 +94,7 @@ def test_an_agent_that_fails_is_named_with_the_reason_and_the_others_have_answer
     assert outcome.failed[0] == Failed("absent", "unreachable", "there is no socket")
 
 
-@pytest.mark.shows("one deadline for all agents that are asked; what is missing is named")
+@pytest.mark.shows("all agents are asked under one deadline; missing ones are named")
 @pytest.mark.alone
 def test_the_deadline_is_one_for_all_however_many_stall(short_dir: Path) -> None:
     async def timed(pool: AgentPool) -> FanOut[Raw]:

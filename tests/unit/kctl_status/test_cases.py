@@ -174,7 +174,7 @@ def judged_by_burrow(seen: str, words: str) -> BurrowStatus:
     return burrow.status(last, allowed_lag(words))
 
 
-@pytest.mark.shows("twelve statuses with their reasons, by a hundred cases")
+@pytest.mark.shows("a hundred cases test twelve statuses with their reasons")
 @EACH_CASE
 def test_the_cases_are_judged_as_on_the_page(case: Case) -> None:
     found, reason = of_all_cases()[case.name]
@@ -216,7 +216,7 @@ def test_a_commit_ends_the_silence(name: str) -> None:
     assert found in (Status.OK, Status.IDLE)
 
 
-@pytest.mark.shows("silence, rising lag, rewinds, bursts, lost and unread messages: each judged by its case")
+@pytest.mark.shows("silence, rising lag, rewinds, bursts, lost and unread messages have their own cases")
 def test_the_reason_tells_an_offset_that_is_gone_from_one_that_never_was() -> None:
     assert judged("0 -/100, 90 -/100", "nobody")[1].startswith("nothing was ever committed, while 100 messages wait")
     assert judged("0 50/50, 10 -/50, 90 -/50", "nobody")[1].startswith("the committed offset is gone, while 50 mess")

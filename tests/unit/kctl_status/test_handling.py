@@ -26,7 +26,7 @@ def only(found: Iterable[HandlingFinding]) -> HandlingFinding:
     return finding
 
 
-@pytest.mark.shows("a call of the handler that hangs is named with its sinker after 10 s, or five times what is usual")
+@pytest.mark.shows("a hanging call of the handler is reported after 10 s or five times the usual duration")
 def test_a_call_that_runs_for_long_is_found_with_its_handler_and_its_sinker() -> None:
     found = only(handling.calls([sinker(0, call_seconds=75.2, handler_p99_seconds=0.2), sinker(1, call_seconds=3.0)]))
 

@@ -53,7 +53,7 @@ def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
     assert reported_after((0, Status.STALLED), (1, Status.OK), (11, Status.OK)) == (Status.OK, Held.NO)
 
 
-@pytest.mark.shows("time lag, growth, catch-up; no flapping")
+@pytest.mark.shows("time lag, growth and catch-up do not flap")
 def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), Status.STALLED if second % 3 == 0 else Status.OK) for second in range(100)]
 
@@ -316,7 +316,7 @@ def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
     assert of_group(rows, each).reason == f"{expected}190 messages wait"
 
 
-@pytest.mark.shows("messages that wait behind an open transaction are shown and judged with `read_committed`")
+@pytest.mark.shows("with `read_committed`, messages behind an open transaction are shown and judged")
 @pytest.mark.parametrize(("seconds", "status"), [(None, "ok"), (30.0, "ok"), (61.0, "warn"), (901.0, "stalled")])
 def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None, status: str) -> None:
     owner = Owner("worker-0", "running", behind_transaction=1200, transaction_seconds=seconds)
@@ -412,7 +412,7 @@ def test_each_partition_is_assessed_among_others_as_it_is_alone(
             assert [each for each, row in zip(found, rows, strict=True) if row.partition == n] == [*expected]
 
 
-@pytest.mark.shows("a partition whose messages wait in the storage is not `idle`, and its reason has their number")
+@pytest.mark.shows("a partition with messages in the storage is not `idle`; its reason has their number")
 def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_being_idle() -> None:
     assessor = RowAssessor()
     parked, empty, unknown = (row(number, 9, 9) for number in range(3))
@@ -429,7 +429,7 @@ def test_messages_in_the_storage_are_in_the_reason_and_keep_a_partition_from_bei
     assert later[3].reason == "commits come, 4 messages wait in Kafka, and 1 message waits in the storage"
 
 
-@pytest.mark.shows("the age of the oldest message is not 0 while messages wait whose age is not known")
+@pytest.mark.shows("the age of the oldest message is not 0 while messages of unknown age are pending")
 def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None:
     rows = [row(0, 9, 9), row(1, None, 40)]
 

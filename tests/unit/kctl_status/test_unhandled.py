@@ -25,9 +25,7 @@ def times(found: Iterable[Unhandled], name: str) -> list[int]:
     return [now for now, each in enumerate(found) if getattr(each, name)]
 
 
-@pytest.mark.shows(
-    "a fleet is `degraded` while its oldest unhandled message is too old, and *catching up* while that falls"
-)
+@pytest.mark.shows("a fleet is `degraded` if its oldest message is too old, and *catching up* if that age falls")
 def test_a_message_that_nobody_handles_is_late_from_the_limit_on() -> None:
     found = judged(lambda now: float(now), 300)
 

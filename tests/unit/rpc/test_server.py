@@ -42,7 +42,7 @@ def socket_file(short_dir: Path) -> Path:
 # ---- what is asked is answered
 
 
-@pytest.mark.shows("a caller that sends only `role`, `rpc`, `method` is served")
+@pytest.mark.shows("a request needs only `role`, `rpc` and `method`")
 def test_a_caller_that_sends_only_role_rpc_and_method_is_served(
     serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
 ) -> None:
@@ -157,7 +157,7 @@ def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
 # ---- callers that are silent, slow or gone
 
 
-@pytest.mark.shows("half a frame is closed at the deadline; 200 callers are served, or refused by a stated bound")
+@pytest.mark.shows("half a frame ends at the deadline; 200 callers are served, or rejected by a stated limit")
 def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connect: Connect, socket_file: Path) -> None:
     server = serve(frame_timeout_seconds=SHORT_SECONDS)
     silent, idle = connect(socket_file), connect(socket_file)
@@ -358,7 +358,7 @@ def test_closing_while_callers_ask_ends_them_between_two_frames(serve: Serve, so
     assert ended == [True] * 8
 
 
-@pytest.mark.shows("50 opened and closed agents in one process leave nothing behind")
+@pytest.mark.shows("50 agents opened and closed in one process leave no thread, socket or file")
 def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path) -> None:
     def one_life() -> None:
         with AgentServer(short_dir, "worker-0"), Caller(short_dir / "worker-0.sock") as caller:

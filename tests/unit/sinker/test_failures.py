@@ -31,7 +31,7 @@ def parse(amount: str) -> int:
     return int(amount)
 
 
-@pytest.mark.shows("a handler's traceback, or where it hangs, is logged and kept with the dead letter, bounded")
+@pytest.mark.shows("log and dead letter have a bounded traceback of a handler's error or hang")
 def test_what_a_handler_raises_comes_with_its_traceback_its_cause_and_no_frame_of_ours() -> None:
     def handle(_messages: list[Message]) -> list[bool]:
         try:

@@ -95,7 +95,7 @@ def stored(storage: HandlingStorage) -> int:
     return storage.stored_offsets([("t", 0)])[("t", 0)].next
 
 
-@pytest.mark.shows("`directly`: refused messages are tried again, then dead letters; a call that hangs is left behind")
+@pytest.mark.shows("`directly` retries failed messages, then makes dead letters; a hanging call is left behind")
 def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(make: Make, module: Any) -> None:
     storage = make("takes")
     with storage.writer() as writer:

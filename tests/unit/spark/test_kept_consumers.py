@@ -43,7 +43,7 @@ def test_as_many_are_kept_as_half_the_heap_holds(topics: list[int], heap: int, k
     assert conf[CAPACITY] == str(kept)
 
 
-@pytest.mark.shows("after each exit for lack of memory a JVM keeps a quarter of the consumers, down to one")
+@pytest.mark.shows("after each out-of-memory exit a JVM keeps a quarter of the consumers, at least one")
 def test_after_each_exit_for_lack_of_memory_a_quarter_of_the_consumers_is_kept() -> None:
     kept = []
     for exits in range(6):

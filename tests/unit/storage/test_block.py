@@ -95,7 +95,7 @@ def test_what_is_not_a_block_of_this_version_is_named_so(damage: bytes) -> None:
         decode(damage, 0, 1)
 
 
-@pytest.mark.shows("a byte of a block that was changed is noticed")
+@pytest.mark.shows("a changed byte of a block is detected")
 @given(MESSAGES, st.sampled_from(CODECS), st.data())
 def test_a_changed_byte_is_found_out(messages: list[tuple[object, ...]], codec: str, data: st.DataObject) -> None:
     whole = columns(messages)

@@ -49,7 +49,7 @@ def put_sizes(storage: Storage, *sizes: int) -> None:
     put(storage, Chunk("t", 0, "A", 0, len(sizes), 1, of_sizes(*sizes)))
 
 
-@pytest.mark.shows("bytes are bounded beside messages: blocks, puts, claims, pages of dead letters")
+@pytest.mark.shows("blocks, puts, claims and pages of dead letters are bounded in bytes and messages")
 def test_a_block_holds_no_more_bytes_than_it_may_but_one_message_at_least(storage: Storage) -> None:
     put_sizes(storage, *[40 * KIB] * 5, 300 * KIB, *[10] * 600)
 

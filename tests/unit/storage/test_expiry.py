@@ -19,7 +19,7 @@ def kill(storage: Storage, count: int) -> None:
         settle_dead(storage, claim)
 
 
-@pytest.mark.shows("dead letters stay for ever unless an age is set; what is removed for it is an event")
+@pytest.mark.shows("dead letters stay forever unless an age is set; their removal is an event")
 def test_dead_letters_stay_for_ever_unless_they_may_not(storage: Storage) -> None:
     kill(storage, 3)
     for limits in (StorageLimits(), StorageLimits(dead_seconds=3600.0)):

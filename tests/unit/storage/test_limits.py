@@ -22,7 +22,7 @@ def test_without_limits_there_is_always_room() -> None:
     assert why_full(vast) is None
 
 
-@pytest.mark.shows("workers stop before a storage is full: messages, bytes, dead letters, disk, memory of a Redis")
+@pytest.mark.shows("workers stop at limits of messages, bytes, dead letters, disk and memory of a Redis")
 @pytest.mark.parametrize(
     ("stats", "why"),
     [

@@ -51,7 +51,7 @@ def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) 
     assert missing.unclear({}, DENIED) == {}
 
 
-@pytest.mark.shows("a master that starts during a failover does not take its group for dead")
+@pytest.mark.shows("a master that starts during a failover does not report its group as dead")
 def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -> None:
     """By the coordinator that a master finds when it starts: it may have just taken over."""
     clock = Clock()

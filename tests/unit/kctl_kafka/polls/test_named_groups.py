@@ -77,7 +77,7 @@ def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
     return {name: dict(each.items()) for name, each in reading.committed.items()}
 
 
-@pytest.mark.shows("a fleet's own group takes three requests a poll")
+@pytest.mark.shows("a poll of a fleet's own group takes three requests")
 def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storag
     assert stored(storage) == [0, 1, 2]
 
 
-@pytest.mark.shows("a storage file that is exchanged or gone is noticed")
+@pytest.mark.shows("an exchanged or missing storage file is detected")
 def test_a_file_exchanged_under_a_process_is_noticed_before_it_is_read(path: Path, storage: FileStorage) -> None:
     fill(storage, 3)
     older = path.with_name("older.sqlite")

@@ -49,7 +49,7 @@ def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -
     assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
 
 
-@pytest.mark.shows("a frozen worker commits nothing beside the next owner of its partitions")
+@pytest.mark.shows("a worker that was frozen commits nothing once its partitions have a new owner")
 def test_a_commit_after_the_check_is_noticed(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
     before_the_write(monkeypatch, quick.commit)

@@ -82,7 +82,7 @@ def run(
     return lifecycle, actions
 
 
-@pytest.mark.shows("over any sequence of events: never two queries over a partition, nothing revoked is committed")
+@pytest.mark.shows("no sequence of events causes two queries for a partition or a commit after revocation")
 @pytest.mark.parametrize(
     ("events", "state", "actions"),
     [

@@ -11,7 +11,7 @@ from kctl_agent.worker.offsets.brokers import BrokerWatcher, Topics
 from tests.conftest import eventually
 
 
-@pytest.mark.shows("with `latest` added partitions are read from their start")
+@pytest.mark.shows("with `latest`, added partitions are read from their start")
 def test_an_error_of_a_topic_leaves_its_id_and_a_topic_that_is_gone_has_none() -> None:
     before = {"orders": "A", "invoices": "B", "gone": "C", "recreated": "D"}
     errors = {"invoices": LeaderNotAvailableError, "gone": UnknownTopicOrPartitionError}

@@ -40,7 +40,7 @@ def end_of_epoch(log: Log, epoch: int) -> int:
     return next((offset for offset, each in enumerate(log) if each > epoch), len(log))
 
 
-@pytest.mark.shows("a truncated log that has grown again is read from where it differs; no clean election is one")
+@pytest.mark.shows("a truncated log is read from where it differs; a clean election does not count as truncation")
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 60), st.booleans())
 def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_truncation(
     both: int, alone: int, read: int, regrown: int, is_clean: bool

@@ -86,7 +86,7 @@ CASES = [
 ]
 
 
-@pytest.mark.shows("reading begins where nothing is lost or hidden")
+@pytest.mark.shows("reading starts where no message is lost or hidden")
 @pytest.mark.parametrize(("why", "at", "known", "offset", "kinds"), CASES, ids=[case[0] for case in CASES])
 def test_reading_begins_where_nothing_is_lost_or_hidden(
     why: str, at: Found, known: StoredOffset | None, offset: int, kinds: list[str]

@@ -99,7 +99,7 @@ def test_with_latest_a_new_topic_answered_in_part_waits_and_the_others_are_read(
         start.decide(frozenset({U1}), {})
 
 
-@pytest.mark.shows("a topic that a worker may not describe does not stop the others of its fleet")
+@pytest.mark.shows("a topic that a worker may not describe does not stop other topics")
 def test_a_topic_that_is_not_described_is_not_begun_and_the_others_are(storage: FileStorage) -> None:
     start = start_offsets(storage, Answers(), reset="latest")
 

@@ -165,7 +165,7 @@ def test_a_bad_record_becomes_a_dead_letter_while_others_can_be_read_and_reading
     assert reading.search.unreadable() == {}
 
 
-@pytest.mark.shows("a record counts as unreadable only while another one can be read")
+@pytest.mark.shows("a record counts as unreadable only if another one can be read")
 def test_where_no_record_can_be_read_there_is_no_dead_letter(reading: Reading) -> None:
     reading.gives_up = reading.is_away = True
     reading.begin()

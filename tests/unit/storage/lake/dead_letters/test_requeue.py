@@ -142,7 +142,7 @@ def tries(table: DeadLetterTable) -> dict[int, int]:
     return {each.offset: each.tries for each in table.dead()}
 
 
-@pytest.mark.shows("a requeue makes rows once, or dead letters again, whatever is killed at whichever step")
+@pytest.mark.shows("a requeue makes each row once, or a dead letter again, under kills at any step")
 def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadLetterTable, path: Path) -> None:
     assert table.requeue_dead(Selection(offset_from=101, offset_to=102)) == 2
     assert (dead(table), table.count_dead(), table.count_requeued()) == ([100, 103, 104], 3, 2)

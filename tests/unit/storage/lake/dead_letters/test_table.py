@@ -37,7 +37,7 @@ def table(storage: LakeStorage) -> DeadLetterTable:
     return DeadLetterTable(storage, GROUP.group)
 
 
-@pytest.mark.shows("marked messages are a dead letter once, and no row, whatever is killed between two commits")
+@pytest.mark.shows("a marked message becomes one dead letter and no row, under kills between commits")
 def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
@@ -242,7 +242,7 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
     assert why.endswith("`kctl storage dead requeue` and `dead delete` make room")
 
 
-@pytest.mark.shows("to expire, send and export a table's dead letters costs in proportion to their size")
+@pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
 def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(tmp_path: Path, storage: LakeStorage) -> None:
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)

@@ -33,7 +33,7 @@ def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, 
     return DeltaTable(storage.folder.uri).version()
 
 
-@pytest.mark.shows("files of batches that can never be committed are removed; those that can, or are no batch's, stay")
+@pytest.mark.shows("files are removed only if they belong to a batch that can never be committed")
 def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_others_have_replaced_them(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

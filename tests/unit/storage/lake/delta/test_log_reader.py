@@ -53,7 +53,7 @@ def entry(path: Path, version: int) -> Path:
     return path / "_delta_log" / f"{version:020}.json"
 
 
-@pytest.mark.shows("a power cut in a commit leaves no damaged entry of the log; a damaged one of others is refused")
+@pytest.mark.shows("a power cut leaves no damaged log entry of kctl; other writers' damaged entries are rejected")
 def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +223,7 @@ def overwrite(path: Path, version: int) -> None:
     os.replace(written, entry(path, version))
 
 
-@pytest.mark.shows("a commit that another writer overwrites is not taken for stored, and is reported")
+@pytest.mark.shows("a commit that another writer overwrites does not count as stored, and is reported")
 def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
 

@@ -31,7 +31,7 @@ def names(path: Path) -> list[str]:
     return [field.name for field in DeltaTable(path).schema().fields]
 
 
-@pytest.mark.shows("`storage.merge_schema` adds new columns once, beside workers that lack them; else refused")
+@pytest.mark.shows("`storage.merge_schema` adds new columns once, next to workers that lack them")
 def test_new_columns_are_added_and_rows_before_have_null_in_them(storage: LakeStorage, path: Path) -> None:
     lake = merging(path)
     lake.fit(schema(*FIELDS, AMOUNT))

@@ -109,7 +109,7 @@ def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], lis
     return files, draw(st.lists(predicates([rows for rows, _ in files]), min_size=12, max_size=12))
 
 
-@pytest.mark.shows("a query finds by statistics what it finds without, for all types, also after a compaction")
+@pytest.mark.shows("queries with statistics find the same rows, for all types, also after a compaction")
 @given(tables_and_predicates(), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_what_is_found_through_statistics_is_what_is_found_without(

@@ -48,7 +48,7 @@ def schema(*fields: dict[str, Any]) -> str:
     return json.dumps({"type": "struct", "fields": fields})
 
 
-@pytest.mark.shows("a table that went back or was replaced is noticed; what cannot be written is refused by name")
+@pytest.mark.shows("a restored or replaced table is detected; unsupported features are rejected by name")
 @pytest.mark.parametrize(
     ("there", "given", "place"),
     [

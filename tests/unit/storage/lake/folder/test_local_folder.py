@@ -97,7 +97,7 @@ def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch
     assert {log / f"{0:020}.json", log, path, path.parent} <= set(synced)
 
 
-@pytest.mark.shows("nothing is written through a link; a folder that cannot be listed is no empty one")
+@pytest.mark.shows("kctl never writes through a link; a folder that cannot be listed does not count as empty")
 def test_a_file_is_written_through_no_link_that_is_there_already(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("of somebody else")

@@ -54,7 +54,7 @@ def paths(lake: LakeStorage, hours: int | None = None) -> list[str]:
     return [file.name for file in unused(lake.table, hours)]
 
 
-@pytest.mark.shows("a compaction beside batches and other OPTIMIZEs keeps rows, stored offsets and older versions")
+@pytest.mark.shows("a compaction during batches and other OPTIMIZEs keeps rows, offsets and older versions")
 def test_small_files_become_one_and_rows_offsets_and_versions_stay(storage: LakeStorage, path: Path) -> None:
     version = DeltaTable(path).version()
     size = sum(file.stat().st_size for file in path.glob("kctl-*/*"))
@@ -81,7 +81,7 @@ def test_only_several_files_below_half_the_target_are_compacted(storage: LakeSto
     assert compaction.small_files(1) == compaction.small_files(128 * MIB, least=5) == []
 
 
-@pytest.mark.shows("a table that is compacted again and again writes each row a few times")
+@pytest.mark.shows("repeated compactions write each row only a few times")
 def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones(storage: LakeStorage) -> None:
     compaction = Compaction(storage.table)
     written = rewritten = 0
@@ -428,7 +428,7 @@ def test_each_partition_is_compacted_whatever_its_folder_is_called(partitioned: 
     assert paths(partitioned, 0) == []
 
 
-@pytest.mark.shows("vacuum keeps seven days, and files of a batch in flight however long its process is frozen")
+@pytest.mark.shows("vacuum keeps seven days, and files of a batch whose process is frozen")
 def test_vacuum_keeps_seven_days_and_then_removes_files_and_folders(storage: LakeStorage, path: Path) -> None:
     replaced = files(path)
     compact(storage.table, 128 * MIB)
