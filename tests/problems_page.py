@@ -28,7 +28,7 @@ TABLE = """\
 HOSTS = """
 ## On several hosts
 
-The fleet's verdict is the same on each of three hosts; `/readyz` is 503 on the host named in the last column alone.
+The fleet's verdict is the same on each of three hosts; `/readyz` is 503 only on the host in the last column.
 
 | problem | level | reason | not ready |
 |---|---|---|---|

@@ -12,7 +12,7 @@ __all__ = ["CHANGES", "start"]
 
 
 def start(bench: Bench) -> None:
-    """The fleet is started, with messages that wait."""
+    """The fleet is started while messages are pending."""
     assert bench.fleet.stop() == 0
     bench.fleet.send(2000)
     bench.fleet.start()
@@ -30,7 +30,7 @@ def restart_of_the_engine(bench: Bench) -> None:
 
 
 def reload(bench: Bench) -> None:
-    """A changed configuration is reloaded, and all are restarted with it, one after another."""
+    """A changed configuration is reloaded, and all processes restart with it, one after another."""
     text = bench.fleet.config.read_text()
     bench.fleet.config.write_text(text.replace("[workers]\n", "[workers]\nmax_records_per_batch = 5000\n", 1))
     bench.fleet.kctl("reload")
@@ -38,7 +38,7 @@ def reload(bench: Bench) -> None:
 
 
 def scale(bench: Bench) -> None:
-    """A worker and a sinker more, then fewer."""
+    """The fleet is scaled up by a worker and a sinker, then down."""
     bench.fleet.kctl("scale", "workers=3", "sinkers=2", "--wait")
     bench.fleet.kctl("scale", "workers=1", "sinkers=1", "--wait")
     bench.fleet.kctl("scale", "workers=2", "--wait")

@@ -53,7 +53,7 @@ def one_of_three(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def controller(bench: Bench) -> Iterator[None]:
-    """Of three brokers, the one that leads the quorum is killed."""
+    """The broker that leads the quorum of three is killed."""
     with ClusterConnection(plain(bench.parts["cluster"].bootstrap_servers), 30) as connection:
         connection.open()
         node = quorum_leader(connection)
@@ -133,14 +133,14 @@ def one_worker_frozen(bench: Bench) -> Any:
 
 @contextmanager
 def workers_fatal(bench: Bench) -> Iterator[None]:
-    """The transform cannot be imported, by any worker."""
+    """No worker can import the transform."""
     with fatal(bench, *WORKERS):
         yield
 
 
 @contextmanager
 def one_worker_fatal(bench: Bench) -> Iterator[None]:
-    """The transform cannot be imported, by one of two workers."""
+    """One of two workers cannot import the transform."""
     with fatal(bench, "worker-0"):
         yield
 
@@ -180,7 +180,7 @@ def fatal(bench: Bench, *names: str) -> Iterator[None]:
 
 @contextmanager
 def one_worker_hung(bench: Bench) -> Iterator[None]:
-    """The main thread of one of two workers hangs: it waits for a JVM that is its own."""
+    """The main thread of one of two workers hangs, because it waits for its own JVM."""
     [pid] = bench.pids("worker-1")
     [jvm] = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
     with stopped([jvm.pid]):
@@ -226,7 +226,7 @@ def handler_fails_a_fifth(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
-    """The handler fails for each message of one kind, and for no other.
+    """The handler fails for every message of one kind only.
 
     The problem is over when the dead letters are requeued with a handler that is corrected.
     """
