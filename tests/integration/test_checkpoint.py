@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.object_store_server import BUCKET, ObjectStoreServer
+from tests.proxies import UnconditionalProxy
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -50,12 +51,12 @@ class Job:
         topics.create_topic(self.broker.bootstrap_servers, self.topic, len(counts))
         self.produce(counts, at_ms)
 
-    def produce(self, counts: dict[int, int], at_ms: int | None = None) -> None:
+    def produce(self, counts: dict[int, int], at_ms: int | None = None, topic: str = "") -> None:
         with closing(KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers)) as producer:
             for partition, count in counts.items():
                 for number in range(count):
                     at = (at_ms or self.began_at - 60_000) + number
-                    producer.send(self.topic, b"%d" % number, partition=partition, timestamp_ms=at)
+                    producer.send(topic or self.topic, b"%d" % number, partition=partition, timestamp_ms=at)
             producer.flush()
 
     def recreate(self, counts: dict[int, int]) -> None:
@@ -81,11 +82,15 @@ def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str], tmp_path: Path,
 
 
 def of_group(broker: KafkaBroker, group: str) -> dict[int, int | None]:
+    return {partition: offset for (_, partition), offset in sorted(offsets_of(broker, group).items())}
+
+
+def offsets_of(broker: KafkaBroker, group: str) -> dict[tuple[str, int], int | None]:
     with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
         connection.open()
         found = committed(connection, {group: None})[group]
     assert isinstance(found, dict)
-    return {partition: each.offset for (_, partition), each in sorted(found.items())}
+    return {key: each.offset for key, each in found.items()}
 
 
 @pytest.mark.shows("`kctl checkpoint show` shows the lag of a Spark job from its checkpoint, without a fleet")
@@ -275,9 +280,15 @@ def test_the_logs_start_is_committed_of_new_partitions_and_where_messages_are_go
 
 @pytest.fixture
 def follower(job: Job, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    command = ["checkpoint", "commit", str(job.folder), "-g", job.topic, "--follow", "--interval", "0.2", "-y"]
+    with following(job.folder, job.topic, job.broker.bootstrap_servers, tmp_path) as process:
+        yield process
+
+
+@contextmanager
+def following(folder: Path, group: str, servers: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    command = ["checkpoint", "commit", str(folder), "-g", group, "--follow", "--interval", "0.2", "-y"]
     with subprocess.Popen(
-        [sys.executable, "-m", "kctl", *command, "-b", job.broker.bootstrap_servers],
+        [sys.executable, "-m", "kctl", *command, "-b", servers, "--timeout", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -285,6 +296,38 @@ def follower(job: Job, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     ) as process:
         yield process
         process.kill()
+
+
+def waits(process: subprocess.Popen[str], words: str = "tried again every") -> None:
+    assert process.stderr is not None
+    assert any(words in line for line in process.stderr)
+
+
+def test_a_follower_waits_for_brokers_before_its_first_commit(job: Job, tmp_path: Path) -> None:
+    away = UnconditionalProxy(int(job.broker.bootstrap_servers.rpartition(":")[2]))
+    with following(job.folder, job.topic, away.endpoint.removeprefix("http://"), tmp_path) as process:
+        waits(process)
+        with away:
+            eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, 60, "the first commit")
+            process.kill()
+
+
+def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job, tmp_path: Path) -> None:
+    servers, other = job.broker.bootstrap_servers, f"{job.topic}-2"
+    folder = copied(RECORDED / "4.2.0" / "two_sources", tmp_path / "two", orders=job.topic, payments=other)
+    topics.create_topic(servers, other, 2)
+    job.produce({0: 18, 1: 18}, topic=other)
+
+    with following(folder, job.topic, servers, tmp_path) as process:
+        eventually(lambda: len(offsets_of(job.broker, job.topic)) == 4, what="the first commit")
+        topics.delete_topic(servers, other)
+        for name in ("offsets", "commits"):
+            shutil.copy(folder / name / "2", folder / name / "3")
+        waits(process, "2 of 4 offsets")
+        topics.create_topic(servers, other, 2)
+        job.produce({0: 18, 1: 18}, topic=other)
+
+        eventually(lambda: offsets_of(job.broker, job.topic).get((other, 0)) == 18, 60, "it is committed, too")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -351,10 +394,7 @@ def test_a_damaged_checkpoint_is_not_committed_unless_it_is_forced(job: Job, kct
 def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
     away = job.folder.rename(job.folder.with_name("away"))
-    assert follower.stderr is not None
-    for line in follower.stderr:
-        if "tried again every" in line:
-            break
+    waits(follower)
 
     shutil.move(away, job.folder)
     job.finish_batch(3, 19)

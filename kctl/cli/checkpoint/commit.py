@@ -18,9 +18,10 @@ from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.cli.table import clean
-from kctl.errors import CheckpointUnusable, KctlError
+from kctl.errors import CheckpointUnusable, IncompleteAnswer, KctlError
 
 if TYPE_CHECKING:
+    from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import OffsetChange
     from kctl_agent.storage.lake.folder.base import Folder
 
@@ -37,21 +38,17 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         return _commit(options, env, read_still(folder, options.interval))
     with _until_stopped() as stop:
-        checkpoint = read(folder)
-        code = _commit(options, env, checkpoint)
-        if code == 0 and not options.dry_run:
-            _follow(options, env, folder, stop, checkpoint.committed)
-    return code
+        return _follow(options, env, folder, stop)
 
 
 def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Checkpoint) -> int:
     """Shows what would be committed, has it confirmed, and commits all of it. Raises CheckpointUnusable: a partition
     cannot be committed, so nothing is."""
     with connected(options, env) as connection:
-        from kctl.checkpoints.commits import plan, repeated
+        from kctl.checkpoints.commits import repeated
         from kctl.kafka.reset import apply
 
-        changes = plan(connection, checkpoint, options.group, options.topic or (), **_permitted(options))
+        changes = _planned(options, connection, checkpoint)
         if any(each.error for each in changes):
             raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, changes, options.group)}")
         again = [repeated(checkpoint, each) for each in changes]
@@ -75,36 +72,47 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
         return change(options, env, connection, "checkpoint-commit", question, shown, make, **params)
 
 
-def _follow(
-    options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event, last: int | None
-) -> None:
-    """Commits everything whenever a batch was committed, and once a day. Outages of brokers and storage are waited out.
-    Raises KctlError: what waiting does not cure, such as a member in the group."""
-    from kctl.checkpoints.commits import plan
+def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
+    """Commits as `_commit`, and then everything whenever a batch was committed, once a day, and after a failure. Waits
+    while brokers or the checkpoint cannot be reached. Raises KctlError: what waiting does not cure, such as a member in
+    the group."""
     from kctl.kafka.reset import apply
 
-    due, reported = time.monotonic() + _EVERYTHING_SECONDS, ""
-    while not stop.wait(options.interval):
+    last, due, reported, has_begun = None, 0.0, "", False
+    while True:
+        line = ""
         try:
-            checkpoint = read(folder, with_state=False)
-            if checkpoint.committed == last and time.monotonic() < due:
-                continue
-            with connected(options, env) as connection:
-                changes = plan(connection, checkpoint, options.group, options.topic or (), **_permitted(options))
-                line = _summary(checkpoint, apply(connection, options.group, changes), options.group)
-            last, due = checkpoint.committed, time.monotonic() + _EVERYTHING_SECONDS
+            checkpoint = read(folder, with_state=not has_begun)
+            is_due = checkpoint.committed != last or time.monotonic() >= due
+            if not has_begun:
+                code = _commit(options, env, checkpoint)
+                if code or options.dry_run:
+                    return code
+            elif is_due:
+                with connected(options, env) as connection:
+                    changes = apply(connection, options.group, _planned(options, connection, checkpoint))
+                line = _summary(checkpoint, changes, options.group)
+                is_due = not any(each.error for each in changes)
+            if is_due:
+                has_begun, last, due = True, checkpoint.committed, time.monotonic() + _EVERYTHING_SECONDS
         except KctlError as error:
-            if not error.retriable and not isinstance(error, CheckpointUnusable):
+            has_begun = has_begun or isinstance(error, IncompleteAnswer)
+            if options.dry_run or not (error.retriable or (has_begun and isinstance(error, CheckpointUnusable))):
                 raise
             line = f"{error}; tried again every {options.interval:g} s"
-        if line != reported:
+        if line not in ("", reported):
             sys.stderr.write(f"{instant(time.time())} {clean(line)}\n")
             sys.stderr.flush()
-        reported = line
+            reported = line
+        if stop.wait(options.interval):
+            return 0
 
 
-def _permitted(options: argparse.Namespace) -> dict[str, bool]:
-    return {"goes_back": options.force, "is_trusted": options.trust}
+def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
+    from kctl.checkpoints.commits import plan
+
+    only = options.topic or ()
+    return plan(connection, checkpoint, options.group, only, goes_back=options.force, is_trusted=options.trust)
 
 
 def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) -> str:
