@@ -40,6 +40,16 @@ def place(uri: str) -> Folder:
     return S3Folder.of(storage)
 
 
+def store_of(uri: str) -> str:
+    """Returns the bucket of a checkpoint, or the mount that it is on. No disk is asked, because it may hang."""
+    found = urlsplit(uri)
+    if found.scheme in _BUCKETS:
+        return found.netloc
+    path = unquote(found.path) if found.scheme else uri
+    mounts = [line.split()[4].rstrip("/") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return max((each for each in mounts if path == each or path.startswith(f"{each}/")), key=len, default="/")
+
+
 @contextmanager
 def reading(folder: Folder) -> Iterator[None]:
     """Has errors of the place raised as CheckpointUnreadable, which names the checkpoint and the reason."""

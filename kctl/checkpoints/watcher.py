@@ -1,7 +1,7 @@
 """Checkpoints that are watched: each is read again and again, and is a group in the polls of its cluster.
 
-A store that hangs holds up nobody but checkpoints of the same folder: each folder of checkpoints has threads of its
-own, which end with the process.
+A store that hangs holds up only the checkpoints of the same mount or bucket: each has a few threads of its own, which
+outlast a reload and end with the process.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.entries import unread
-from kctl.checkpoints.places import place
+from kctl.checkpoints.places import place, store_of
 from kctl.config.clusters import CheckpointSection, seconds_of
 from kctl.errors import KctlError
 from kctl.kafka.groups import ListedGroup
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
+"""Of each mount or bucket."""
 _FRESH_INTERVALS = 3
 """After so many intervals without an answer the offsets are no longer known."""
 
@@ -54,6 +54,49 @@ class _Seen:
         return max(self.at_unix - max(found.planned_at, self.planned_after), 0.0)
 
 
+class _Store:
+    """A mount or bucket, and the threads that read its checkpoints, each by a name. One that hangs keeps its thread, so
+    it is not read by another one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._read: Callable[[str, str], None] = lambda *_: None
+        self._intervals: Mapping[tuple[str, str], float] = {}
+        self._due: dict[tuple[str, str], float] = {}
+        self._busy = set[tuple[str, str]]()
+        self._threads = 0
+
+    def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
+        """Has these checkpoints read from now on, every so many seconds; without any the threads end."""
+        with self._changed:
+            self._read, self._intervals = read, intervals
+            self._due = {name: self._due.get(name, 0.0) for name in intervals}
+            self._changed.notify_all()
+            while self._threads < min(_THREADS, len(intervals)):
+                threading.Thread(target=self._run, name="kctl-checkpoints", daemon=True).start()
+                self._threads += 1
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._due:
+                name = min(self._due.keys() - self._busy, key=self._due.__getitem__, default=None)
+                seconds = None if name is None else self._due[name] - time.monotonic()
+                if name is None or seconds is None or seconds > 0:
+                    self._changed.wait(seconds)
+                    continue
+                self._due[name] = time.monotonic() + self._intervals[name]
+                self._busy.add(name)
+                read = self._read
+                self._changed.release()
+                try:
+                    read(*name)
+                finally:
+                    self._changed.acquire()
+                    self._busy.discard(name)
+                    self._changed.notify()
+            self._threads -= 1
+
+
 class CheckpointWatcher:
     """Reads checkpoints, on threads of its own; what it has seen may be taken on any thread."""
 
@@ -67,7 +110,7 @@ class CheckpointWatcher:
         """The newest poll."""
         self._partitions: dict[str, int] = {}
         """The number of partitions of each topic, as of the polls before."""
-        self._stop = threading.Event()
+        self._stores: dict[str, _Store] = {}
         self._is_started = False
 
     def start(self) -> None:
@@ -75,20 +118,20 @@ class CheckpointWatcher:
         if self._is_started:
             return
         self._is_started = True
-        of_folders = defaultdict[str, list[str]](list)
+        of_stores: dict[str, dict[tuple[str, str], float]] = {name: {} for name in self._stores}
         for group, each in self._watched.items():
-            of_folders[each.uri.rstrip("/").rpartition("/")[0]].append(group)
-        for parts in of_folders.values():
-            for number in range(min(_THREADS, len(parts))):
-                some = parts[number::_THREADS]
-                threading.Thread(target=self._run, args=(some,), name="kctl-checkpoints", daemon=True).start()
+            of_stores.setdefault(store_of(each.uri), {})[group, each.uri] = each.interval_seconds
+        for name, intervals in of_stores.items():
+            self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
         """Ends the threads once they have an answer; does not wait for them."""
-        self._stop.set()
+        for store in self._stores.values():
+            store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Keeps what another one has seen of the same checkpoints."""
+        """Keeps the threads of another one, and what it has seen of the same checkpoints."""
+        self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
         self._seen = {name: each for name, each in old._seen.items() if name in same} | self._seen
@@ -134,15 +177,6 @@ class CheckpointWatcher:
         if gone:
             why = f"there is no {gone[0][0]}-{gone[0][1]} in this cluster"
         return why and f"{self._watched[group].uri}: {why}"
-
-    def _run(self, groups: Sequence[str]) -> None:
-        due = dict.fromkeys(groups, 0.0)
-        while not self._stop.is_set():
-            group = min(due, key=due.__getitem__)
-            if self._stop.wait(max(due[group] - time.monotonic(), 0.0)):
-                return
-            due[group] = time.monotonic() + self._watched[group].interval_seconds
-            self._read(group, self._watched[group].uri)
 
     def _read(self, group: str, uri: str) -> None:
         at, unix, last = time.monotonic(), time.time(), self._seen.get(group)

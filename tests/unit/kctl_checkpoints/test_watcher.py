@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from kctl.checkpoints.places import store_of
 from kctl.checkpoints.watcher import CheckpointWatcher
 from kctl.config.clusters import CheckpointSection
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.rows.columns import ABSENT
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
+from tests.conftest import eventually
 
 
 def poll(watcher: CheckpointWatcher, **answers: object) -> ClusterReading:
@@ -101,3 +107,67 @@ def test_a_topic_that_is_gone_is_why_lag_is_unknown(tmp_path: Path) -> None:
     poll(watcher, unknown={("payments", 0), ("payments", 1)})
 
     assert str(watcher.error("job")).endswith("there is no payments-0 in this cluster")
+
+
+def threads() -> int:
+    return sum(each.name == "kctl-checkpoints" for each in threading.enumerate())
+
+
+def watcher_of(jobs: Iterable[Path]) -> CheckpointWatcher:
+    return CheckpointWatcher({each.name: CheckpointSection(uri=str(each), interval_seconds=1.0) for each in jobs})
+
+
+def test_five_hundred_folders_of_one_mount_take_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(CheckpointWatcher, "_read", lambda _, group, uri: read.append(uri))
+    jobs = {str(number): CheckpointSection(uri=f"/srv/jobs/{number}/checkpoint") for number in range(500)}
+    watcher = CheckpointWatcher(jobs)
+
+    watcher.start()
+
+    assert threads() <= 4
+    eventually(lambda: len(read) == 500)
+    watcher.close()
+    eventually(lambda: not threads())
+    assert len(set(read)) == 500
+
+
+def test_a_store_that_hangs_keeps_its_few_threads_over_reloads_and_no_other_store_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.checkpoints.watcher.store_of", lambda uri: Path(uri).parent.name)
+    answers = threading.Event()
+    whole_read = CheckpointWatcher._read
+
+    def read(self: CheckpointWatcher, group: str, uri: str) -> None:
+        if "hung" in uri:
+            answers.wait()
+        whole_read(self, group, uri)
+
+    monkeypatch.setattr(CheckpointWatcher, "_read", read)
+    hung = [copied(RECORDED / "4.2.0" / "plain", tmp_path / "hung" / str(number)) for number in range(6)]
+    well = copied(RECORDED / "4.2.0" / "plain", tmp_path / "disk" / "well")
+    watcher = watcher_of(hung)
+    watcher.start()
+    eventually(lambda: threads() == 4)
+
+    for _ in range(3):
+        watcher, old = watcher_of([*hung, well]), watcher
+        watcher.take_over(old)
+        old.close()
+        watcher.start()
+
+    eventually(lambda: "well" in poll(watcher).committed)
+    assert threads() == 5
+    answers.set()
+    eventually(lambda: len(poll(watcher).committed) == 7)
+    watcher.close()
+    eventually(lambda: not threads())
+
+
+@pytest.mark.parametrize(
+    ("uri", "store"),
+    [("s3://lake/jobs/orders", "lake"), ("/proc/1/x", "/proc"), ("file:///proc/1", "/proc"), ("/proc", "/proc")],
+)
+def test_a_checkpoint_belongs_to_its_bucket_or_mount(uri: str, store: str) -> None:
+    assert store_of(uri) == store
