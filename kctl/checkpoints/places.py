@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from kctl.config.clusters import place_hint
 from kctl.errors import CheckpointUnreadable, UsageError
 
 if TYPE_CHECKING:
@@ -26,12 +27,8 @@ def place(uri: str) -> Folder:
         from kctl_agent.storage.lake.folder.local import LocalFolder
 
         return LocalFolder(Path(unquote(found.path) if found.scheme else uri).absolute())
-    if found.scheme == "hdfs":
-        raise UsageError(f"{uri}: kctl does not read HDFS; copy the checkpoint (hdfs dfs -get), or mount it")
-    if found.scheme not in _BUCKETS:
-        raise UsageError(f"{uri}: a checkpoint is a path, file:// or s3://; {found.scheme}:// has not been tried")
-    if not found.netloc or not found.path.strip("/"):
-        raise UsageError(f"{uri}: write it as s3://BUCKET/PREFIX")
+    if found.scheme not in _BUCKETS or not found.netloc or not found.path.strip("/"):
+        raise UsageError(f"{uri}: {place_hint(uri)}")
     try:
         from kctl_agent.storage.lake.folder.s3 import S3Folder
     except ImportError:

@@ -1,7 +1,7 @@
 """The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL; and
 `[checkpoints.NAME]`, one for each Spark query that reads one."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -61,10 +61,12 @@ class CheckpointSection(Section):
 
     effect: ClassVar = NOW
 
-    uri: Annotated[str, Form(r"/.+|(file|s3|s3a)://.+", "a path that begins with `/`, or `s3://BUCKET/PREFIX`")]
+    uri: Annotated[
+        str, Form(r"(file://)?/.+|s3a?://[^/]+/+[^/].*", "a path that begins with `/`, or `s3://BUCKET/PREFIX`")
+    ]
     """The checkpoint, which kctl only reads."""
     cluster: str = ""
-    """The `[clusters.NAME]` that the query reads; empty: the only one. In a fleet: its own."""
+    """The `[clusters.NAME]` that the query reads; empty: the only one. In a fleet: its own, `kafka.cluster`."""
     group: str = ""
     """The name of the group; empty: NAME. A group of Kafka with this name is not shown."""
     topics: tuple[Topic, ...] = ()
@@ -78,6 +80,31 @@ class CheckpointSection(Section):
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:
     """Returns the sections by the group that each is shown as."""
     return {each.group or name: each for name, each in checkpoints.items()}
+
+
+def place_hint(uri: str) -> str:
+    """Returns what to do about a checkpoint at a place that kctl does not read; empty: that is another mistake."""
+    scheme, colon, _ = uri.partition("://")
+    if scheme == "hdfs":
+        return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
+    if scheme.startswith("s3"):
+        return "write it as s3://BUCKET/PREFIX"
+    return f"{scheme}:// has not been tried: copy or mount the checkpoint" if colon and scheme != "file" else ""
+
+
+def checkpoint_mistakes(
+    checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
+) -> Iterator[str]:
+    """Yields sections of a cluster that there is not, and those that would share a group."""
+    shown: dict[tuple[str, str], str] = {}
+    for name, each in checkpoints.items():
+        cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name
+        if cluster not in clusters:
+            given = f"is `{each.cluster}`" if each.cluster else "is missing"
+            yield f"checkpoints.{name}.cluster {given}: it takes the name of a cluster: {', '.join(clusters)}"
+        other = "kafka.group" if group == own_group else shown.setdefault((cluster, group), name)
+        if other != name:
+            yield f"checkpoints.{name} would be shown as group {group}, as {other} is: set checkpoints.{name}.group"
 
 
 def seconds_of(text: str) -> float | None:

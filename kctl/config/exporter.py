@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kctl.config.clusters import CheckpointSection, ClusterSection
+from kctl.config.clusters import CheckpointSection, ClusterSection, checkpoint_mistakes
 from kctl.config.document import read_document
 from kctl.config.load import read
 from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSection, StatusSection
@@ -57,17 +57,9 @@ def load_exporter(
     parts: dict[str, Any] = {
         each: findings.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")
     }
-    checkpoints = {
-        name: _of_a_cluster(f"{where}: checkpoints.{name}.cluster", each, tuple(clusters))
-        for name, each in findings.named("checkpoints", CheckpointSection).items()
-    }
+    checkpoints = findings.named("checkpoints", CheckpointSection)
+    findings.mistakes += [f"{where}: {each}" for each in checkpoint_mistakes(checkpoints, clusters)]
+    findings.refuse()
+    only = next(iter(clusters))
+    checkpoints = {name: replace(each, cluster=each.cluster or only) for name, each in checkpoints.items()}
     return ExporterConfig(path=where, clusters=clusters, checkpoints=checkpoints, **parts)
-
-
-def _of_a_cluster(setting: str, checkpoint: CheckpointSection, clusters: tuple[str, ...]) -> CheckpointSection:
-    if not checkpoint.cluster and len(clusters) == 1:
-        return replace(checkpoint, cluster=clusters[0])
-    if checkpoint.cluster not in clusters:
-        given = f"is `{checkpoint.cluster}`" if checkpoint.cluster else "is missing"
-        raise ConfigError(f"{setting} {given}: it takes the name of a cluster: {', '.join(clusters)}")
-    return checkpoint

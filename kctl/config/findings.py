@@ -9,7 +9,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kctl.config.clusters import NAMED
+from kctl.config.clusters import NAMED, place_hint
 from kctl.config.declared import allowed, default_of, mark
 from kctl.config.forms import NAME, Secrecy, Section
 from kctl.config.lake import uri_hint
@@ -129,6 +129,8 @@ class Findings:
             given = f"is {_given(value)}" if entry is None else f"has {_given(entry)}"
             given = "is not one" if mark(setting.type, Secrecy) else given
             hint = uri_hint(value) if name == "storage.uri" and isinstance(value, str) else ""
+            if name.startswith("checkpoints.") and name.endswith(".uri") and isinstance(value, str):
+                hint = place_hint(value) and f"; {place_hint(value)}"
             self.mistakes.append(f"{origin}: {name} {given}, but it takes {allowed(setting.type)}{hint}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from urllib.parse import urlsplit
 
+from kctl.config.clusters import checkpoint_mistakes
 from kctl.config.forms import size_bytes
 from kctl.config.lake import lake_mistakes
 from kctl.config.sections import Config
@@ -20,7 +21,9 @@ def check_together(config: Config) -> None:
 
 def mistakes(config: Config) -> list[str]:
     """Returns settings that do not fit together, each as a sentence."""
-    found = chain(_of_times(config), _of_memory(config), _of_handler(config), _of_storage(config), _of_hosts(config))
+    checkpoints = checkpoint_mistakes(config.checkpoints, [config.kafka.cluster], config.kafka.group)
+    rules = (_of_times, _of_memory, _of_handler, _of_storage, _of_hosts)
+    found = chain(*(rule(config) for rule in rules), checkpoints)
     return [f"{config.path}: {each}" for each in found]
 
 
